@@ -1,0 +1,297 @@
+"""Changes one partition's log: appends, rolls, cuts, and puts right what a killed holder left.
+
+Everything here happens while the partition's lock is held (`Appender.hold`). The order of steps is the
+protocol of docs/guarantees.md; in short: bytes first, then the end, then the index entries. Until the end
+moves, nothing that was written exists for anybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+
+from pyspark_log.storage import files, state_file
+from pyspark_log.storage.config import TopicConfig
+from pyspark_log.storage.errors import (
+    LogDamagedError,
+    OutcomeUnknownError,
+    RecordTooLargeError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.locks import DEFAULT_TIMEOUT, FileLock, lock_for
+from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.records import scan, stamp
+from pyspark_log.storage.segment import (
+    INDEX,
+    LOG,
+    TIME_INDEX,
+    SegmentWriter,
+    list_segments,
+    segment_path,
+)
+from pyspark_log.storage.state_file import Flags, Intent, Loaded, PartitionState
+
+log = logging.getLogger(__name__)
+
+#: Finishes or drops an intent that a killed holder left; see apply.py.
+Resolver = Callable[["Appender"], None]
+
+
+class Appender:
+    """The one that changes a partition, for this process. Several threads may share it.
+
+    Attributes:
+        place: whose log it is.
+        config: the topic's settings.
+    """
+
+    def __init__(self, place: PartitionPlace, config: TopicConfig, resolve: Resolver) -> None:
+        self.place = place
+        self.config = config
+        self._resolve = resolve
+        self._lock: FileLock | None = None
+        self._segment: SegmentWriter | None = None
+        self._seen = (-1, -1)  # generation and sequence number of the state that `_segment` agrees with
+        self._must_roll = False
+        self._loaded: Loaded | None = None
+
+    # ---- holding the lock
+
+    @contextlib.contextmanager
+    def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[Appender]:
+        """Holds the partition's lock, with its log in order: no intent, nothing behind the end.
+
+        Raises:
+            LockTimeoutError: not to be had within `timeout` seconds.
+            UnknownTopicError: the topic was deleted.
+            LogDamagedError: the files are shorter than the state says.
+            OSError: the store cannot be written.
+        """
+        lock = self._lock or self._make_lock()
+        lock.acquire(timeout)
+        try:
+            self._loaded = state_file.load(lock.file)
+            self._enter(lock)
+            yield self
+        finally:
+            self._loaded = None
+            lock.release()
+
+    def _make_lock(self) -> FileLock:
+        if not os.path.exists(self.place.state_path):
+            if list_segments(self.place.folder):
+                raise LogDamagedError(
+                    f"{self.place}: {self.place.folder} holds segments, but its state file "
+                    f"{self.place.state_path} is missing: restore it from a copy of the store"
+                )
+            state_file.create(self.place.state_path)
+        self._lock = lock_for(self.place.state_path)
+        return self._lock
+
+    def _enter(self, lock: FileLock) -> None:
+        loaded = self._held
+        if loaded.state.flags & Flags.DEAD:
+            raise UnknownTopicError(f"{self.place}: the topic was deleted")
+        mine = (loaded.state.generation, loaded.state.seq) == self._seen
+        if not mine and loaded.slot >= 2:
+            # Its writer may have died between write and sync; what is built on it must not outlive it.
+            lock.file.sync()
+        if loaded.state.intent != Intent.NONE:
+            self.forget()
+            self._resolve(self)
+        elif not mine:
+            self._catch_up()
+        self._cut_leftovers()
+
+    @property
+    def _held(self) -> Loaded:
+        assert self._loaded is not None, "the partition's lock is not held"
+        return self._loaded
+
+    @property
+    def state(self) -> PartitionState:
+        """The partition's state; the lock is held, so nobody changes it but the caller."""
+        return self._held.state
+
+    def save(self, state: PartitionState, *, durable: bool) -> None:
+        """Makes `state` the partition's state (and, if `durable`, syncs it)."""
+        assert self._lock is not None
+        self._loaded = state_file.store(self._lock.file, self._held, state, durable=durable)
+        self._seen = (self._loaded.state.generation, self._loaded.state.seq)
+
+    # ---- the active segment
+
+    @property
+    def segment(self) -> SegmentWriter:
+        """The active segment, up to the end."""
+        if self._segment is None:
+            self._segment = self._open_active()
+        return self._segment
+
+    def _open_active(self) -> SegmentWriter:
+        state, folder = self.state, self.place.folder
+        try:
+            return SegmentWriter(folder, state.active_base, state.position, self.config)
+        except FileNotFoundError:
+            if state.position > 0:
+                raise LogDamagedError(
+                    f"{self.place}: the active segment {segment_path(folder, state.active_base, LOG)} is "
+                    f"missing, which held {state.position} bytes"
+                ) from None
+        files.make_folder(folder)
+        metadata = f"{folder}/partition.metadata"
+        if not os.path.exists(metadata):
+            files.replace_whole(metadata, f"version: 0\ntopic_id: {self.place.topic_id}".encode())
+        return self.new_segment(state.active_base)
+
+    def new_segment(self, base_offset: int) -> SegmentWriter:
+        """Makes the files of an empty segment, durably. Files of that name are leftovers and go first."""
+        for suffix in (LOG, INDEX, TIME_INDEX):
+            path = segment_path(self.place.folder, base_offset, suffix)
+            if os.path.exists(path):
+                files.unlink(path)
+        files.create(segment_path(self.place.folder, base_offset, LOG)).close()
+        files.sync_folder(self.place.folder)
+        return SegmentWriter(self.place.folder, base_offset, 0, self.config)
+
+    def use_segment(self, segment: SegmentWriter) -> None:
+        """Makes a segment the one to append to, after `save` has made it the active one."""
+        if self._segment is not None and self._segment is not segment:
+            self._segment.close()
+        self._segment = segment
+
+    def forget(self) -> None:
+        """Drops what is known of the files; the next use looks at them anew."""
+        if self._segment is not None:
+            self._segment.close()
+        self._segment, self._seen = None, (-1, -1)
+
+    def _catch_up(self) -> None:
+        """Takes over where another process left off."""
+        state = self.state
+        if self._segment is not None:
+            if state.generation == self._seen[0] and state.active_base == self._segment.base_offset:
+                self._segment.resume(state.position)
+            else:
+                self.forget()
+        self._seen = (state.generation, state.seq)
+
+    # ---- cutting
+
+    def _cut_leftovers(self) -> None:
+        segment = self.segment
+        size = segment.log.size()
+        if size < self.state.position:
+            self.forget()
+            raise LogDamagedError(
+                f"{self.place}: {segment.log.path} has {size} bytes, of which {self.state.position} were "
+                "written and acknowledged: something cut it. Nothing is changed; restore it from a copy"
+            )
+        if size > self.state.position or self.state.flags & Flags.CUTTING:
+            self.cut()
+
+    def cut(self) -> None:
+        """Removes all that stands behind the end: bytes, segments, index entries.
+
+        The flag makes the next holder do it again, since a truncation that was not synced can undo itself
+        when the power goes.
+        """
+        state = self.state
+        log.info("%s: removing what stands behind the log end %d", self.place, state.next_offset)
+        self.save(state._replace(flags=state.flags | Flags.CUTTING), durable=False)
+        for base in list_segments(self.place.folder):
+            if base > state.active_base:
+                for suffix in (LOG, INDEX, TIME_INDEX):
+                    files.unlink(segment_path(self.place.folder, base, suffix))
+        self.segment.cut(state.position, state.next_offset)
+        self.segment.log.sync()
+        files.sync_folder(self.place.folder)
+        self.save(state._replace(flags=state.flags & ~Flags.CUTTING), durable=False)
+
+    # ---- appending
+
+    def append(self, data: bytearray, *, sync: bool, first_undone: int | None = None) -> tuple[int, int]:
+        """Appends whole record batches; the caller holds the lock.
+
+        Args:
+            data: batches in format 2, back to back, with dense offsets from 0; their offsets are set here.
+            sync: True: what is acknowledged survives a power loss.
+            first_undone: for the decision log: its new value in the state.
+
+        Returns:
+            The offset of the first record, and the log end behind the last.
+
+        Raises:
+            RecordTooLargeError: larger than a segment may be.
+            OSError: e.g. a full disk; nothing was appended.
+            OutcomeUnknownError: a sync failed; nothing was appended as far as readers see, but the disk
+                can no longer be trusted with this segment. The next append begins another.
+        """
+        if len(data) > self.config.segment_bytes:
+            raise RecordTooLargeError(
+                f"{self.place}: an append of {len(data)} bytes is larger than segment.bytes "
+                f"({self.config.segment_bytes}): append less at a time, or raise segment.bytes"
+            )
+        base = self.state.next_offset
+        end = stamp(data, 0, len(data), base, self.state.leader_epoch)
+        headers = scan(data, 0, len(data))
+        if self._must_roll or self.segment.must_roll(len(data), end - 1):
+            self._roll()
+        segment, state = self.segment, self.state
+        try:
+            segment.log.pwrite(data, state.position)
+            if sync:
+                self._sync(segment)
+        except OSError:
+            self._undo()
+            raise
+        position = state.position + len(data)
+        moved = state._replace(
+            next_offset=end, position=position, synced=position if sync else state.synced,
+            first_undone=state.first_undone if first_undone is None else first_undone,
+        )  # fmt: skip
+        try:
+            self.save(moved, durable=False)
+        except OSError as error:
+            self.forget()
+            raise OutcomeUnknownError(
+                f"{self.place}: the log end could not be moved to {end} ({error}); read it before trying again"
+            ) from error
+        segment.enter(headers)
+        return base, end
+
+    def _sync(self, segment: SegmentWriter) -> None:
+        try:
+            segment.log.sync()
+        except OSError as error:
+            self._undo()
+            # The kernel may call the lost pages clean from now on, so this file's syncs prove nothing more.
+            self._must_roll = True
+            raise OutcomeUnknownError(
+                f"{self.place}: {segment.log.path} could not be synced ({error}); the append is not visible"
+            ) from error
+
+    def _undo(self) -> None:
+        """After a failed write: nothing stays behind the end; if even that fails, the next holder cuts."""
+        try:
+            self.cut()
+        except OSError as error:
+            log.warning("%s: what a failed append wrote could not be removed now: %s", self.place, error)
+            self.forget()
+
+    def _roll(self) -> None:
+        """Closes the active segment and begins the next one at the log end."""
+        state = self.state
+        self.segment.finish()
+        segment = self.new_segment(state.next_offset)
+        self.save(
+            state._replace(
+                active_base=state.next_offset, position=0, synced=0, generation=state.generation + 1
+            ),
+            durable=True,
+        )
+        self.use_segment(segment)
+        self._must_roll = False
+

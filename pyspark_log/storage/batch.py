@@ -1,0 +1,123 @@
+"""The header of a record batch in format 2 (Kafka's DefaultRecordBatch, KIP-98).
+
+All integers are big-endian. The CRC covers everything from the attributes on, so that base offset
+and leader epoch can be set later without computing it anew. The header is never compressed; the
+records behind it are one compressed stream.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+# Where each field starts, in bytes from the start of the batch.
+BASE_OFFSET_AT: Final = 0  # int64: offset of the first record as it was written
+LENGTH_AT: Final = BASE_OFFSET_AT + 8  # int32: bytes that follow this field
+LEADER_EPOCH_AT: Final = LENGTH_AT + 4  # int32: epoch of the leader that assigned the offsets
+MAGIC_AT: Final = LEADER_EPOCH_AT + 4  # int8: 2
+CRC_AT: Final = MAGIC_AT + 1  # uint32: CRC-32C of all that follows
+ATTRIBUTES_AT: Final = CRC_AT + 4  # int16: the bits below
+LAST_OFFSET_DELTA_AT: Final = ATTRIBUTES_AT + 2  # int32: last offset - base offset
+BASE_TIMESTAMP_AT: Final = LAST_OFFSET_DELTA_AT + 4  # int64 ms: the records' times are relative to it
+MAX_TIMESTAMP_AT: Final = BASE_TIMESTAMP_AT + 8  # int64 ms: largest of the records' times
+PRODUCER_ID_AT: Final = MAX_TIMESTAMP_AT + 8  # int64: -1 for none
+PRODUCER_EPOCH_AT: Final = PRODUCER_ID_AT + 8  # int16: -1 for none
+BASE_SEQUENCE_AT: Final = PRODUCER_EPOCH_AT + 2  # int32: -1 for none
+COUNT_AT: Final = BASE_SEQUENCE_AT + 4  # int32: how many records there are (compaction lowers it)
+HEADER_SIZE: Final = COUNT_AT + 4
+
+#: Bytes of a batch that its length field does not count: the base offset and the length itself.
+LENGTH_PREFIX: Final = LEADER_EPOCH_AT
+#: Bytes that must be there to tell a batch's size and format.
+SCAN_SIZE: Final = MAGIC_AT + 1
+#: The format that is written.
+MAGIC: Final = 2
+
+# Attribute bits. The rest are 0.
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+#: Names of the codecs by their number in the attributes; 5 to 7 are no codecs.
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+#: The header as one struct, in the order of `BatchHeader`'s fields behind `position`.
+HEADER: Final = Struct(">qiibIhiqqqhii")
+
+
+class BatchHeader(NamedTuple):
+    """A batch's header, and where the batch is.
+
+    Attributes:
+        position: byte at which the batch starts, in the buffer or file that was scanned.
+        base_offset: the first record's offset as it was written.
+        size: bytes of the whole batch, the prefix of 12 included.
+        leader_epoch: epoch of the leader that assigned the offsets; -1 for none.
+        magic: format, 2.
+        crc: CRC-32C of the bytes from the attributes on.
+        attributes: codec and flags.
+        last_offset_delta: last offset - base offset; compaction keeps it even if the last record
+            is gone.
+        base_timestamp: ms that the records' times are relative to; the delete horizon, if the
+            batch has one.
+        max_timestamp: largest time of a record in ms, or the time of the append.
+        producer_id, producer_epoch, base_sequence: of an idempotent producer; -1 for none.
+        count: how many records there are; fewer than offsets after compaction, even 0.
+    """
+
+    position: int
+    base_offset: int
+    size: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record as it was written."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Offset behind the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def end(self) -> int:
+        """Byte behind the batch."""
+        return self.position + self.size
+
+    @property
+    def codec(self) -> str:
+        """Name of the codec that the records are compressed with, one of `CODECS`."""
+        return CODECS[self.attributes & CODEC_MASK]
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 for the time of creation, 1 for the time of the append (`max_timestamp` for all records)."""
+        return 1 if self.attributes & LOG_APPEND_TIME else 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a transaction marker or the like, and no records of users."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction of a Kafka producer."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def delete_horizon(self) -> int | None:
+        """From when on (ms) the cleaner may drop the batch's tombstones; None until it was set."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None

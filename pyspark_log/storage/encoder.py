@@ -1,0 +1,69 @@
+"""Turns Arrow columns into record batches, one stream of them for each partition of a topic."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from pyspark_log.storage.batch import HEADER_SIZE
+from pyspark_log.storage.config import TopicConfig
+from pyspark_log.storage.partitioner import Partitioner, group
+from pyspark_log.storage.records import BatchBuilder
+from pyspark_log.storage.schema import WriteColumns
+
+#: Bytes of records that a batch is filled to before compression.
+BATCH_SIZE = 512 * 1024
+
+#: Takes a finished record batch: partition, bytes, number of records.
+Sink = Callable[[int, bytes, int], None]
+
+
+class TopicEncoder:
+    """Collects records of one topic and hands out record batches as they fill up.
+
+    Rows keep their order within a partition. Rows that name no partition go where Kafka's default
+    partitioner puts them: by murmur2 of the key, or, without a key, to one partition for a batch's worth of
+    bytes and then to another.
+    """
+
+    def __init__(self, topic: str, partitions: int, config: TopicConfig, sink: Sink) -> None:
+        self._topic = topic
+        self._partitions = partitions
+        self._config = config
+        self._sink = sink
+        # A batch must fit into a segment and under max.message.bytes, unless a single record does not.
+        room = min(config.max_message_bytes, config.segment_bytes) - HEADER_SIZE
+        self._batch_size = max(1, min(BATCH_SIZE, room))
+        self._partitioner = Partitioner(partitions, self._batch_size, secrets.randbits(32))
+        self._builders: dict[int, BatchBuilder] = {}
+
+    def add(self, data: pa.RecordBatch, now: int) -> None:
+        """Adds rows; `now` (ms) is the time of those that bring none. InvalidRecordError: see WriteColumns."""
+        columns = WriteColumns(data, now, keys_required=self._config.compact, where=self._topic)
+        assignment = self._partitioner.assign(columns.key, columns.value, columns.partition, data.num_rows)
+        rows, bounds = group(assignment, self._partitions)
+        for partition in range(self._partitions):
+            low, high = bounds[partition], bounds[partition + 1]
+            while low < high:
+                builder = self._builders.get(partition)
+                if builder is None:
+                    builder = self._builders[partition] = self._new_builder()
+                low += builder.append(columns.records, rows, low, high)
+                if low < high:
+                    self._seal(partition, builder)
+
+    def _new_builder(self) -> BatchBuilder:
+        config = self._config
+        return BatchBuilder(self._batch_size, config.max_message_bytes, config.codec, config.level)
+
+    def _seal(self, partition: int, builder: BatchBuilder) -> None:
+        count = builder.count
+        self._sink(partition, builder.seal(), count)
+
+    def flush(self) -> None:
+        """Hands out what is left, as batches that may be small."""
+        for partition, builder in self._builders.items():
+            if builder.count:
+                self._seal(partition, builder)

@@ -1,0 +1,204 @@
+"""Every error that the engine raises on purpose.
+
+The tree:
+
+    PylogError
+    |-- StoreError             the folder is no store, or not one that this version can use
+    |   |-- StoreNotFoundError
+    |   |-- StoreExistsError
+    |   `-- StoreVersionError
+    |-- InvalidConfigError     a setting, name or number that is refused before anything changes
+    |   `-- InvalidTopicError
+    |-- TopicExistsError
+    |-- UnknownTopicError      no such topic, or no such partition of it
+    |-- OffsetOutOfRangeError  carries the range that is valid
+    |-- InvalidRecordError     a record that this topic refuses
+    |   `-- RecordTooLargeError
+    |-- CorruptRecordError     bytes that should be a record batch and are not; carries the place
+    |-- LogDamagedError        a partition whose files contradict its state file
+    |-- LockTimeoutError       somebody holds a lock for too long (retriable)
+    |-- OutcomeUnknownError    an I/O error after which nobody can say what reached the disk
+    `-- PublishError
+        |-- PublisherFencedError   a newer run, or another checkpoint, has this publisher id
+        |-- PublishNumberError     neither the next number nor a replay of the last one
+        `-- StagedOutputError      staged output is missing, or is not what was staged
+
+`condition` is a stable name: a caller across a process boundary (Spark's driver, a shell) sees the
+message only, so the connector puts it in front in brackets.
+"""
+
+from __future__ import annotations
+
+
+class PylogError(Exception):
+    """The root of all errors of the engine."""
+
+    condition = "PYLOG_ERROR"
+    #: Whether the same call can succeed later without anything being mended.
+    retriable = False
+
+
+class StoreError(PylogError):
+    """The folder cannot be used as a store."""
+
+    condition = "PYLOG_STORE"
+
+
+class StoreNotFoundError(StoreError):
+    """There is no store in that folder (as seen from this machine)."""
+
+    condition = "PYLOG_STORE_NOT_FOUND"
+
+
+class StoreExistsError(StoreError):
+    """A store cannot be made there, since the folder is not empty."""
+
+    condition = "PYLOG_STORE_EXISTS"
+
+
+class StoreVersionError(StoreError):
+    """The store was written by a newer version of pyspark-log."""
+
+    condition = "PYLOG_STORE_VERSION"
+
+
+class InvalidConfigError(PylogError):
+    """A setting or argument was refused; nothing was changed."""
+
+    condition = "PYLOG_INVALID_CONFIG"
+
+
+class InvalidTopicError(InvalidConfigError):
+    """A name that no topic can have."""
+
+    condition = "PYLOG_INVALID_TOPIC"
+
+
+class TopicExistsError(PylogError):
+    """A topic of that name exists already."""
+
+    condition = "PYLOG_TOPIC_EXISTS"
+
+
+class UnknownTopicError(PylogError):
+    """The topic, or that partition of it, does not exist."""
+
+    condition = "PYLOG_UNKNOWN_TOPIC_OR_PARTITION"
+
+
+class OffsetOutOfRangeError(PylogError):
+    """An offset below the log start or above the log end.
+
+    Attributes:
+        topic, partition: where.
+        offset: the offset that was asked for.
+        log_start: the first offset that can be read.
+        log_end: the offset that the next record will get (readable, but empty).
+    """
+
+    condition = "PYLOG_OFFSET_OUT_OF_RANGE"
+
+    def __init__(self, topic: str, partition: int, offset: int, log_start: int, log_end: int) -> None:
+        super().__init__(
+            f"{topic}-{partition}: offset {offset} is out of range: the log holds offsets "
+            f"{log_start} to {log_end} (the end, exclusive)"
+        )
+        self.topic, self.partition, self.offset = topic, partition, offset
+        self.log_start, self.log_end = log_start, log_end
+
+    def __reduce__(self) -> tuple[type[OffsetOutOfRangeError], tuple[str, int, int, int, int]]:
+        return type(self), (self.topic, self.partition, self.offset, self.log_start, self.log_end)
+
+
+class InvalidRecordError(PylogError):
+    """A record that the topic refuses; nothing of the call was appended."""
+
+    condition = "PYLOG_INVALID_RECORD"
+
+
+class RecordTooLargeError(InvalidRecordError):
+    """A record batch larger than `max.message.bytes`."""
+
+    condition = "PYLOG_RECORD_TOO_LARGE"
+
+
+class CorruptRecordError(PylogError):
+    """Bytes that should be a record batch and are not.
+
+    Attributes:
+        reason: what is wrong with the bytes.
+        position: where the bad batch starts, in bytes from the start of `file` (of the buffer, if
+            the file is not known yet).
+        base_offset: the base offset that its header claims, or -1 if the header cannot be read.
+        file: the segment file, or "".
+        topic, partition: whose segment it is, or "" and -1.
+    """
+
+    condition = "PYLOG_CORRUPT_RECORD"
+
+    def __init__(
+        self, reason: str, position: int = -1, base_offset: int = -1,
+        file: str = "", topic: str = "", partition: int = -1,
+    ) -> None:
+        where = f"{topic}-{partition}: " if topic else ""
+        where += f"{file} " if file else ""
+        super().__init__(f"{where}at byte {position} (base offset {base_offset}): {reason}")
+        self.reason, self.position, self.base_offset = reason, position, base_offset
+        self.file, self.topic, self.partition = file, topic, partition
+
+    def __reduce__(self) -> tuple[type[CorruptRecordError], tuple[str, int, int, str, str, int]]:
+        return type(self), (
+            self.reason, self.position, self.base_offset, self.file, self.topic, self.partition,
+        )
+
+    def located(self, shift: int, file: str, topic: str, partition: int) -> CorruptRecordError:
+        """The same error with its position moved by `shift` bytes, and its place named."""
+        return CorruptRecordError(
+            self.reason, self.position + shift, self.base_offset, file, topic, partition
+        )
+
+
+class LogDamagedError(PylogError):
+    """A partition's files contradict its state file: something other than the engine changed them."""
+
+    condition = "PYLOG_LOG_DAMAGED"
+
+
+class LockTimeoutError(PylogError):
+    """A lock was not to be had in time; the message names who holds it, where the system can tell."""
+
+    condition = "PYLOG_LOCK_TIMEOUT"
+    retriable = True
+
+
+class OutcomeUnknownError(PylogError):
+    """An I/O error struck after bytes were handed to the system: they may or may not be kept.
+
+    Whoever gets this reads the log (or the publisher's last number) before trying again.
+    """
+
+    condition = "PYLOG_OUTCOME_UNKNOWN"
+
+
+class PublishError(PylogError):
+    """A publish was refused; nothing of it is visible."""
+
+    condition = "PYLOG_PUBLISH"
+
+
+class PublisherFencedError(PublishError):
+    """A newer run has taken this publisher id over, or it belongs to another checkpoint."""
+
+    condition = "PYLOG_PUBLISHER_FENCED"
+
+
+class PublishNumberError(PublishError):
+    """The number is neither the last decided one (a replay) nor the next."""
+
+    condition = "PYLOG_PUBLISH_NUMBER"
+
+
+class StagedOutputError(PublishError):
+    """Staged output is missing, or is not what its writer reported."""
+
+    condition = "PYLOG_STAGED_OUTPUT"

@@ -1,0 +1,224 @@
+"""Every change that the engine makes to files, in one place.
+
+Two reasons. The rules of durable change (write all bytes, sync the file, then the folder; replace
+a file by renaming a complete one over it) are written once. And a test can put itself in front of
+each change: stop the program there, or note the change to replay any part of it later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: What the umask allows: executors may run as other users of the same group.
+FILE_MODE = 0o666
+FOLDER_MODE = 0o777
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change to files, told to the observer before it is made.
+
+    Attributes:
+        kind: "create", "write", "truncate", "sync", "mkdir", "rename", "link", "unlink" or "sync_folder".
+        path: the file or folder.
+        target: the second name, for "rename" and "link".
+        position: where, in bytes, for "write"; the new size, for "truncate".
+        data: the bytes, for "write".
+    """
+
+    kind: str
+    path: str
+    target: str = ""
+    position: int = 0
+    data: bytes = b""
+
+
+_observer: Callable[[Change], None] | None = None
+
+
+def set_observer(observer: Callable[[Change], None] | None) -> None:
+    """Has `observer` called before each change to files in this process; None ends that. For tests."""
+    global _observer  # noqa: PLW0603  (one seam for the whole process is the point)
+    _observer = observer
+
+
+def _tell(
+    kind: str, path: str, target: str = "", position: int = 0, data: bytes | bytearray | memoryview = b""
+) -> None:
+    if _observer is not None:
+        _observer(Change(kind, path, target, position, bytes(data)))
+
+
+def _sync(fd: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl  # noqa: PLC0415
+
+        # On macOS fsync leaves the bytes in the drive's cache.
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(fd)
+
+
+class File:
+    """An open file that is read and written at positions; it has no position of its own.
+
+    So threads and forked children can share one without disturbing each other.
+    """
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        return os.pread(self.fd, size, position)
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fills `buffer` from `position` on; returns how many bytes there were."""
+        done = 0
+        while done < len(buffer):
+            got = os.preadv(self.fd, [buffer[done:]], position + done)
+            if got == 0:
+                break
+            done += got
+        return done
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Writes all of `data` at `position`. OSError: any part of it may have been written."""
+        _tell("write", self.path, position=position, data=data)
+        done = os.pwrite(self.fd, data, position)
+        while done < len(data):
+            done += os.pwrite(self.fd, memoryview(data)[done:], position + done)
+
+    def truncate(self, size: int) -> None:
+        """Makes the file `size` bytes long."""
+        _tell("truncate", self.path, position=size)
+        os.ftruncate(self.fd, size)
+
+    def sync(self) -> None:
+        """Returns when the bytes and the size of the file are on the disk."""
+        _tell("sync", self.path)
+        _sync(self.fd)
+
+    def size(self) -> int:
+        """The file's size in bytes."""
+        return os.fstat(self.fd).st_size
+
+    def close(self) -> None:
+        """Closes the file; a second call does nothing."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def open_read(path: str) -> File:
+    """Opens an existing file for reading. FileNotFoundError, PermissionError."""
+    return File(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def open_write(path: str) -> File:
+    """Opens an existing file for reading and writing. FileNotFoundError, PermissionError."""
+    return File(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+
+def open_or_create(path: str) -> File:
+    """Opens a file for reading and writing, and makes it, empty, if it is missing."""
+    try:
+        return open_write(path)
+    except FileNotFoundError:
+        _tell("create", path)
+        return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+
+
+def create(path: str) -> File:
+    """Makes a new file and opens it. FileExistsError if there is one of that name."""
+    _tell("create", path)
+    return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+
+
+def make_folder(path: str) -> bool:
+    """Makes a folder if it is missing, durably; True if it was made here. Its parent must exist."""
+    if os.path.isdir(path):
+        return False
+    _tell("mkdir", path)
+    try:
+        os.mkdir(path, FOLDER_MODE)
+    except FileExistsError:
+        return False
+    sync_folder(os.path.dirname(path))
+    return True
+
+
+def sync_folder(path: str) -> None:
+    """Returns when the names in a folder are on the disk."""
+    _tell("sync_folder", path)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        # Some network and FUSE file systems have no fsync for folders; there is nothing to be done then.
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(fd)
+
+
+def rename(path: str, target: str) -> None:
+    """Renames a file or folder; a file of the name `target` is replaced. Not durable by itself."""
+    _tell("rename", path, target)
+    os.rename(path, target)
+
+
+def link(path: str, target: str) -> None:
+    """Gives a file a second name. FileExistsError if `target` exists. Not durable by itself."""
+    _tell("link", path, target)
+    os.link(path, target)
+
+
+def unlink(path: str) -> None:
+    """Removes a file's name, if it is there. Not durable by itself."""
+    _tell("unlink", path)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _write_aside(path: str, data: bytes) -> str:
+    aside = f"{path}.{secrets.token_hex(8)}.tmp"
+    file = create(aside)
+    try:
+        file.pwrite(data, 0)
+        file.sync()
+    except OSError:
+        unlink(aside)
+        raise
+    finally:
+        file.close()
+    return aside
+
+
+def replace_whole(path: str, data: bytes) -> None:
+    """Writes a whole file durably: after a crash it has either its old content or the new one."""
+    aside = _write_aside(path, data)
+    rename(aside, path)
+    sync_folder(os.path.dirname(path))
+
+
+def create_whole(path: str, data: bytes) -> None:
+    """Writes a new file durably; it appears complete. FileExistsError if another was there first."""
+    aside = _write_aside(path, data)
+    try:
+        link(aside, path)
+    finally:
+        unlink(aside)
+    sync_folder(os.path.dirname(path))

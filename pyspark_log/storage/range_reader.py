@@ -1,0 +1,101 @@
+"""Reads a range of offsets from one segment, chunk by chunk, to a proven end.
+
+A range is never taken to be over because a file was: a batch that reaches its end or lies behind it, or
+the very byte up to which the segment counts, must have been met. Anything else is an error. (A file can
+look short for a while on a shared file system, or be damaged; rows would be missing without a word.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark_log.storage.batch import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX
+from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError
+from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.records import Chunk, decode
+from pyspark_log.storage.segment import SegmentReader
+
+#: Bytes that are read from a segment at a time, unless a batch is larger.
+READ_SIZE = 1024 * 1024
+# A bad batch is read this often before it is called damaged: on a shared file system the first look can be
+# at pages that another machine has since rewritten.
+_TRIES = 3
+
+
+class RangeReader:
+    """Reads from the segments of one partition, with one buffer for all of them."""
+
+    def __init__(self, place: PartitionPlace, max_bytes: int, headers: bool, check_crcs: bool) -> None:
+        """`max_bytes` is about how much a chunk holds before compression; `headers` adds their column."""
+        self._place = place
+        self._max_bytes = max_bytes
+        self._headers = headers
+        self._check_crcs = check_crcs
+        self._buffer = memoryview(bytearray(READ_SIZE))
+
+    def read(self, base_offset: int, size: int | None, start: int, until: int) -> Iterator[Chunk]:
+        """The records [start, until) of the segment `base_offset`.
+
+        Args:
+            base_offset: which segment.
+            size: how many of its bytes count; None: all, it is closed.
+            start, until: offsets; the segment holds all records of the range that exist.
+
+        Raises:
+            CorruptRecordError, LogDamagedError: as Partition.read says.
+        """
+        try:
+            segment = SegmentReader(self._place.folder, base_offset)
+        except FileNotFoundError as error:
+            raise LogDamagedError(
+                f"{self._place}: {error.filename}, which holds offsets from {base_offset} on, is missing"
+            ) from None
+        try:
+            yield from self._read(segment, segment.log.size() if size is None else size, start, until)
+        finally:
+            segment.close()
+
+    def _read(self, segment: SegmentReader, size: int, start: int, until: int) -> Iterator[Chunk]:
+        offset, position, tries = start, segment.position_of(start, size), 0
+        while position < size:
+            filled = min(len(self._buffer), size - position)
+            if segment.log.pread_into(self._buffer[:filled], position) < filled:
+                raise LogDamagedError(f"{self._place}: {segment.log.path} ends before byte {size}, which it once held")
+            at = 0
+            try:
+                while True:
+                    chunk = decode(
+                        self._buffer, at, filled, from_offset=offset, until_offset=until,
+                        max_bytes=self._max_bytes, check_crcs=self._check_crcs, headers=self._headers,
+                    )  # fmt: skip
+                    if chunk.position == at:
+                        break
+                    at, offset, tries = chunk.position, max(offset, chunk.next_offset), 0
+                    if chunk.num_rows:
+                        yield chunk
+                    if offset >= until:
+                        return
+            except CorruptRecordError as error:
+                tries += 1
+                if tries == _TRIES:
+                    raise error.located(
+                        position, segment.log.path, self._place.topic, self._place.partition
+                    ) from None
+            else:
+                left = self._buffer[at:filled]
+                if len(left) >= LENGTH_AT and int.from_bytes(left[:LENGTH_AT], "big", signed=True) >= until:
+                    return
+                if at == 0:
+                    self._grow(segment, position, size)
+            position += at
+
+    def _grow(self, segment: SegmentReader, position: int, size: int) -> None:
+        """Makes the buffer as large as the batch at its start says that it is."""
+        needed = int.from_bytes(self._buffer[LENGTH_AT : LENGTH_AT + 4], "big", signed=True) + LENGTH_PREFIX
+        if size - position < HEADER_SIZE or not len(self._buffer) < needed <= size - position:
+            raise CorruptRecordError(
+                f"no whole batch: its length field says {needed} bytes, {size - position} are left",
+                position, int.from_bytes(self._buffer[:LENGTH_AT], "big", signed=True),
+                segment.log.path, self._place.topic, self._place.partition,
+            )  # fmt: skip
+        self._buffer = memoryview(bytearray(needed))

@@ -1,0 +1,133 @@
+"""The two sparse indexes of a segment: `.index` (offsets) and `.timeindex` (timestamps).
+
+Entries are of fixed width and increase, as in Kafka's OffsetIndex and TimeIndex. An index is a cache:
+it has no checksum and is never believed over the log. A reader uses an entry only after the log has
+proven it (see segment.py); a file that is missing, cut short or full of nonsense costs time, not truth.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from pyspark_log.storage import files
+
+#: What an entry that cannot be read says: the file was cut after it was counted. No log proves it.
+_GONE = -1
+
+_OFFSET_ENTRY = struct.Struct(">iI")
+_TIME_ENTRY = struct.Struct(">qi")
+
+
+class OffsetEntry(NamedTuple):
+    """The batch that starts at byte `position` of the log has the last offset `offset`."""
+
+    offset: int
+    position: int
+
+
+class TimeEntry(NamedTuple):
+    """`timestamp` (ms) is the largest of the segment up to and with `offset`."""
+
+    timestamp: int
+    offset: int
+
+
+class OffsetIndex:
+    """One `.index` file: 8-byte entries (offset less the segment's base, position)."""
+
+    WIDTH = _OFFSET_ENTRY.size
+
+    def __init__(self, file: files.File, base_offset: int) -> None:
+        self._file = file
+        self._base = base_offset
+        #: How many whole entries the file holds.
+        self.count = file.size() // self.WIDTH
+
+    def entry(self, number: int) -> OffsetEntry:
+        """The entry of that number, from 0."""
+        data = self._file.pread(self.WIDTH, number * self.WIDTH)
+        if len(data) < self.WIDTH:
+            return OffsetEntry(_GONE, _GONE)
+        relative, position = _OFFSET_ENTRY.unpack(data)
+        return OffsetEntry(self._base + relative, position)
+
+    def floor(self, offset: int) -> int:
+        """The number of the last entry with an offset of at most `offset`; -1 if there is none."""
+        low, high = -1, self.count - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.entry(middle).offset <= offset:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def append(self, offset: int, position: int) -> None:
+        """Adds an entry behind the last."""
+        self._file.pwrite(_OFFSET_ENTRY.pack(offset - self._base, position), self.count * self.WIDTH)
+        self.count += 1
+
+    def cut(self, count: int) -> None:
+        """Keeps the first `count` entries."""
+        if self._file.size() != count * self.WIDTH:
+            self._file.truncate(count * self.WIDTH)
+        self.count = count
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+class TimeIndex:
+    """One `.timeindex` file: 12-byte entries (timestamp, offset less the segment's base)."""
+
+    WIDTH = _TIME_ENTRY.size
+
+    def __init__(self, file: files.File, base_offset: int) -> None:
+        self._file = file
+        self._base = base_offset
+        #: How many whole entries the file holds.
+        self.count = file.size() // self.WIDTH
+
+    def entry(self, number: int) -> TimeEntry:
+        """The entry of that number, from 0."""
+        data = self._file.pread(self.WIDTH, number * self.WIDTH)
+        if len(data) < self.WIDTH:
+            return TimeEntry(_GONE, _GONE)
+        timestamp, relative = _TIME_ENTRY.unpack(data)
+        return TimeEntry(timestamp, self._base + relative)
+
+    def last(self) -> TimeEntry | None:
+        """The last entry, if there is one."""
+        return self.entry(self.count - 1) if self.count else None
+
+    def floor(self, timestamp: int) -> int:
+        """The number of the last entry with a timestamp of at most `timestamp`; -1 if there is none."""
+        low, high = -1, self.count - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.entry(middle).timestamp <= timestamp:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Adds an entry, unless the last one has that timestamp or a larger one already."""
+        last = self.last()
+        if last is not None and timestamp <= last.timestamp:
+            return
+        self._file.pwrite(_TIME_ENTRY.pack(timestamp, offset - self._base), self.count * self.WIDTH)
+        self.count += 1
+
+    def cut(self, offset: int) -> None:
+        """Keeps the entries of offsets below `offset`."""
+        while self.count and self.entry(self.count - 1).offset >= offset:
+            self.count -= 1
+        if self._file.size() != self.count * self.WIDTH:
+            self._file.truncate(self.count * self.WIDTH)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()

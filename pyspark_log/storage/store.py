@@ -1,0 +1,419 @@
+"""A store: a folder with topics in it, opened by any number of processes at once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from pyspark_log.storage import apply, files
+from pyspark_log.storage.appender import Appender
+from pyspark_log.storage.config import TopicConfig, check_store_settings, store_setting
+from pyspark_log.storage.encoder import TopicEncoder
+from pyspark_log.storage.errors import (
+    InvalidConfigError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StoreVersionError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.partition import Partition
+from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.schema import RowBuilder
+from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.storage.topics import TopicCatalog, new_id
+from pyspark_log.storage.types import (
+    EARLIEST,
+    LATEST,
+    AppendResult,
+    OffsetAndTimestamp,
+    TopicDescription,
+)
+
+log = logging.getLogger(__name__)
+
+_Made = TypeVar("_Made")
+
+VERSION = 1
+STORE_FILE = "store.json"
+DATA_FOLDER = "data"
+STAGING_FOLDER = "staging"
+_STATE_FOLDER = "state"
+_TOPICS_FOLDER = "topics"
+
+# What a process that was killed while it made a store may leave behind.
+_UNFINISHED = re.compile(re.escape(STORE_FILE) + r"\.[0-9a-f]+\.tmp")
+# An append of more bytes than this is made in several, so that others get their turn.
+_APPEND_BYTES = 16 * 1024 * 1024
+
+#: Bytes of records (before compression) in a batch that a read gives.
+READ_BYTES = 8 * 1024 * 1024
+
+
+def local_path(path: str | os.PathLike[str]) -> str:
+    """The absolute path that a path or a `file:` URI names. InvalidConfigError for any other URI."""
+    text = os.fspath(path)
+    if not text:
+        raise InvalidConfigError("the path of the store is empty")
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) or text.startswith("file:"):
+        parts = urlsplit(text)
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+            raise InvalidConfigError(f"{text}: a store is a folder of a file system: give a path or a file: URI")
+        text = unquote(parts.path)
+    return os.path.abspath(text)
+
+
+class Store:
+    """An open store. Safe to use from several threads; opening one costs the reading of one small file.
+
+    Attributes:
+        path: its folder, absolute.
+        cluster_id: 22 characters that tell this store from all others.
+        settings: what store.json sets, by Kafka's broker names.
+    """
+
+    def __init__(self, path: str, cluster_id: str, settings: Mapping[str, str]) -> None:
+        """For `open`, `create` and `open_or_create`, which look at the folder first."""
+        self.path = path
+        self.cluster_id = cluster_id
+        self.settings = settings
+        self._catalog = TopicCatalog(f"{path}/{_TOPICS_FOLDER}")
+        self._topics: dict[str, _Topic] = {}
+        self._mutex = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Store({self.path!r}, cluster_id={self.cluster_id!r})"
+
+    # ---- opening
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Store:
+        """Opens the store in a folder.
+
+        Args:
+            path: the folder, or a `file:` URI.
+
+        Raises:
+            StoreNotFoundError: the folder is missing, or holds no store.
+            StoreVersionError: a newer version wrote it.
+        """
+        folder = local_path(path)
+        try:
+            with open(f"{folder}/{STORE_FILE}", "rb") as file:
+                content = json.load(file)
+        except (FileNotFoundError, NotADirectoryError):
+            what = "there is no such folder" if not os.path.isdir(folder) else f"it holds no {STORE_FILE}"
+            raise StoreNotFoundError(f"{folder} is no store: {what}") from None
+        except ValueError as error:
+            raise StoreNotFoundError(f"{folder}/{STORE_FILE} is no store's description: {error}") from None
+        if content["version"] > VERSION:
+            raise StoreVersionError(
+                f"{folder}: the store has format version {content['version']}, this pyspark-log knows {VERSION}: "
+                "use a newer pyspark-log"
+            )
+        return cls(folder, content["cluster_id"], content["settings"])
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> Store:
+        """Makes a store in a missing or empty folder.
+
+        Args:
+            path: the folder; its parent must exist.
+            settings: of the store, by Kafka's broker names.
+
+        Raises:
+            StoreExistsError: the folder is not empty.
+            InvalidConfigError: an unknown setting or a bad value.
+        """
+        folder = local_path(path)
+        check_store_settings(settings or {})
+        try:
+            files.make_folder(folder)
+            names = os.listdir(folder)
+        except FileNotFoundError:
+            raise StoreNotFoundError(f"{folder}: the folder above it does not exist") from None
+        except NotADirectoryError:
+            raise StoreExistsError(f"{folder} is a file") from None
+        if any(not _UNFINISHED.fullmatch(name) for name in names):
+            raise StoreExistsError(f"{folder} is not empty: a store is made in an empty or a new folder only")
+        content = {
+            "version": VERSION,
+            "cluster_id": new_id(),
+            "log_folders": [DATA_FOLDER],
+            "settings": dict(settings or {}),
+        }
+        try:
+            files.create_whole(f"{folder}/{STORE_FILE}", json.dumps(content, indent=2).encode() + b"\n")
+        except FileExistsError:
+            raise StoreExistsError(f"{folder}: another process has just made a store there") from None
+        log.info("created a store in %s", folder)
+        return cls.open(folder)
+
+    @classmethod
+    def open_or_create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> Store:
+        """Opens the store in a folder; makes one if the folder is missing or empty. Errors as of both."""
+        try:
+            return cls.open(path)
+        except StoreNotFoundError:
+            try:
+                return cls.create(path, settings)
+            except StoreExistsError:
+                # Another process may have been faster; if not, this says why the folder is refused.
+                if os.path.exists(f"{local_path(path)}/{STORE_FILE}"):
+                    return cls.open(path)
+                raise
+
+    @classmethod
+    def shared(cls, path: str | os.PathLike[str]) -> Store:
+        """The store in a folder, one object a process as long as the folder holds the same store.
+
+        For workers that live longer than what they do. Errors as of `open`.
+        """
+        folder = local_path(path)
+        try:
+            inode = os.stat(f"{folder}/{STORE_FILE}").st_ino
+        except OSError:
+            inode = -1
+        with _shared_mutex:
+            known = _shared.get(folder)
+            if known is None or known[0] != inode:
+                known = _shared[folder] = (inode, cls.open(folder))
+            return known[1]
+
+    # ---- topics
+
+    def topics(self, *, internal: bool = False) -> list[str]:
+        """The names of the topics, sorted; with `internal` also those that begin with "__"."""
+        return [name for name in self._catalog.names() if internal or not name.startswith("__")]
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """A topic's id, partitions and settings. UnknownTopicError, InvalidTopicError."""
+        return self._catalog.describe(name)
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """A topic's resolved settings. UnknownTopicError, InvalidTopicError."""
+        return self._topic(name).config
+
+    def create_topic(
+        self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> TopicDescription:
+        """Makes a topic.
+
+        Args:
+            name: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'.
+            partitions: how many; None: the store's num.partitions.
+            configs: settings by Kafka's names.
+
+        Raises:
+            TopicExistsError: there is one of that name.
+            InvalidTopicError, InvalidConfigError: refused; nothing was changed.
+        """
+        if partitions is None:
+            default = store_setting(self.settings, "num.partitions")
+            assert isinstance(default, int)
+            partitions = default
+        return self._catalog.create(name, partitions, configs or {})
+
+    def _topic(self, name: str) -> _Topic:
+        description = self._catalog.describe(name)
+        with self._mutex:
+            topic = self._topics.get(name)
+            if topic is None or topic.description is not description:
+                topic = self._topics[name] = _Topic(self, description)
+            return topic
+
+    # ---- records
+
+    def append(
+        self, topic: str, data: pa.RecordBatch | pa.Table, *, partition: int | None = None, sync: bool = False
+    ) -> list[AppendResult]:
+        """Appends records.
+
+        Args:
+            topic: an existing topic.
+            data: the columns `value` (binary or string; null is a tombstone), and as wanted `key` (the same),
+                `headers` (list of structs of key and value), `timestamp` (a time, or whole ms; null: now) and
+                `partition` (null: by the key, or spread).
+            partition: all records go to this one.
+            sync: True: returns when the records survive a power loss; else they survive the end of any process.
+
+        Returns:
+            The offsets that the records got, for each partition that got some.
+
+        Raises:
+            UnknownTopicError: no such topic or partition.
+            InvalidRecordError: a column or record is refused; nothing was appended.
+            OSError, OutcomeUnknownError: partitions before the one that failed have theirs.
+        """
+        runtime = self._topic(topic)
+        count = runtime.description.partitions
+        if partition is not None:
+            runtime.check(partition)
+            data = _with_partition(data, partition)
+        batches: dict[int, list[bytes]] = {}
+        encoder = TopicEncoder(
+            topic, count, runtime.config, lambda target, batch, _: batches.setdefault(target, []).append(batch)
+        )
+        now = time.time_ns() // 1_000_000
+        for part in data.to_batches() if isinstance(data, pa.Table) else [data]:
+            encoder.add(part, now)
+        encoder.flush()
+        self._make_folders()
+        return [_append_all(runtime.appender(target), encoded, sync) for target, encoded in sorted(batches.items())]
+
+    def _make_folders(self) -> None:
+        for name in (_STATE_FOLDER, DATA_FOLDER):
+            files.make_folder(f"{self.path}/{name}")
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int = EARLIEST,
+        end: int | None = None,
+        *,
+        max_bytes: int = READ_BYTES,
+        headers: bool = False,
+        check_crcs: bool = True,
+    ) -> Iterator[pa.RecordBatch]:
+        """The records of a range of offsets, in order, as batches in the row schema.
+
+        Args:
+            topic, partition: where.
+            start: the first offset, or EARLIEST or LATEST.
+            end: the offset behind the last; None or LATEST: the log end at the call.
+            max_bytes: about how many bytes of records a batch holds, before compression; one record batch at least.
+            headers: adds the column of headers.
+            check_crcs: False leaves the checksums out, as Kafka's check.crcs does.
+
+        Raises:
+            UnknownTopicError: no such topic or partition.
+            OffsetOutOfRangeError: with the range that is valid.
+            CorruptRecordError: a damaged batch; what stands before it is given out first.
+        """
+        reader = self.reader(topic, partition)
+        if start in (EARLIEST, LATEST) or end in (None, LATEST):
+            state = reader.state()
+            start = {EARLIEST: state.log_start, LATEST: state.next_offset}.get(start, start)
+            end = state.next_offset if end is None or end == LATEST else end
+        assert end is not None
+        chunks = reader.read(start, end, max_bytes=max_bytes, headers=headers, check_crcs=check_crcs)
+        rows = RowBuilder(topic, partition, headers)
+        return (rows.rows(chunk.columns, chunk.num_rows) for chunk in chunks)
+
+    # ---- offsets
+
+    def earliest_offset(self, topic: str, partition: int) -> int:
+        """The first offset that can be read (the log start)."""
+        return self.reader(topic, partition).state().log_start
+
+    def latest_offset(self, topic: str, partition: int) -> int:
+        """The offset that the next record will get (the log end)."""
+        return self.reader(topic, partition).state().next_offset
+
+    def offset_for_timestamp(self, topic: str, partition: int, timestamp: int) -> OffsetAndTimestamp | None:
+        """The first record, in the order of offsets, of the time `timestamp` (ms) or later; None: there is none."""
+        return self.reader(topic, partition).find_timestamp(timestamp)
+
+    def size(self, topic: str, partition: int) -> int:
+        """Bytes of the partition's `.log` files."""
+        return self.reader(topic, partition).size()
+
+    def segment_files(self, topic: str, partition: int) -> list[str]:
+        """The partition's `.log` files, oldest first."""
+        folder = self._topic(topic).place(partition).folder
+        return [segment_path(folder, base, LOG) for base in list_segments(folder)]
+
+    # ---- for the parts of the engine above
+
+    def reader(self, topic: str, partition: int) -> Partition:
+        """The partition, for reading. UnknownTopicError."""
+        return self._topic(topic).reader(partition)
+
+    def appender(self, topic: str, partition: int) -> Appender:
+        """The partition, for changing it. UnknownTopicError."""
+        self._make_folders()
+        return self._topic(topic).appender(partition)
+
+
+_shared: dict[str, tuple[int, Store]] = {}
+_shared_mutex = threading.Lock()
+
+
+def _reset_shared() -> None:
+    global _shared_mutex  # noqa: PLW0603
+    _shared_mutex = threading.Lock()
+    _shared.clear()
+
+
+os.register_at_fork(after_in_child=_reset_shared)
+
+
+class _Topic:
+    """A topic with its partitions, as long as its description stays the same."""
+
+    def __init__(self, store: Store, description: TopicDescription) -> None:
+        self._store = store
+        self.description = description
+        self.config = TopicConfig.resolve(description.configs, store.settings)
+        self._readers: dict[int, Partition] = {}
+        self._appenders: dict[int, Appender] = {}
+        self._mutex = threading.Lock()
+
+    def check(self, partition: int) -> None:
+        if not 0 <= partition < self.description.partitions:
+            raise UnknownTopicError(
+                f"topic {self.description.name!r} has no partition {partition}; it has {self.description.partitions}"
+            )
+
+    def place(self, partition: int) -> PartitionPlace:
+        self.check(partition)
+        path, name, topic_id = self._store.path, self.description.name, self.description.topic_id
+        return PartitionPlace(
+            name, topic_id, partition,
+            f"{path}/{DATA_FOLDER}/{name}-{partition}", f"{path}/{_STATE_FOLDER}/{topic_id}-{partition}",
+        )  # fmt: skip
+
+    def reader(self, partition: int) -> Partition:
+        return self._once(self._readers, partition, Partition)
+
+    def appender(self, partition: int) -> Appender:
+        return self._once(
+            self._appenders, partition, lambda place: Appender(place, self.config, apply.resolve)
+        )
+
+    def _once(self, known: dict[int, _Made], partition: int, make: Callable[[PartitionPlace], _Made]) -> _Made:
+        with self._mutex:
+            made = known.get(partition)
+            if made is None:
+                made = known[partition] = make(self.place(partition))
+            return made
+
+
+def _with_partition(data: pa.RecordBatch | pa.Table, partition: int) -> pa.RecordBatch | pa.Table:
+    column = pa.repeat(pa.scalar(partition, pa.int32()), data.num_rows)
+    if "partition" in data.schema.names:
+        return data.set_column(data.schema.get_field_index("partition"), "partition", column)
+    return data.append_column("partition", column)
+
+
+def _append_all(appender: Appender, batches: list[bytes], sync: bool) -> AppendResult:
+    limit = min(_APPEND_BYTES, appender.config.segment_bytes)
+    first = end = -1
+    data = bytearray()
+    for batch in [*batches, None]:
+        if data and (batch is None or len(data) + len(batch) > limit):
+            with appender.hold():
+                base, end = appender.append(data, sync=sync)
+            first = base if first < 0 else first
+            data = bytearray()
+        data += batch or b""
+    return AppendResult(appender.place.partition, first, end)

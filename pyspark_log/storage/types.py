@@ -1,0 +1,59 @@
+"""Small values that the engine's parts hand to each other and to their callers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: Stands for "the first offset that can be read", as in Kafka's ListOffsets request.
+EARLIEST = -2
+#: Stands for "the offset that the next record will get".
+LATEST = -1
+#: The time of a record that has none, in ms.
+NO_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of a topic; prints as `topic-3`, as its folder is named."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """What `topics/TOPIC.json` says of a topic.
+
+    Attributes:
+        name: the topic's name.
+        topic_id: 16 random bytes as 22 characters of URL-safe base64; another one if the topic is
+            deleted and made again.
+        partitions: how many partitions it has.
+        configs: the settings that differ from the store's, by Kafka's names.
+    """
+
+    name: str
+    topic_id: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndTimestamp:
+    """A record's offset and its time in ms, as an answer to a look-up by time."""
+
+    offset: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Where an append went: the records have the offsets [base_offset, next_offset)."""
+
+    partition: int
+    base_offset: int
+    next_offset: int
