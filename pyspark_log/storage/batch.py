@@ -80,7 +80,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which a header has no use for
 
     @property
     def last_offset(self) -> int:

@@ -170,7 +170,7 @@ def _gunzip(data: BytesLike, limit: int) -> bytes:
                 raise _too_large("gzip", limit)
             pieces.append(piece)
         position -= len(member.unused_data)
-        if source[position : position + len(_GZIP_MEMBER)] != _GZIP_MEMBER:
+        if bytes(source[position : position + len(_GZIP_MEMBER)]) != _GZIP_MEMBER:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -185,9 +185,9 @@ def _snappy(data: BytesLike, _level: int | None) -> bytes:
 
 def _unsnappy(data: BytesLike, limit: int) -> BytesLike:
     source = memoryview(data)
-    if source[: len(_SNAPPY_STREAM)] == _SNAPPY_STREAM:
+    if bytes(source[: len(_SNAPPY_STREAM)]) == _SNAPPY_STREAM:
         raise CorruptRecordError("snappy's official framing format is not what Kafka reads")
-    if source[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+    if bytes(source[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _unsnappy_block(source, limit, limit)
     pieces: list[BytesLike] = []
     size, position = 0, len(_XERIAL_HEADER)
@@ -234,7 +234,7 @@ def _lz4(data: BytesLike, level: int | None) -> bytes:
 
 def _unlz4(data: BytesLike, limit: int) -> bytes:
     source = memoryview(data)
-    if source[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:
+    if bytes(source[: len(_LZ4_MAGIC)]) != _LZ4_MAGIC:
         raise CorruptRecordError("the lz4 stream does not start as an lz4 frame does")
     if len(source) < _LZ4_SHORTEST:
         raise _cut_short("lz4")

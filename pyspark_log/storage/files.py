@@ -118,6 +118,12 @@ class File:
         if fd >= 0:
             os.close(fd)
 
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def __del__(self) -> None:
         self.close()
 

@@ -111,6 +111,8 @@ class Partition:
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, in offset order, whose time is `timestamp` (ms) or later, if there is one."""
         state = self.state()
+        if state.log_start == state.next_offset:
+            return None
         bases = self.segments(state)
         for base, following in zip(bases, [*bases[1:], None], strict=True):
             if following is not None and following <= state.log_start:

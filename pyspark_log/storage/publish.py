@@ -95,10 +95,10 @@ def publish(
         decision, replayed = _decide(store, decisions, wanted, parts)
     except PublishError:
         # Refused under the lock, so certainly not decided.
-        _drop(store, wanted, parts)
+        _drop(store, decisions, wanted, parts)
         raise
     if replayed:
-        _drop(store, wanted, parts)
+        _drop(store, decisions, wanted, parts)
         if decision.records != wanted.records:
             log.warning(
                 "%s: number %d was published before with %d records; this attempt had %d, which were dropped",
@@ -313,10 +313,18 @@ def _remove(store: Store, decision: Decision, entries: Sequence[ManifestEntry]) 
         _unlink(store, {f"{_staging(store)}/{decision.manifest}"})
 
 
-def _drop(store: Store, wanted: Decision, parts: Sequence[StagedPart]) -> None:
-    """Removes output that will not be published."""
+def _drop(store: Store, decisions: DecisionLog, wanted: Decision, parts: Sequence[StagedPart]) -> None:
+    """Removes output that will not be published.
+
+    But not what the publisher's last decision names: a call that is made again after an error hands in the
+    very files that the first call may have decided.
+    """
     names = {part.file for part in parts if part.file} | ({wanted.manifest} if wanted.manifest else set())
-    _unlink(store, {f"{_staging(store)}/{name}" for name in names})
+    paths = {f"{_staging(store)}/{name}" for name in names}
+    last = decisions.last.get(wanted.publisher)
+    if last is not None and not last.done:
+        paths -= {region.path for entry in _entries(store, decisions, last) for region in entry.regions}
+    _unlink(store, paths)
 
 
 def _unlink(store: Store, paths: set[str]) -> None:

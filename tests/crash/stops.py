@@ -1,0 +1,61 @@
+"""Stops a program before any chosen change to files, as a kill at that moment would."""
+
+import os
+
+from pyspark_log.storage import files
+
+
+class Stopped(BaseException):
+    """The program has stopped here. No handler of the engine catches it, as none runs after a kill."""
+
+
+class StopBefore:
+    """Lets a number of changes happen, and none after them.
+
+    With `torn`, of a write that comes then the first half is made.
+    """
+
+    def __init__(self, changes, torn=False):
+        self.left = changes
+        self.torn = torn
+        self.stopped_at = None
+
+    def __call__(self, change):
+        if self.stopped_at is not None:
+            raise Stopped
+        if self.left == 0:
+            self.stopped_at = change.kind
+            if self.torn and change.kind == "write":
+                fd = os.open(change.path, os.O_WRONLY)
+                os.pwrite(fd, change.data[: len(change.data) // 2], change.position)
+                os.close(fd)
+            raise Stopped
+        self.left -= 1
+
+
+def count_changes(program):
+    """How many changes to files a program makes."""
+    changes = 0
+
+    def count(_change):
+        nonlocal changes
+        changes += 1
+
+    files.set_observer(count)
+    try:
+        program()
+    finally:
+        files.set_observer(None)
+    return changes
+
+
+def run_until(program, stop):
+    """Runs a program until it is stopped; False if it came to its end before."""
+    files.set_observer(stop)
+    try:
+        program()
+    except Stopped:
+        return True
+    finally:
+        files.set_observer(None)
+    return False

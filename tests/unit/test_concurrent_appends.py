@@ -1,0 +1,86 @@
+"""Four processes append to one partition while two others read it: nothing lost, torn, or out of order."""
+
+import multiprocessing
+import time
+
+import pyarrow as pa
+
+from pyspark_log.storage.store import Store
+
+PROCESSES = multiprocessing.get_context("spawn")
+APPENDS = 150
+
+
+def _append(path, writer, start):
+    store = Store.open(path)
+    start.wait(60)
+    for number in range(APPENDS):
+        rows = number % 5 + 1
+        # Records of one append must stay together, and be told from others.
+        store.append("t", pa.record_batch({
+            "key": [b"%d" % writer] * rows,
+            "value": [b"%d/%d/%d/%d" % (writer, number, row, rows) + b"." * (number % 300) for row in range(rows)],
+        }))  # fmt: skip
+
+
+def _read_until(path, stop, results):
+    """Follows the log until it is told to stop; gives all that it saw, and how often the end moved."""
+    store, position, seen, moves = Store.open(path), 0, [], 0
+    while True:
+        last_look = stop.is_set()
+        end = store.latest_offset("t", 0)
+        assert end >= position, "the log end went back"
+        moves += end > position
+        for batch in store.read("t", 0, position, end):
+            offsets = batch["offset"].to_pylist()
+            assert offsets == list(range(position, position + len(offsets)))
+            position = offsets[-1] + 1
+            seen += batch["value"].to_pylist()
+        assert position == end
+        if last_look:
+            results.put((seen, moves))
+            return
+        time.sleep(0.001)
+
+
+def test_four_writers_and_two_readers(tmp_path):
+    path = str(tmp_path / "store")
+    store = Store.create(path)
+    store.create_topic("t", 1, {"segment.bytes": "20000", "index.interval.bytes": "500"})
+    start, stop, results = PROCESSES.Event(), PROCESSES.Event(), PROCESSES.Queue()
+    readers = [PROCESSES.Process(target=_read_until, args=(path, stop, results)) for _ in range(2)]
+    writers = [PROCESSES.Process(target=_append, args=(path, number, start)) for number in range(4)]
+    for process in readers + writers:
+        process.start()
+    start.set()
+    for process in writers:
+        process.join()
+        assert process.exitcode == 0
+    stop.set()
+    views = [results.get(timeout=60) for _ in readers]
+    for process in readers:
+        process.join()
+        assert process.exitcode == 0
+
+    log = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
+    for seen, moves in views:
+        assert seen == log
+        assert moves > 10, "the readers are to read while the writers write"
+    wanted = [
+        [
+            b"%d/%d/%d/%d" % (writer, number, row, number % 5 + 1)
+            for number in range(APPENDS)
+            for row in range(number % 5 + 1)
+        ]
+        for writer in range(4)
+    ]
+    found = [value.rstrip(b".") for value in log]
+    for writer in range(4):
+        assert [value for value in found if value.startswith(b"%d/" % writer)] == wanted[writer]
+    assert len(found) == sum(map(len, wanted))
+    for at, value in enumerate(found):
+        writer, number, row, rows = value.split(b"/")
+        if row == b"0":
+            together = [b"/".join((writer, number, b"%d" % other, rows)) for other in range(int(rows))]
+            assert found[at : at + int(rows)] == together, "an append was mixed with another"
+    assert len(store.segment_files("t", 0)) > 5

@@ -1,0 +1,348 @@
+"""Publish: all of the staged output appears, once; and who may publish what."""
+
+import os
+import threading
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.storage import files, staging
+from pyspark_log.storage import publish as publishing
+from pyspark_log.storage.decision_log import PUBLISH_TOPIC, DecisionLog
+from pyspark_log.storage.errors import (
+    InvalidConfigError,
+    InvalidRecordError,
+    PublisherFencedError,
+    PublishNumberError,
+    StagedOutputError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.publish import help_apply, last_number, publish, tidy
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 3)
+    return store
+
+
+def batch(*values, keys=None):
+    keys = keys or [b"%d" % (number % 7) for number in range(len(values))]
+    return pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
+
+
+def stage(store, *values, topic="t", plan=None):
+    writer = StagedWriter(store, plan or StagingPlan.make(store, [topic]))
+    if values:
+        writer.append(topic, batch(*values))
+    return writer.finish()
+
+
+def content(store, topic="t"):
+    """All values, in the order of partitions and offsets; each read by a store that was opened afresh."""
+    store = Store.open(store.path)
+    partitions = range(store.describe_topic(topic).partitions)
+    return [v for p in partitions for b in store.read(topic, p) for v in b["value"].to_pylist()]
+
+
+def staged_files(store):
+    try:
+        return sorted(os.listdir(f"{store.path}/staging"))
+    except FileNotFoundError:
+        return []
+
+
+def test_staged_output_is_invisible_until_it_is_published(store):
+    parts = stage(store, b"a", b"b", b"c")
+    assert content(store) == []
+    result = publish(store, "q", 0, parts)
+    assert (result.replayed, result.records) == (False, 3)
+    assert sorted(content(store)) == [b"a", b"b", b"c"]
+    assert last_number(store, "q") == 0
+
+
+def test_parts_keep_the_order_of_tasks_and_rows(store):
+    plan = StagingPlan.make(store, ["t"])
+    tasks = []
+    for task in range(4):
+        writer = StagedWriter(store, plan)
+        for chunk in range(3):
+            writer.append("t", batch(*(b"%d/%d/%d" % (task, chunk, row) for row in range(50)), keys=[b"k"] * 50))
+        tasks += writer.finish()
+    publish(store, "q", 0, tasks)
+    assert content(store) == [b"%d/%d/%d" % (t, c, r) for t in range(4) for c in range(3) for r in range(50)]
+
+
+def test_a_replay_is_answered_and_adds_nothing(store):
+    first = publish(store, "q", 5, stage(store, b"a"), run="r1")
+    again = publish(store, "q", 5, stage(store, b"a"), run="r2")
+    assert again.replayed
+    assert again.decision == first.decision
+    assert content(store) == [b"a"]
+
+
+def test_a_replay_with_other_counts_is_told(store, caplog):
+    publish(store, "q", 0, stage(store, b"a", b"b"))
+    assert publish(store, "q", 0, stage(store, b"a")).records == 2
+    assert "published before with 2 records; this attempt had 1" in caplog.text
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 5, -1])
+def test_only_the_last_number_and_the_next_are_taken(store, number):
+    publish(store, "q", 3, stage(store, b"a"))
+    with pytest.raises(PublishNumberError, match=f"number {number} after 3"):
+        publish(store, "q", number, stage(store, b"b"))
+    assert content(store) == [b"a"]
+    publish(store, "q", 4, stage(store, b"c"))
+    assert sorted(content(store)) == [b"a", b"c"]
+
+
+def test_a_replaced_run_is_fenced(store):
+    publish(store, "q", 0, stage(store, b"a"), run="r1")
+    publish(store, "q", 1, stage(store, b"b"), run="r2")
+    publish(store, "q", 2, stage(store, b"c"), run="r3")
+    for number in (2, 3):
+        for run in ("r1", "r2"):
+            with pytest.raises(PublisherFencedError, match=f"run {run} was replaced by run r3"):
+                publish(store, "q", number, stage(store, b"x"), run=run)
+    assert sorted(content(store)) == [b"a", b"b", b"c"]
+
+
+def test_a_run_that_only_replays_takes_over_too(store):
+    publish(store, "q", 0, stage(store, b"a"), run="r1")
+    publish(store, "q", 0, stage(store, b"a"), run="r2")
+    with pytest.raises(PublisherFencedError):
+        publish(store, "q", 1, stage(store, b"x"), run="r1")
+    publish(store, "q", 1, stage(store, b"b"), run="r2")
+    assert sorted(content(store)) == [b"a", b"b"]
+
+
+def test_a_copied_checkpoint_is_refused(store):
+    publish(store, "q", 0, stage(store, b"a"), location="/one")
+    with pytest.raises(PublisherFencedError, match="belongs to the checkpoint /one"):
+        publish(store, "q", 1, stage(store, b"b"), location="/two")
+
+
+def test_a_one_off_publisher_is_forgotten_when_it_is_done(store):
+    publish(store, "once", 0, stage(store, b"a"), one_off=True)
+    assert last_number(store, "once") is None
+    assert staged_files(store) == []
+    assert content(store) == [b"a"]
+
+
+def test_an_empty_publish_counts(store):
+    assert publish(store, "q", 0, stage(store)).records == 0
+    with pytest.raises(PublishNumberError):
+        publish(store, "q", 2, stage(store))
+    publish(store, "q", 1, stage(store, b"a"))
+    assert content(store) == [b"a"]
+
+
+def test_large_output_goes_through_files_which_are_gone_afterwards(store):
+    values = [b"%07d" % number + b"x" * 90 for number in range(30_000)]
+    parts = stage(store, *values)
+    assert all(part.file and not part.data for part in parts)
+    assert len(staged_files(store)) > 0
+    publish(store, "q", 0, parts)
+    assert sorted(content(store)) == values
+    publish(store, "q", 1, stage(store))
+    assert staged_files(store) == []
+
+
+def test_output_of_middle_size_shares_one_file_and_small_output_makes_none(store):
+    assert {part.file for part in stage(store, b"small")} == {""}
+    parts = stage(store, *(b"%06d" % number + b"x" * 90 for number in range(6000)))
+    assert len(parts) == 3
+    assert len({part.file for part in parts}) == 1
+    assert "" not in {part.file for part in parts}
+    publish(store, "q", 0, parts)
+    assert len(content(store)) == 6000
+
+
+@pytest.mark.parametrize("segment_bytes", [3000, 20_000, 300_000])
+def test_output_larger_than_a_segment_rolls_as_it_is_applied(tmp_path, segment_bytes):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1, {"segment.bytes": str(segment_bytes), "index.interval.bytes": "500"})
+    store.append("t", batch(b"before"))
+    values = [b"%06d" % number + b"x" * 100 for number in range(5000)]
+    publish(store, "q", 0, stage(store, *values))
+    store.append("t", batch(b"after"))
+    assert content(store) == [b"before", *values, b"after"]
+    paths = store.segment_files("t", 0)
+    assert len(paths) >= 2
+    assert all(os.path.getsize(path) <= segment_bytes for path in paths)
+
+
+def test_what_was_decided_is_applied_by_whoever_comes_by(store, monkeypatch):
+    def die(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "apply", die)
+        with pytest.raises(OSError, match="No space"):
+            publish(store, "q", 0, stage(store, b"a", b"b"))
+    assert content(store) == []
+    # A reader that looks for news; a second look finds nothing to do.
+    passer_by = Store.open(store.path)
+    assert help_apply(passer_by) == 1
+    assert sorted(content(store)) == [b"a", b"b"]
+    assert help_apply(passer_by) == 0
+
+
+def test_the_next_publish_and_a_replay_finish_the_one_before(store, monkeypatch):
+    real = publishing.apply
+    for number, finish in enumerate(["replay", "next"]):
+        with monkeypatch.context() as patched:
+            patched.setattr(publishing, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError("stop")))
+            with pytest.raises(OSError, match="stop"):
+                publish(store, "q", number, stage(store, b"%d" % number))
+        assert publishing.apply is real
+        if finish == "replay":
+            assert publish(Store.open(store.path), "q", number, stage(store, b"%d" % number)).replayed
+        else:
+            publish(Store.open(store.path), "q", number + 1, stage(store, b"%d" % (number + 1)))
+    assert sorted(content(store)) == [b"0", b"1", b"2"]
+
+
+def test_decisions_are_applied_in_order_in_each_partition(store, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError("stop")))
+        for number, publisher in enumerate("abc"):
+            with pytest.raises(OSError, match="stop"):
+                publish(store, publisher, 0, stage(store, b"%d" % number))
+    publish(store, "d", 0, stage(store, b"3"))
+    assert content(store) == [b"0", b"1", b"2", b"3"]
+
+
+def test_tidy_ends_what_is_done_and_keeps_what_is_not(store, monkeypatch):
+    publish(store, "q", 0, stage(store, b"a"))
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError("stop")))
+        with pytest.raises(OSError, match="stop"):
+            publish(store, "p", 0, stage(store, b"b"))
+    assert len(staged_files(store)) == 2
+    tidy(store)
+    assert len(staged_files(store)) == 1
+    decisions = DecisionLog.of(store)
+    assert [d.publisher for d in decisions.undone.values()] == ["p"]
+    assert store.reader(PUBLISH_TOPIC, 0).state().first_undone == 1
+    help_apply(store)
+    tidy(store)
+    assert staged_files(store) == []
+    assert store.reader(PUBLISH_TOPIC, 0).state().first_undone == store.latest_offset(PUBLISH_TOPIC, 0)
+    assert sorted(content(store)) == [b"a", b"b"]
+    publish(store, "q", 1, stage(store, b"c"))
+    assert len(content(store)) == 3
+
+
+def test_staged_output_that_is_gone_is_refused(store):
+    parts = stage(store, *(b"x" * 100 for _ in range(10_000)))
+    files.unlink(f"{store.path}/staging/{parts[0].file}")
+    with pytest.raises(StagedOutputError, match="is missing"):
+        publish(store, "q", 0, parts)
+    assert last_number(store, "q") is None
+    assert content(store) == []
+
+
+def test_staged_output_that_was_changed_is_not_applied(store):
+    parts = stage(store, *(b"x" * 100 for _ in range(10_000)))
+    path = f"{store.path}/staging/{parts[0].file}"
+    with open(path, "r+b") as file:
+        file.seek(1000)
+        file.write(b"?")
+    with pytest.raises(StagedOutputError):
+        publish(store, "q", 0, parts)
+    with open(path, "r+b") as file:
+        file.seek(1000)
+        file.write(b"x")
+    # Nothing of it was visible; once the bytes are right again, it goes on.
+    assert publish(store, "q", 0, parts).replayed
+    assert len(content(store)) == 10_000
+
+
+def test_a_topic_that_was_made_anew_gets_nothing_of_the_old_ones_output(store):
+    parts = stage(store, b"a")
+    files.unlink(f"{store.path}/topics/t.json")
+    store.create_topic("t", 1)
+    with pytest.raises(StagedOutputError, match="made anew"):
+        publish(store, "q", 0, parts)
+    assert content(store) == []
+
+
+def test_a_plan_fixes_topics_and_partitions(store):
+    plan = StagingPlan.make(store, ["t"])
+    with pytest.raises(UnknownTopicError, match="when this write was planned"):
+        stage(store, b"a", topic="other", plan=plan)
+    with pytest.raises(UnknownTopicError):
+        StagingPlan.make(store, ["other"])
+    with pytest.raises(InvalidConfigError, match="brotli"):
+        StagingPlan.make(store, ["t"], "brotli")
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_the_writers_codec_is_used_where_the_topic_leaves_it_to_the_writer(store, codec):
+    store.create_topic("fixed", 1, {"compression.type": "uncompressed"})
+    sizes = {}
+    for topic in ("t", "fixed"):
+        writer = StagedWriter(store, StagingPlan.make(store, [topic], codec))
+        writer.append(topic, batch(*[b"x" * 1000] * 100, keys=[b"k"] * 100))
+        parts = writer.finish()
+        sizes[topic] = sum(part.size for part in parts)
+        publish(store, topic, 0, parts)
+        assert content(store, topic) == [b"x" * 1000] * 100
+    assert (sizes["t"] < 20_000) == (codec != "none")
+    assert sizes["fixed"] > 100_000
+
+
+def test_a_keyless_record_in_a_compacted_topic_is_refused(store):
+    store.create_topic("c", 1, {"cleanup.policy": "compact"})
+    writer = StagedWriter(store, StagingPlan.make(store, ["c"]))
+    with pytest.raises(InvalidRecordError, match="without a key"):
+        writer.append("c", batch(b"a", keys=[None]))
+
+
+def test_discard_removes_what_was_staged(store):
+    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer.append("t", batch(*(b"x" * 100 for _ in range(60_000))))
+    assert staged_files(store)
+    writer.discard()
+    assert staged_files(store) == []
+
+
+def test_many_publishers_and_appenders_at_once(store):
+    """Each keeps its order; no publish is mixed with another append."""
+    def publishing_loop(name):
+        mine = Store.open(store.path)
+        for number in range(12):
+            values = [b"%s/%d/%d" % (name, number, row) for row in range(20)]
+            publish(mine, name.decode(), number, stage(mine, *values))
+
+    def appending_loop(name):
+        mine = Store.open(store.path)
+        for number in range(60):
+            mine.append("t", batch(b"%s/%d/0" % (name, number), keys=[b"0"]))
+
+    threads = [threading.Thread(target=publishing_loop, args=(b"p%d" % n,)) for n in range(4)]
+    threads += [threading.Thread(target=appending_loop, args=(b"a%d" % n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(content(store)) == 4 * 12 * 20 + 2 * 60
+    for partition in range(3):
+        values = [v for b in store.read("t", partition) for v in b["value"].to_pylist()]
+        runs = [(name, int(number)) for name, number, _ in (value.split(b"/") for value in values)]
+        changes = [run for before, run in zip([None, *runs], runs, strict=False) if run != before]
+        assert len(changes) == len(set(changes)), "a publish was mixed with something else"
+        for name in {name for name, _ in changes}:
+            numbers = [number for n, number in changes if n == name]
+            assert numbers == sorted(numbers)
+
+
+def test_the_inline_limit_holds_for_a_whole_task(store, monkeypatch):
+    monkeypatch.setattr(staging, "INLINE_LIMIT", 1000)
+    assert all(part.file for part in stage(store, *(b"x" * 100 for _ in range(21))))
+    assert not any(part.file for part in stage(store, *(b"x" * 100 for _ in range(3))))
