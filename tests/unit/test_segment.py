@@ -142,3 +142,19 @@ def test_offsets_by_timestamp(tmp_path):
     for time, offset in asked.items():
         assert store.offset_for_timestamp("t", 0, time).offset == offset
     assert store.offset_for_timestamp("t", 0, 491) is None
+
+
+@pytest.mark.parametrize("leftover", [b"\x01", b"noise" * 2000, "batches"])
+def test_what_a_killed_writer_left_is_gone_before_the_segment_is_closed(store, leftover):
+    """In a closed segment every byte counts, for us and for Kafka, which would cut the log there."""
+    _writes(store, 20)
+    active = Path(store.segment_files("t", 0)[-1])
+    with active.open("ab") as log:
+        log.write(active.read_bytes() if leftover == "batches" else leftover)
+    _writes(Store.open(store.path), 60)
+    assert values(store) == [b"%06d" % n for n in range(20)] + [b"%06d" % n for n in range(60)]
+    assert len(store.segment_files("t", 0)) > 1
+    for path in store.segment_files("t", 0):
+        reader = SegmentReader(str(_folder(store)), int(Path(path).stem))
+        assert list(read_headers(reader.log, 0, Path(path).stat().st_size))
+        reader.close()
