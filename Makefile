@@ -1,0 +1,79 @@
+# `make demo` and `make test` are the two commands to know; `make help` lists the rest.
+# Each makes .venv first if need be; a second call starts at once.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+NATIVE := $(wildcard pyspark_log/storage/*.pyx pyspark_log/storage/*.pxd)
+
+# Spark starts Python by these names, on the driver and in its workers. Without them it takes the
+# python3 of the PATH, which has none of our packages.
+export PYSPARK_PYTHON := $(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(BIN)/python
+
+.PHONY: help
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+.PHONY: demo
+demo: java $(VENV)/.stamp-native  ## 336,776 flights through a store: load, stream exactly once, check, look
+	@"$(BIN)/python" examples/flights_demo.py
+
+.PHONY: test
+test: java-note $(VENV)/.stamp-native  ## The fast tests, under eight minutes on two cores
+	"$(BIN)/python" -m pytest -m "not slow"
+
+.PHONY: test-all
+test-all: java-note $(VENV)/.stamp-native  ## Every test
+	"$(BIN)/python" -m pytest
+
+.PHONY: lint
+lint: $(VENV)/.stamp-native  ## Style, types and import directions
+	"$(BIN)/ruff" check .
+	"$(BIN)/mypy"
+	"$(BIN)/lint-imports" --no-logo
+
+.PHONY: bench
+bench: java $(VENV)/.stamp-native  ## The figures of docs/performance.md, measured on this machine
+	@for script in benchmarks/*.py; do echo "== $$script"; "$(BIN)/python" "$$script"; done
+
+# --- the environment -------------------------------------------------------------------------------
+
+$(VENV)/.stamp-install: pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+		echo "pyspark-log needs Python 3.10 or later as $(PYTHON); name another: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; \
+		exit 1; }
+	@command -v $${CC:-cc} >/dev/null || { \
+		echo "Building pyspark-log needs a C compiler (Debian, Ubuntu: apt install build-essential; macOS: xcode-select --install)." >&2; \
+		exit 1; }
+	@echo "Making .venv and installing pyspark-log with Spark into it (once; takes a few minutes)."
+	@"$(PYTHON)" -m venv "$(VENV)"
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --editable '.[spark,test,examples,dev]'
+	@touch "$@"
+
+# The compiled kernels again when their source has changed. The install has just built them, so the first
+# time this finds nothing to do.
+$(VENV)/.stamp-native: $(VENV)/.stamp-install $(NATIVE)
+	@if [ -e "$@" ] && [ -n "$(filter-out $(VENV)/.stamp-install,$?)" ]; then \
+		echo "Building the kernels again."; \
+		"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .; \
+	fi
+	@touch "$@"
+
+NO_JAVA := Spark needs Java 17 or later, and none was found by JAVA_HOME or PATH. Get one (Debian, Ubuntu: \
+sudo apt install openjdk-17-jre-headless; macOS: brew install openjdk@17) or set JAVA_HOME to one you have.
+
+# The number before the first dot; empty without Java, 1 for Java 8 and older.
+JAVA_MAJOR = $$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -nE 's/.* version "([0-9]+).*/\1/p' || true)
+
+.PHONY: java java-note
+java:
+	@major="$(JAVA_MAJOR)"; [ "$${major:-0}" -ge 17 ] || { echo "$(NO_JAVA)" >&2; exit 1; }
+
+java-note:
+	@major="$(JAVA_MAJOR)"; [ "$${major:-0}" -ge 17 ] || echo "$(NO_JAVA) The tests with Spark are skipped." >&2

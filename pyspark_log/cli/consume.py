@@ -1,0 +1,114 @@
+"""`pylog consume`: records of a topic, to standard output."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+import click
+import pyarrow as pa
+
+from pyspark_log.cli.records import TextLayout, json_lines, text_lines
+from pyspark_log.cli.target import Target
+from pyspark_log.cli.times import to_ms
+from pyspark_log.storage.errors import OffsetOutOfRangeError
+from pyspark_log.storage.store import Store
+
+_POLL_S = 0.1
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
+    help="Only this partition; may be given several times.",
+)
+@click.option("--from-beginning", is_flag=True, help="Start at the earliest offset (the default).")
+@click.option(
+    "--offset", "start_offset", type=click.IntRange(min=0), metavar="N",
+    help="Start at this offset of the partition.",
+)
+@click.option(
+    "--timestamp", callback=to_ms, metavar="TIME",
+    help="Start at the first record with this time or a later one"
+    " (ms since 1970, or ISO-8601, UTC if it names no zone).",
+)
+@click.option("--end", is_flag=True, help="Start at the end: print only new records as they come.")
+@click.option("--follow", "-f", is_flag=True, help="At the end, wait for more (stop with Ctrl-C).")
+@click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after so many records.")
+@click.option(
+    "--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="text: values as they are, a line each. json: everything of a record, an object a line;"
+    " bytes that are no UTF-8 are shown as base64 in key_base64 or value_base64.",
+)
+@click.option("--print-timestamp", is_flag=True, help="In text, print the record's time before the value.")
+@click.option("--print-partition", is_flag=True, help="In text, print the partition before the value.")
+@click.option("--print-offset", is_flag=True, help="In text, print the offset before the value.")
+@click.option("--print-key", is_flag=True, help="In text, print the key before the value (null: none).")
+@click.option(
+    "--key-separator", default="\t", metavar="TEXT", help="What stands between them.  [default: a tab]"
+)
+@click.pass_obj
+def consume(
+    target: Target, topic: str, partitions: Sequence[int], from_beginning: bool, start_offset: int | None,
+    timestamp: int | None, end: bool, follow: bool, max_messages: int | None, output_format: str,
+    print_timestamp: bool, print_partition: bool, print_offset: bool, print_key: bool, key_separator: str,
+) -> None:
+    """Print the records of TOPIC.
+
+    Prints all that is there, partition by partition and in order within each, and ends. With --follow, or
+    --end, it waits for new records instead, as Kafka's console consumer does.
+    """
+    if from_beginning + (start_offset is not None) + (timestamp is not None) + end > 1:
+        raise click.UsageError("--from-beginning, --offset, --timestamp and --end exclude each other.")
+    store = target.open()
+    chosen = sorted(set(partitions)) or list(range(store.describe_topic(topic).partitions))
+    if start_offset is not None and len(chosen) != 1:
+        raise click.UsageError(f"--offset needs --partition, since {topic} has {len(chosen)} partitions.")
+    positions = {
+        partition: _start(store, topic, partition, offset=start_offset, timestamp=timestamp, end=end)
+        for partition in chosen
+    }
+    layout = TextLayout(print_timestamp, print_partition, print_offset, print_key, key_separator.encode())
+    left = sys.maxsize if max_messages is None else max_messages
+    as_json = output_format == "json"
+    for read in _batches(store, topic, positions, headers=as_json, follow=follow or end):
+        batch = read.slice(0, left)
+        sys.stdout.buffer.write(json_lines(batch) if as_json else text_lines(batch, layout))
+        sys.stdout.buffer.flush()
+        left -= batch.num_rows
+        if not left:
+            break
+
+
+def _batches(
+    store: Store, topic: str, positions: dict[int, int], *, headers: bool, follow: bool
+) -> Iterator[pa.RecordBatch]:
+    """What lies behind the positions, which move along; without end if `follow`."""
+    while True:
+        idle = True
+        for partition, position in positions.items():
+            log_end = store.latest_offset(topic, partition)
+            if position < log_end:
+                yield from store.read(topic, partition, position, log_end, headers=headers)
+                positions[partition] = log_end
+                idle = False
+        if not follow:
+            return
+        if idle:
+            time.sleep(_POLL_S)
+
+
+def _start(
+    store: Store, topic: str, partition: int, *, offset: int | None, timestamp: int | None, end: bool
+) -> int:
+    earliest, latest = store.earliest_offset(topic, partition), store.latest_offset(topic, partition)
+    if offset is not None:
+        if not earliest <= offset <= latest:
+            raise OffsetOutOfRangeError(topic, partition, offset, earliest, latest)
+        return offset
+    if timestamp is not None:
+        match = store.offset_for_timestamp(topic, partition, timestamp)
+        return latest if match is None else match.offset
+    return latest if end else earliest

@@ -1,0 +1,50 @@
+"""What the commands print: aligned tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+import click
+
+#: Shown where a table has nothing to say.
+NOTHING = "-"
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def print_json(document: object) -> None:
+    """Prints one JSON document."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Prints rows under their headings, in columns as wide as they need; numbers stand to the right."""
+    cells = [list(headings), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    numeric = [
+        len(column) > 1 and all(_is_figure(cell) for cell in column[1:])
+        for column in zip(*cells, strict=True)
+    ]
+    for row in cells:
+        aligned = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        click.echo("  ".join(aligned).rstrip())
+
+
+def human_size(size: int) -> str:
+    """A number of bytes as people write it: 512 B, 1.5 KiB, 30.2 MiB."""
+    if size < 1024:
+        return f"{size} B"
+    amount = float(size)
+    for unit in ("KiB", "MiB", "GiB"):
+        amount /= 1024
+        if amount < 1024:
+            return f"{amount:.1f} {unit}"
+    return f"{amount / 1024:.1f} TiB"
+
+
+def _is_figure(cell: str) -> bool:
+    return cell == NOTHING or cell[:1].isdigit() or (cell[:1] == "-" and cell[1:].isdigit())

@@ -1,0 +1,48 @@
+"""The store that a command works on, opened when it is needed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import click
+
+from pyspark_log.storage.errors import PylogError, StoreNotFoundError
+from pyspark_log.storage.publish import help_apply
+from pyspark_log.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the store is; None if the user has not said."""
+
+    path: str | None
+
+    def open(self) -> Store:
+        """The store, for commands that only read: never makes one.
+
+        What a publisher decided and did not live to make visible is made visible first, where this user may
+        write: otherwise a store that is only read would never show it.
+        """
+        store = Store.open(self._path())
+        if os.access(store.path, os.W_OK):
+            try:
+                help_apply(store)
+            except (PylogError, OSError) as error:
+                click.echo(f"Warning: published output could not be made visible: {error}", err=True)
+        return store
+
+    def open_or_create(self) -> Store:
+        """The store, for commands that write: makes one in a missing or empty folder, and says so."""
+        path = self._path()
+        try:
+            return Store.open(path)
+        except StoreNotFoundError:
+            store = Store.open_or_create(path)
+            click.echo(f"made a new store in {store.path}", err=True)
+            return store
+
+    def _path(self) -> str:
+        if not self.path:
+            raise click.UsageError("which store? Give --store PATH before the command, or set PYLOG_STORE.")
+        return self.path

@@ -1,0 +1,27 @@
+"""Points in time as people give them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import click
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def to_ms(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    """An option's callback: ms since 1970 or ISO-8601 (UTC if it names no zone), as ms."""
+    if text is None:
+        return None
+    if text.isdecimal():
+        return int(text)
+    try:
+        # Python 3.10 does not know the Z.
+        point = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither ms since 1970 nor ISO-8601 (2013-06-01T12:00:00Z)"
+        ) from None
+    if point.tzinfo is None:
+        point = point.replace(tzinfo=timezone.utc)
+    return (point - _EPOCH) // timedelta(milliseconds=1)
