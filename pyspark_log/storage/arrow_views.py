@@ -109,8 +109,9 @@ def _is_wide(kind: pa.DataType) -> bool:
 def _with_offsets(array: pa.Array, column: str, data: int, size: int) -> View:
     wide = _is_wide(array.type)
     offsets = array.buffers()[1]
+    needed = (array.offset + len(array) + 1) * (8 if wide else 4)
     # An empty array may come without offsets.
-    if len(array) and (offsets is None or offsets.size < (array.offset + len(array) + 1) * (8 if wide else 4)):
+    if len(array) and (offsets is None or offsets.size < needed):
         raise _too_short(column)
     return View(
         array, len(array), array.offset, _validity(array, column), _address(offsets), wide, data, size

@@ -139,7 +139,8 @@ cdef class Partitioner:
             bad = self.fill(&keys, &values, &given, num_rows, result.data.as_ints)
         if bad >= 0:
             raise InvalidRecordError(
-                f"row {bad} names partition {explicit[bad]}, but there are partitions 0 to {self.partitions - 1}"
+                f"row {bad} names partition {explicit[bad]}, but there are partitions 0 to "
+                f"{self.partitions - 1}"
             )
         return result
 

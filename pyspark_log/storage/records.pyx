@@ -636,41 +636,42 @@ cdef class BatchBuilder:
         cdef uint8_t* p
         if self.count == 0:
             raise ValueError("a batch needs at least one record")
-        result = self.compressed() if attributes else self.uncompressed()
-        size = len(result)
-        if size > self.max_message_bytes:
-            held = self.count
+        try:
+            result = self.compressed() if attributes else self.uncompressed()
+            size = len(result)
+            if size > self.max_message_bytes:
+                raise RecordTooLargeError(
+                    f"a batch of {self.count} record(s) has {size} bytes, but max.message.bytes allows "
+                    f"{self.max_message_bytes}: raise max.message.bytes of the topic"
+                    + ("" if self.count == 1 else " or lower batch.size")
+                )
+            if transactional:
+                attributes |= TRANSACTIONAL
+            if control:
+                attributes |= CONTROL
+            p = <uint8_t*>PyBytes_AS_STRING(result)
+            store_i64(p, base_offset)
+            store_i32(p + LENGTH_AT, <int32_t>(size - LENGTH_PREFIX))
+            store_i32(p + LEADER_EPOCH_AT, leader_epoch)
+            p[MAGIC_AT] = <uint8_t>MAGIC
+            store_i16(p + ATTRIBUTES_AT, <int16_t>attributes)
+            store_i32(p + LAST_OFFSET_DELTA_AT, <int32_t>(self.count - 1))
+            store_i64(p + BASE_TIMESTAMP_AT, self.base_timestamp)
+            store_i64(p + MAX_TIMESTAMP_AT, self.max_timestamp)
+            store_i64(p + PRODUCER_ID_AT, producer_id)
+            store_i16(p + PRODUCER_EPOCH_AT, producer_epoch)
+            store_i32(p + BASE_SEQUENCE_AT, base_sequence)
+            store_i32(p + COUNT_AT, <int32_t>self.count)
+            store_u32(p + CRC_AT, _checksum(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT))
+            return result
+        finally:
             self.clear()
-            raise RecordTooLargeError(
-                f"a batch of {held} record(s) has {size} bytes, but max.message.bytes allows "
-                f"{self.max_message_bytes}: raise max.message.bytes of the topic"
-                + ("" if held == 1 else " or lower batch.size")
-            )
-        if transactional:
-            attributes |= TRANSACTIONAL
-        if control:
-            attributes |= CONTROL
-        p = <uint8_t*>PyBytes_AS_STRING(result)
-        store_i64(p, base_offset)
-        store_i32(p + LENGTH_AT, <int32_t>(size - LENGTH_PREFIX))
-        store_i32(p + LEADER_EPOCH_AT, leader_epoch)
-        p[MAGIC_AT] = <uint8_t>MAGIC
-        store_i16(p + ATTRIBUTES_AT, <int16_t>attributes)
-        store_i32(p + LAST_OFFSET_DELTA_AT, <int32_t>(self.count - 1))
-        store_i64(p + BASE_TIMESTAMP_AT, self.base_timestamp)
-        store_i64(p + MAX_TIMESTAMP_AT, self.max_timestamp)
-        store_i64(p + PRODUCER_ID_AT, producer_id)
-        store_i16(p + PRODUCER_EPOCH_AT, producer_epoch)
-        store_i32(p + BASE_SEQUENCE_AT, base_sequence)
-        store_i32(p + COUNT_AT, <int32_t>self.count)
-        store_u32(p + CRC_AT, _checksum(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT))
-        self.clear()
-        return result
 
     cdef bytes uncompressed(self):
         """The bytes object that the batch grew in, cut to its size; the builder lets go of it."""
         cdef PyObject* target = self.target
-        self.usual = self.capacity
+        # The next batch will be about as large; room that it does not need would be given back each time.
+        self.usual = HEADER_SIZE + self.size + self.size // 4
         self.target = NULL
         self.capacity = 0
         resize_bytes(&target, HEADER_SIZE + self.size)
@@ -733,7 +734,9 @@ cdef inline void _clear_bit(uint8_t* bitmap, int64_t index) noexcept nogil:
     bitmap[index >> 3] &= <uint8_t>~(1 << (index & 7))
 
 
-cdef inline void _copy(uint8_t* to, const uint8_t* data, Py_ssize_t length, const uint8_t* end) noexcept nogil:
+cdef inline void _copy(
+    uint8_t* to, const uint8_t* data, Py_ssize_t length, const uint8_t* end
+) noexcept nogil:
     # Columns have room for a block behind their last byte; the source may not.
     if length <= BLOCK and end - data >= BLOCK:
         memcpy(to, data, BLOCK)
@@ -986,8 +989,8 @@ cdef class _Decoder:
         if h.attributes & CONTROL:
             return True
         if codec:
-            stream = decompress(CODECS[codec], PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ), MAX_BATCH)
-            held = _Bytes(stream, 0, 0)
+            stream = PyMemoryView_FromMemory(<char*>data, size, PyBUF_READ)
+            held = _Bytes(decompress(CODECS[codec], stream, MAX_BATCH), 0, 0)
             data = held.data
             size = held.view.len
         elif size > MAX_CHUNK:

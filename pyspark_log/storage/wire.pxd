@@ -50,7 +50,9 @@ cdef inline void store_i64(uint8_t* p, int64_t value) noexcept nogil:
 # return 1; they return 0 if it does not end before `end`, or is longer than its type allows. Bits
 # beyond the type's width are dropped, as Kafka's ByteUtils does.
 
-cdef inline bint read_group(const uint8_t** at, const uint8_t* end, int most, uint64_t* result) noexcept nogil:
+cdef inline bint read_group(
+    const uint8_t** at, const uint8_t* end, int most, uint64_t* result
+) noexcept nogil:
     cdef const uint8_t* p = at[0]
     cdef uint64_t bits = 0
     cdef int shift = 0

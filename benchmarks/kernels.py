@@ -1,0 +1,161 @@
+"""Records per second of the compiled kernels, beside a copy of the same bytes and kafka-python's codec.
+
+    python benchmarks/kernels.py [--records 500000] [--repeat 7]
+
+Records have keys of 8 bytes and values of 100, half text and half noise, so that codecs have something
+to do. Batches have 512 KiB before compression, chunks 8 MiB. Medians of several runs, in one process
+and one thread. MB/s (10**6 bytes) count the uncompressed batches. The bytes of a call are dropped when
+the next one starts, as a writer does that hands them to a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from pyspark_log.storage.batch import CODECS
+from pyspark_log.storage.partitioner import Partitioner, group
+from pyspark_log.storage.records import BatchBuilder, RecordColumns, decode, stamp
+
+with warnings.catch_warnings():  # loading its protocol's schemas warns on newer Pythons
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.partitioner.default import murmur2
+    from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+BATCH_SIZE = 512 * 1024
+CHUNK = 8 * 1024 * 1024
+UNLIMITED = 1 << 30
+NOW = 1_700_000_000_000
+
+
+def median_seconds(work: Callable[[], object], repeat: int) -> float:
+    """Median time of `work`, after one run that is not counted."""
+    work()
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def report(name: str, seconds: float, records: int, size: int) -> None:
+    print(f"{name:<34}{records / seconds / 1e6:>12.2f}{size / seconds / 1e6:>12.0f}", flush=True)
+
+
+def make_columns(records: int) -> tuple[pa.Array, pa.Array, pa.Array]:
+    source = random.Random(7)
+    words = [b"%-10d" % source.randrange(500) for _ in range(1000)]
+    values = [b"".join(source.choices(words, k=5)) + source.randbytes(50) for _ in range(records)]
+    keys = [b"%08d" % source.randrange(10**8) for _ in range(records)]
+    return pa.array(keys), pa.array(values), pa.array([NOW + i for i in range(records)])
+
+
+def encoded(columns: RecordColumns, batch_size: int, codec: str) -> Iterator[bytes]:
+    builder = BatchBuilder(batch_size, UNLIMITED, codec)
+    taken = 0
+    while taken < columns.num_rows:
+        taken += builder.append(columns, None, taken, columns.num_rows)
+        yield builder.seal()
+
+
+def encode(columns: RecordColumns, batch_size: int, codec: str) -> None:
+    for _ in encoded(columns, batch_size, codec):
+        pass
+
+
+def log_of(columns: RecordColumns, batch_size: int, codec: str) -> bytes:
+    log = bytearray(b"".join(encoded(columns, batch_size, codec)))
+    stamp(log, 0, len(log), 0, 0)
+    return bytes(log)
+
+
+def decode_all(log: bytes, check_crcs: bool = True) -> None:
+    position = offset = 0
+    while position < len(log):
+        chunk = decode(
+            log, position, len(log), from_offset=offset, until_offset=1 << 62, max_bytes=CHUNK,
+            check_crcs=check_crcs,
+        )
+        position, offset = chunk.position, chunk.next_offset
+
+
+def run_ours(keys: pa.Array, values: pa.Array, times: pa.Array, repeat: int) -> None:
+    columns = RecordColumns(keys, values, times, None, NOW)
+    plain = log_of(columns, BATCH_SIZE, "none")
+    records, size = columns.num_rows, len(plain)
+    # In pieces, since the kernels also use the same memory again and again.
+    target = memoryview(bytearray(CHUNK))
+
+    def copy() -> None:
+        for start in range(0, size, CHUNK):
+            piece = memoryview(plain)[start : start + CHUNK]
+            target[: len(piece)] = piece
+
+    report("copy of the same bytes", median_seconds(copy, repeat), records, size)
+    for codec in CODECS:
+        log = log_of(columns, BATCH_SIZE, codec)
+        slow = repeat if codec == "none" else min(repeat, 3)
+        seconds = median_seconds(lambda codec=codec: encode(columns, BATCH_SIZE, codec), slow)
+        report(f"encode {codec}", seconds, records, size)
+        report(f"decode {codec}", median_seconds(lambda log=log: decode_all(log), slow), records, size)
+    seconds = median_seconds(lambda: decode_all(plain, check_crcs=False), repeat)
+    report("decode none, CRC unchecked", seconds, records, size)
+    single = log_of(columns, 1, "none")
+    seconds = median_seconds(lambda: encode(columns, 1, "none"), 3)
+    report("encode none, batches of 1 record", seconds, records, len(single))
+    seconds = median_seconds(lambda: decode_all(single), repeat)
+    report("decode none, batches of 1 record", seconds, records, len(single))
+    partitioner = Partitioner(12, BATCH_SIZE, 1)
+    seconds = median_seconds(lambda: partitioner.assign(keys, values, None, records), repeat)
+    report("partition by key (murmur2)", seconds, records, 8 * records)
+    assignment = partitioner.assign(keys, values, None, records)
+    seconds = median_seconds(lambda: group(assignment, 12), repeat)
+    report("group rows by partition", seconds, records, 4 * records)
+
+
+def run_kafka_python(keys: list[bytes], values: list[bytes]) -> None:
+    def build() -> bytes:
+        builder = DefaultRecordBatchBuilder(
+            magic=2, compression_type=0, is_transactional=False, producer_id=-1, producer_epoch=-1,
+            base_sequence=-1, batch_size=UNLIMITED,
+        )
+        for offset, (key, value) in enumerate(zip(keys, values, strict=True)):
+            builder.append(offset, NOW + offset, key, value, [])
+        return bytes(builder.build())
+
+    def read() -> None:
+        batch = DefaultRecordBatch(data)
+        batch.validate_crc()
+        for _ in batch:
+            pass
+
+    data = build()
+    report("kafka-python encode none", median_seconds(build, 3), len(keys), len(data))
+    report("kafka-python decode none", median_seconds(read, 3), len(keys), len(data))
+    seconds = median_seconds(lambda: [murmur2(key) for key in keys], 3)
+    report("kafka-python murmur2", seconds, len(keys), 8 * len(keys))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=500_000)
+    parser.add_argument("--repeat", type=int, default=7)
+    arguments = parser.parse_args()
+    keys, values, times = make_columns(arguments.records)
+    print(f"{'':<34}{'M records/s':>12}{'MB/s':>12}")
+    run_ours(keys, values, times, arguments.repeat)
+    some = min(arguments.records, 4000)  # a batch of 512 KiB
+    run_kafka_python(keys[:some].to_pylist(), values[:some].to_pylist())
+
+
+if __name__ == "__main__":
+    main()
