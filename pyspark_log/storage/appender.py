@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from pyspark_log.storage import files, state_file
+from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import (
     LogDamagedError,
@@ -53,8 +54,8 @@ class Appender:
         self._resolve = resolve
         self._lock: FileLock | None = None
         self._segment: SegmentWriter | None = None
+        self._state_file: files.File | None = None
         self._seen = (-1, -1)  # generation and sequence number of the state that `_segment` agrees with
-        self._must_roll = False
         self._loaded: Loaded | None = None
 
     # ---- holding the lock
@@ -72,6 +73,10 @@ class Appender:
         lock = self._lock or self._make_lock()
         lock.acquire(timeout)
         try:
+            if lock.file is not self._state_file:
+                # The first time, or the store's folder was replaced by a copy: what was known is of other files.
+                self.forget()
+                self._state_file = lock.file
             self._loaded = state_file.load(lock.file)
             self._enter(lock)
             yield self
@@ -81,7 +86,8 @@ class Appender:
 
     def _make_lock(self) -> FileLock:
         if not os.path.exists(self.place.state_path):
-            if list_segments(self.place.folder):
+            # In this order: another process that makes both makes the state file first.
+            if list_segments(self.place.folder) and not os.path.exists(self.place.state_path):
                 raise LogDamagedError(
                     f"{self.place}: {self.place.folder} holds segments, but its state file "
                     f"{self.place.state_path} is missing: restore it from a copy of the store"
@@ -201,14 +207,21 @@ class Appender:
         state = self.state
         log.info("%s: removing what stands behind the log end %d", self.place, state.next_offset)
         self.save(state._replace(flags=state.flags | Flags.CUTTING), durable=False)
-        for base in list_segments(self.place.folder):
-            if base > state.active_base:
-                for suffix in (LOG, INDEX, TIME_INDEX):
-                    files.unlink(segment_path(self.place.folder, base, suffix))
+        self.drop_newer_segments()
         self.segment.cut(state.position, state.next_offset)
         self.segment.log.sync()
         files.sync_folder(self.place.folder)
         self.save(state._replace(flags=state.flags & ~Flags.CUTTING), durable=False)
+
+    def drop_newer_segments(self) -> None:
+        """Removes segments above the active one, which a killed holder left; before another one is made.
+
+        One that stayed would count as soon as the active segment is above it.
+        """
+        for base in list_segments(self.place.folder):
+            if base > self.state.active_base:
+                for suffix in (LOG, INDEX, TIME_INDEX):
+                    files.unlink(segment_path(self.place.folder, base, suffix))
 
     # ---- appending
 
@@ -237,7 +250,7 @@ class Appender:
         base = self.state.next_offset
         end = stamp(data, 0, len(data), base, self.state.leader_epoch)
         headers = scan(data, 0, len(data))
-        if self._must_roll or self.segment.must_roll(len(data), end - 1):
+        if self.state.flags & Flags.SUSPECT or self.segment.must_roll(len(data), end - 1):
             self._roll()
         segment, state = self.segment, self.state
         try:
@@ -259,8 +272,19 @@ class Appender:
             raise OutcomeUnknownError(
                 f"{self.place}: the log end could not be moved to {end} ({error}); read it before trying again"
             ) from error
-        segment.enter(headers)
+        self.index(headers)
         return base, end
+
+    def index(self, headers: Sequence[BatchHeader]) -> None:
+        """Adds index entries for batches that readers see by now.
+
+        If that fails the batches are there all the same. Whoever opens the segment next makes up for it.
+        """
+        try:
+            self.segment.enter(headers)
+        except OSError as error:
+            log.warning("%s: index entries could not be written: %s", self.place, error)
+            self.forget()
 
     def _sync(self, segment: SegmentWriter) -> None:
         try:
@@ -268,7 +292,7 @@ class Appender:
         except OSError as error:
             self._undo()
             # The kernel may call the lost pages clean from now on, so this file's syncs prove nothing more.
-            self._must_roll = True
+            self.save(self.state._replace(flags=self.state.flags | Flags.SUSPECT), durable=False)
             raise OutcomeUnknownError(
                 f"{self.place}: {segment.log.path} could not be synced ({error}); the append is not visible"
             ) from error
@@ -285,13 +309,14 @@ class Appender:
         """Closes the active segment and begins the next one at the log end."""
         state = self.state
         self.segment.finish()
+        self.drop_newer_segments()
         segment = self.new_segment(state.next_offset)
         self.save(
             state._replace(
-                active_base=state.next_offset, position=0, synced=0, generation=state.generation + 1
+                flags=state.flags & ~Flags.SUSPECT,
+                active_base=state.next_offset, position=0, synced=0, generation=state.generation + 1,
             ),
             durable=True,
-        )
+        )  # fmt: skip
         self.use_segment(segment)
-        self._must_roll = False
 

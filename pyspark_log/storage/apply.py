@@ -14,11 +14,12 @@ from pyspark_log.storage import files
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.checksum import crc32c
+from pyspark_log.storage.config import INT_MAX
 from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError, StagedOutputError
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
 from pyspark_log.storage.records import scan, stamp
 from pyspark_log.storage.segment import LOG, SegmentWriter, list_segments, segment_path
-from pyspark_log.storage.state_file import Intent, PartitionState
+from pyspark_log.storage.state_file import Flags, Intent, PartitionState
 
 # Staged bytes are copied this many at a time: enough that calls cost nothing, little enough for memory.
 _COPY_SIZE = 8 * 1024 * 1024
@@ -56,6 +57,7 @@ def apply(
         if appender.state.applied >= decision:
             return False
         steps = list(_layout(appender.state, regions, appender.config.segment_bytes))
+        appender.drop_newer_segments()
         _begin(appender, decision, regions, steps[-1])
         try:
             segment, headers = _write(appender, steps)
@@ -66,7 +68,7 @@ def apply(
             raise
         _move_end(appender)
         appender.use_segment(segment)
-        segment.enter(headers)
+        appender.index(headers)
         return True
 
 
@@ -82,9 +84,12 @@ class _Step:
 
 def _layout(state: PartitionState, regions: Sequence[Region], segment_bytes: int) -> Iterator[_Step]:
     base, position, offset = state.active_base, state.position, state.next_offset
+    roll = bool(state.flags & Flags.SUSPECT)
     for region in regions:
-        if position > 0 and position > segment_bytes - region.size:
-            base, position = offset, 0
+        # A region is written in one piece, so the limits of a segment are looked at for it as a whole.
+        full = position > segment_bytes - region.size or offset + region.count - 1 - base > INT_MAX
+        if position > 0 and (full or roll):
+            base, position, roll = offset, 0, False
         yield _Step(region, base, position, offset)
         position += region.size
         offset += region.count
@@ -162,6 +167,7 @@ def _move_end(appender: Appender) -> None:
             synced=state.intent_position,
             applied=state.intent_decision,
             generation=state.generation + rolled,
+            flags=state.flags & ~Flags.SUSPECT if rolled else state.flags,
         ),
         # Without it a power loss leads to the same end, as intent and bytes are on the disk; but the list
         # of segments must not change back under a reader.

@@ -31,6 +31,13 @@ PUBLISH_TOPIC = "__pylog_publish"
 VERSION = 1
 # How many runs that were replaced a publisher's record remembers.
 _REPLACED_RUNS = 16
+# All that a setting of the store could make unfit for decisions.
+_TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    "compression.type": "uncompressed",
+    "max.message.bytes": "1048588",
+    "segment.bytes": "104857600",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +184,7 @@ class DecisionLog:
             partition = store.appender(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
             with contextlib.suppress(TopicExistsError):
-                store.create_topic(PUBLISH_TOPIC, 1, {"cleanup.policy": "compact", "retention.ms": "-1"})
+                store.create_topic(PUBLISH_TOPIC, 1, _TOPIC_CONFIGS)
             partition = store.appender(PUBLISH_TOPIC, 0)
         with partition.hold(timeout) as appender:
             self.follow(store)

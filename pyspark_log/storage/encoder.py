@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pyspark_log.storage.batch import HEADER_SIZE
 from pyspark_log.storage.config import TopicConfig
+from pyspark_log.storage.errors import RecordTooLargeError
 from pyspark_log.storage.partitioner import Partitioner, group
 from pyspark_log.storage.records import BatchBuilder
 from pyspark_log.storage.schema import WriteColumns
@@ -60,7 +61,13 @@ class TopicEncoder:
 
     def _seal(self, partition: int, builder: BatchBuilder) -> None:
         count = builder.count
-        self._sink(partition, builder.seal(), count)
+        batch = builder.seal()
+        if len(batch) > self._config.segment_bytes:
+            raise RecordTooLargeError(
+                f"{self._topic}: a record batch of {len(batch)} bytes is larger than segment.bytes "
+                f"({self._config.segment_bytes}): raise segment.bytes of the topic"
+            )
+        self._sink(partition, batch, count)
 
     def flush(self) -> None:
         """Hands out what is left, as batches that may be small."""

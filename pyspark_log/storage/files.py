@@ -200,7 +200,8 @@ def unlink(path: str) -> None:
 
 
 def _write_aside(path: str, data: bytes) -> str:
-    aside = f"{path}.{secrets.token_hex(8)}.tmp"
+    # A name of its own, since the longest names leave no room for more.
+    aside = f"{os.path.dirname(path)}/{secrets.token_hex(8)}.tmp"
     file = create(aside)
     try:
         file.pwrite(data, 0)

@@ -43,19 +43,26 @@ class FileLock:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._start_anew()
-
-    def _start_anew(self) -> None:
         self._mutex = threading.Lock()
         self._main: files.File | None = None
         self._turn: files.File | None = None
 
     @property
     def file(self) -> files.File:
-        """The locked file, open for reading and writing."""
-        if self._main is None:
-            self._main = files.open_write(self.path)
+        """The locked file, open for reading and writing; the lock is held."""
+        assert self._main is not None, f"{self.path} is not locked"
         return self._main
+
+    def start_anew(self) -> None:
+        """In a forked child: forgets what the parent has locked. Closing is not unlocking."""
+        self._mutex = threading.Lock()
+        self._close()
+
+    def _close(self) -> None:
+        for file in (self._main, self._turn):
+            if file is not None:
+                file.close()
+        self._main = self._turn = None
 
     def acquire(self, timeout: float = DEFAULT_TIMEOUT) -> None:
         """Waits for the lock, for `timeout` seconds at most.
@@ -68,17 +75,26 @@ class FileLock:
         if not self._mutex.acquire(timeout=timeout):
             raise LockTimeoutError(f"{self.path}: another thread of this process has held it for {timeout} s")
         try:
-            main = self.file
-            if self._turn is None:
-                self._turn = files.open_or_create(self.path + ".turn")
-            _flock(self._turn, deadline, timeout)
-            try:
-                _flock(main, deadline, timeout)
-            finally:
+            while True:
+                if self._main is None or self._turn is None:
+                    self._main = files.open_write(self.path)
+                    self._turn = files.open_or_create(self.path + ".turn")
+                _flock(self._turn, deadline, timeout)
+                _flock(self._main, deadline, timeout)
                 fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
+                if self._is_current():
+                    return
+                self._close()
         except BaseException:
+            # Whatever was locked so far, also if a signal struck in between.
+            self._close()
             self._mutex.release()
             raise
+
+    def _is_current(self) -> bool:
+        """Whether the path still names the open file; not if the folder was replaced by a copy of it."""
+        assert self._main is not None
+        return os.fstat(self._main.fd).st_ino == os.stat(self.path).st_ino
 
     def release(self) -> None:
         """Gives the lock back."""
@@ -136,8 +152,7 @@ def _in_child() -> None:
     global _table_mutex  # noqa: PLW0603
     _table_mutex = threading.Lock()
     for lock in list(_table.values()):
-        # Dropping the objects closes the descriptors; the parent's lock stays, as it is not unlocked.
-        lock._start_anew()
+        lock.start_anew()
 
 
 os.register_at_fork(after_in_child=_in_child)

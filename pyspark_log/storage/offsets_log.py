@@ -32,6 +32,7 @@ MAX_METADATA_BYTES = 4096
 _TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
+    "max.message.bytes": "1048588",
     # Kafka's offsets.topic.segment.bytes: small segments let compaction keep the log short to load.
     "segment.bytes": str(100 << 20),
 }

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.storage import files, state_file
+from pyspark_log.storage import state_file
 from pyspark_log.storage.errors import LogDamagedError, OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.range_reader import READ_SIZE, RangeReader
@@ -28,7 +28,6 @@ class Partition:
 
     def __init__(self, place: PartitionPlace) -> None:
         self.place = place
-        self._state_file: files.File | None = None
         self._segments: tuple[int, list[int]] = (-1, [])
 
     def state(self) -> PartitionState:
@@ -38,18 +37,16 @@ class Partition:
             UnknownTopicError: the topic was deleted.
             LogDamagedError: there are segments but no state file.
         """
-        if self._state_file is None:
-            try:
-                self._state_file = files.open_read(self.place.state_path)
-            except FileNotFoundError:
-                if list_segments(self.place.folder):
-                    raise LogDamagedError(
-                        f"{self.place}: {self.place.folder} holds segments, but its state file "
-                        f"{self.place.state_path} is missing: restore it from a copy of the store"
-                    ) from None
-                # Files are made with the first write.
-                return state_file.EMPTY
-        state = state_file.load(self._state_file).state
+        loaded = state_file.read(self.place.state_path)
+        if loaded is None and list_segments(self.place.folder):
+            # Perhaps it was made between the two looks; files are made with the first write, the state first.
+            loaded = state_file.read(self.place.state_path)
+            if loaded is None:
+                raise LogDamagedError(
+                    f"{self.place}: {self.place.folder} holds segments, but its state file "
+                    f"{self.place.state_path} is missing: restore it from a copy of the store"
+                )
+        state = state_file.EMPTY if loaded is None else loaded.state
         if state.flags & Flags.DEAD:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
         return state

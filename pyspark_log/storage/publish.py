@@ -24,6 +24,7 @@ from pyspark_log.storage.errors import (
     PublisherFencedError,
     PublishError,
     PublishNumberError,
+    PylogError,
     StagedOutputError,
     UnknownTopicError,
 )
@@ -106,7 +107,11 @@ def publish(
             )  # fmt: skip
     _apply(store, decisions, decision, DEFAULT_TIMEOUT)
     if one_off:
-        tidy(store)
+        try:
+            tidy(store)
+        except (PylogError, OSError) as error:
+            # All of it is published; what is left over costs space until the next one tidies up.
+            log.warning("%s: decision %d is done, but could not be tidied up: %s", store.path, decision.offset, error)
     return PublishResult(decision.offset, replayed, decision.records)
 
 
@@ -141,12 +146,20 @@ def help_apply(store: Store) -> int:
 def tidy(store: Store) -> None:
     """Records which decisions are done, and removes what was staged for them."""
     decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    # Looked up without the lock: what is applied stays so.
+    entries = {}
+    for decision in list(decisions.undone.values()):
+        try:
+            if _is_applied(store, decisions, decision):
+                entries[decision.offset] = _entries(store, decisions, decision)
+        except StagedOutputError as error:
+            log.warning("%s: left as it is: %s", store.path, error)
     with decisions.hold(store) as writer:
-        done = [d for d in decisions.undone.values() if _is_applied(store, decisions, d)]
-        entries = [_entries(store, decisions, decision) for decision in done]
+        done = [decisions.undone[offset] for offset in entries if offset in decisions.undone]
         writer.finish(done)
-    for decision, staged in zip(done, entries, strict=True):
-        _remove(store, decision, staged)
+    for decision in done:
+        _remove(store, decision, entries[decision.offset])
 
 
 # ---- deciding

@@ -1,8 +1,9 @@
 """Reads a range of offsets from one segment, chunk by chunk, to a proven end.
 
-A range is never taken to be over because a file was: a batch that reaches its end or lies behind it, or
-the very byte up to which the segment counts, must have been met. Anything else is an error. (A file can
-look short for a while on a shared file system, or be damaged; rows would be missing without a word.)
+A range is never taken to be over because a file was: each batch must begin where the one before it ends, and
+the last one must reach the range's end. Anything else is an error, since rows would be missing without a
+word: a file can look short for a while on a shared file system, be cut, or have a damaged base offset, which
+no CRC covers.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class RangeReader:
         Args:
             base_offset: which segment.
             size: how many of its bytes count; None: all, it is closed.
-            start, until: offsets; the segment holds all records of the range that exist.
+            start, until: offsets; the segment holds all records of the range.
 
         Raises:
             CorruptRecordError, LogDamagedError: as Partition.read says.
@@ -57,6 +58,7 @@ class RangeReader:
 
     def _read(self, segment: SegmentReader, size: int, start: int, until: int) -> Iterator[Chunk]:
         offset, position, tries = start, segment.position_of(start, size), 0
+        follows = segment.base_offset if position == 0 else -1
         while position < size:
             filled = min(len(self._buffer), size - position)
             if segment.log.pread_into(self._buffer[:filled], position) < filled:
@@ -67,10 +69,12 @@ class RangeReader:
                     chunk = decode(
                         self._buffer, at, filled, from_offset=offset, until_offset=until,
                         max_bytes=self._max_bytes, check_crcs=self._check_crcs, headers=self._headers,
+                        dense=True, follows=follows,
                     )  # fmt: skip
                     if chunk.position == at:
                         break
                     at, offset, tries = chunk.position, max(offset, chunk.next_offset), 0
+                    follows = chunk.follows
                     if chunk.num_rows:
                         yield chunk
                     if offset >= until:
@@ -82,12 +86,12 @@ class RangeReader:
                         position, segment.log.path, self._place.topic, self._place.partition
                     ) from None
             else:
-                left = self._buffer[at:filled]
-                if len(left) >= LENGTH_AT and int.from_bytes(left[:LENGTH_AT], "big", signed=True) >= until:
-                    return
                 if at == 0:
                     self._grow(segment, position, size)
             position += at
+        raise LogDamagedError(
+            f"{self._place}: {segment.log.path} ends at offset {offset}, but it must reach {until}: its end is missing"
+        )
 
     def _grow(self, segment: SegmentReader, position: int, size: int) -> None:
         """Makes the buffer as large as the batch at its start says that it is."""

@@ -919,12 +919,15 @@ cdef class Chunk:
         num_rows: length of the columns.
         position: where the last batch that was consumed ends, in bytes from the start of the buffer.
         next_offset: the offset behind that batch; what was asked for, if there was none.
+        follows: what the next call is to be given as `follows`: the offset behind the last batch, passed
+            over or not.
     """
 
     cdef readonly dict columns
     cdef readonly Py_ssize_t num_rows
     cdef readonly Py_ssize_t position
     cdef readonly int64_t next_offset
+    cdef readonly int64_t follows
 
 
 cdef class _Decoder:
@@ -936,6 +939,8 @@ cdef class _Decoder:
     cdef int64_t next_offset
     cdef int64_t from_offset
     cdef int64_t until_offset
+    cdef int64_t follows  # the offset behind the last batch, or -1
+    cdef bint dense
     cdef bint check_crcs
     cdef list kept  # decompressed streams that spans point into
     cdef Span* spans
@@ -963,7 +968,13 @@ cdef class _Decoder:
                 if self.position > self.start:
                     return 0
                 raise _corrupt(reason.decode(), self.position, &h)
-            if h.size == 0 or h.base_offset >= self.until_offset:
+            if h.size == 0:
+                return 0
+            if self.dense and self.follows >= 0 and h.base_offset != self.follows:
+                if self.position > self.start:
+                    return 0
+                raise _corrupt(f"the batch before it ends at offset {self.follows}", self.position, &h)
+            if h.base_offset >= self.until_offset:
                 return 0
             if h.last_offset >= self.from_offset:
                 try:
@@ -974,6 +985,7 @@ cdef class _Decoder:
                         return 0
                     raise CorruptRecordError(error.reason, self.position, h.base_offset) from error.__cause__
                 self.next_offset = h.last_offset + 1
+            self.follows = h.last_offset + 1
             self.position += h.size
         return 0
 
@@ -1075,6 +1087,7 @@ cdef class _Decoder:
             raise _corrupt(reason, span.position, &span.header)
         self.position = span.position
         self.next_offset = span.offset_before
+        self.follows = span.header.base_offset
         return 0
 
     cdef object taken_buffer(self, str name, Py_ssize_t size):
@@ -1099,6 +1112,7 @@ cdef class _Decoder:
         cdef Chunk chunk = Chunk.__new__(Chunk)
         chunk.position = self.position
         chunk.next_offset = self.next_offset
+        chunk.follows = self.follows
         chunk.num_rows = rows.count
         buffers = self.buffers
         chunk.columns = {
@@ -1155,7 +1169,7 @@ cdef object _as_text(keys):
 
 def decode(
     buffer, Py_ssize_t start, Py_ssize_t end, *, int64_t from_offset, int64_t until_offset,
-    Py_ssize_t max_bytes, bint check_crcs=True, bint headers=False,
+    Py_ssize_t max_bytes, bint check_crcs=True, bint headers=False, bint dense=False, int64_t follows=-1,
 ):
     """Records of the whole batches in `buffer[start:end]`, as columns.
 
@@ -1171,6 +1185,9 @@ def decode(
             one batch is read.
         check_crcs: whether to compare each batch's CRC-32C.
         headers: whether to give a column of headers.
+        dense: whether each batch must begin where the one before it ends. The base offset is not under the
+            CRC, so this is what tells that it is damaged, where a log has no gaps.
+        follows: with `dense`, the offset at which the first batch must begin; -1 for any.
 
     Returns:
         A Chunk. Batches before a bad one are returned first: the error comes when the bad one is at
@@ -1185,6 +1202,8 @@ def decode(
     decoder.from_offset = decoder.next_offset = from_offset
     decoder.until_offset = until_offset
     decoder.check_crcs = check_crcs
+    decoder.dense = dense
+    decoder.follows = follows
     decoder.kept = []
     decoder.buffers = {}
     decoder.admit_all(end, max_bytes)

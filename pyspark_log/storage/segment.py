@@ -176,7 +176,7 @@ class SegmentWriter:
         """Opens a segment whose log counts up to `position`, and takes its indexes up where they end.
 
         Entries that are missing (their writer was killed before it came to them) are added, so that the
-        indexes are always those that a rebuild would give.
+        indexes are those that a rebuild would give.
         """
         self.base_offset = base_offset
         self._config = config
@@ -185,13 +185,18 @@ class SegmentWriter:
         self._times = TimeIndex(
             files.open_or_create(segment_path(folder, base_offset, TIME_INDEX)), base_offset
         )
-        self.position = 0
         self._since_entry = 0
-        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, base_offset
-        self.resume(position)
+        self._take_up(position)
 
     def resume(self, position: int) -> None:
-        """Brings indexes and counters in line with a log that counts up to `position`."""
+        """Counts what another process has appended since, up to `position`.
+
+        That process has made the same index entries; writing them again changes nothing.
+        """
+        for header in read_headers(self.log, self.position, position):
+            self._count(header, index=True)
+
+    def _take_up(self, position: int) -> None:
         entry = self._last_proven(position)
         start, keep_below = (entry.position, entry.offset + 1) if entry else (0, self.base_offset)
         self._times.cut(keep_below)
@@ -201,7 +206,7 @@ class SegmentWriter:
             self._index.cut(0)
             entry, start = None, 0
         self._max_timestamp, self._max_timestamp_offset = last or (NO_TIMESTAMP, self.base_offset)
-        self._since_entry, self.position = 0, start
+        self.position = start
         for header in read_headers(self.log, start, position):
             self._count(header, index=header.position != start or entry is None)
 

@@ -1,13 +1,14 @@
 """Output of tasks that is not published yet: written aside, in whole record batches, under names that nobody guesses.
 
 A task's output stays in memory while it is small and travels in its commit message; so a micro-batch of a
-few rows makes no file. What is larger goes to files in the store's staging folder, synced before the task
-reports them. Nothing staged is visible to anybody, and a task that dies leaves only a file of no meaning.
+few rows makes no file. What is larger goes to a file in the store's staging folder, synced before the task
+reports it. Nothing staged is visible to anybody, and a task that dies leaves only a file of no meaning.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping
@@ -26,8 +27,8 @@ log = logging.getLogger(__name__)
 
 #: A task whose whole output is smaller than this (bytes) sends it along instead of making a file.
 INLINE_LIMIT = 256 * 1024
-# A partition's output that grows beyond this gets a file of its own; the rest of a task shares one.
-_OWN_FILE_SIZE = 1024 * 1024
+# What a task keeps in memory before it writes it to its file, in bytes, beside the batches that it is filling.
+_MEMORY = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +110,35 @@ class StagingPlan:
 
 @dataclass(slots=True)
 class _Run:
-    """Batches of one partition that follow each other, before they are a StagedPart."""
+    """Batches of one partition that follow each other, in memory."""
 
     count: int = 0
     size: int = 0
-    crcs: bytearray = field(default_factory=bytearray)
     batches: list[bytes] = field(default_factory=list)
-    file: str = ""
-    position: int = 0
+
+    def part(self, place: tuple[str, int], topic_id: str, file: str = "", position: int = 0) -> StagedPart:
+        """The run as a part; its bytes go with it unless they are in a file."""
+        topic, partition = place
+        return StagedPart(
+            topic, topic_id, partition, self.count, self.size,
+            b"".join(batch[CRC_AT : CRC_AT + 4] for batch in self.batches),
+            file, position, b"" if file else b"".join(self.batches),
+        )  # fmt: skip
 
 
 class StagedWriter:
-    """Collects one task's output. Not for several threads."""
+    """Collects one task's output, in bounded memory. Not for several threads."""
 
     def __init__(self, store: Store, plan: StagingPlan) -> None:
         """`plan` comes from the planner and is for this very store."""
         self._folder = f"{store.path}/{STAGING_FOLDER}"
         self._plan = plan
         self._encoders: dict[str, TopicEncoder] = {}
-        self._runs: dict[tuple[str, int], list[_Run]] = {}
-        self._own_files: dict[tuple[str, int], files.File] = {}
-        self._made: list[str] = []
+        self._runs: dict[tuple[str, int], _Run] = {}
+        self._size = 0  # bytes of all runs
+        self._file: files.File | None = None
+        self._written = 0  # bytes of the file
+        self._parts: list[StagedPart] = []
 
     def append(self, topic: str, data: pa.RecordBatch) -> None:
         """Adds records, with the columns of Store.append.
@@ -146,81 +155,64 @@ class StagedWriter:
                 raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
             encoder = TopicEncoder(
                 topic, planned.partitions, planned.config,
-                lambda partition, batch, count: self._take(topic, partition, batch, count),
+                lambda partition, batch, count: self._take((topic, partition), batch, count),
             )  # fmt: skip
             self._encoders[topic] = encoder
         encoder.add(data, time.time_ns() // 1_000_000)
 
-    def _take(self, topic: str, partition: int, batch: bytes, count: int) -> None:
-        place = (topic, partition)
-        runs = self._runs.setdefault(place, [_Run()])
+    def _take(self, place: tuple[str, int], batch: bytes, count: int) -> None:
+        run = self._runs.get(place)
         # A part goes into one segment, so it must not be larger than one.
-        if runs[-1].size + len(batch) > self._plan.topics[topic].config.segment_bytes and runs[-1].size:
-            runs.append(_Run())
-        run = runs[-1]
+        if run is not None and run.size + len(batch) > self._plan.topics[place[0]].config.segment_bytes:
+            self._spill()
+            run = None
+        if run is None:
+            run = self._runs[place] = _Run()
         run.count += count
         run.size += len(batch)
-        run.crcs += batch[CRC_AT : CRC_AT + 4]
         run.batches.append(batch)
-        if run.file or run.size > _OWN_FILE_SIZE:
-            file = self._own_files.get(place) or self._new_file(place)
-            for waiting in runs:
-                self._write(waiting, file)
+        self._size += len(batch)
+        if self._size > _MEMORY:
+            self._spill()
 
-    def _new_file(self, place: tuple[str, int]) -> files.File:
-        files.make_folder(self._folder)
-        file = files.create(f"{self._folder}/{secrets.token_hex(16)}.staged")
-        self._made.append(file.path)
-        self._own_files[place] = file
-        return file
+    def _spill(self) -> None:
+        """Moves what is in memory to the task's file."""
+        if self._file is None:
+            files.make_folder(self._folder)
+            self._file = files.create(f"{self._folder}/{secrets.token_hex(16)}.staged")
+        name = os.path.basename(self._file.path)
+        for place, run in self._runs.items():
+            self._file.pwrite(b"".join(run.batches), self._written)
+            self._parts.append(run.part(place, self._topic_id(place), name, self._written))
+            self._written += run.size
+        self._runs.clear()
+        self._size = 0
 
-    @staticmethod
-    def _write(run: _Run, file: files.File) -> None:
-        """Moves a run's bytes from memory behind what the file holds."""
-        if run.batches:
-            end = file.size()
-            if not run.file:
-                run.file, run.position = file.path.rpartition("/")[2], end
-            file.pwrite(b"".join(run.batches), end)
-            run.batches.clear()
+    def _topic_id(self, place: tuple[str, int]) -> str:
+        return self._plan.topics[place[0]].topic_id
 
     def finish(self) -> list[StagedPart]:
-        """Ends the task's output. What is in files is on the disk when this returns.
+        """Ends the task's output. What is in the file is on the disk when this returns.
 
         Returns:
-            The parts, in the order of each partition's records.
+            The parts, with those of each partition in the order of its records.
         """
         for encoder in self._encoders.values():
             encoder.flush()
-        in_memory = [run for runs in self._runs.values() for run in runs if run.batches]
-        if self._own_files or sum(run.size for run in in_memory) >= INLINE_LIMIT:
-            self._share_file(in_memory)
-        for file in self._own_files.values():
-            file.sync()
-            file.close()
-        if self._own_files:
-            files.sync_folder(self._folder)
-        return [
-            StagedPart(
-                topic, self._plan.topics[topic].topic_id, partition, run.count, run.size,
-                bytes(run.crcs), run.file, run.position, b"".join(run.batches),
-            )
-            for (topic, partition), runs in sorted(self._runs.items())
-            for run in runs
-        ]  # fmt: skip
-
-    def _share_file(self, runs: list[_Run]) -> None:
-        shared: files.File | None = None
-        for run in runs:
-            shared = shared or self._new_file(("", -1))
-            self._write(run, shared)
+        if self._file is None and self._size < INLINE_LIMIT:
+            return [run.part(place, self._topic_id(place)) for place, run in self._runs.items()]
+        self._spill()
+        assert self._file is not None
+        self._file.sync()
+        self._file.close()
+        files.sync_folder(self._folder)
+        return self._parts
 
     def discard(self) -> None:
         """Removes what was staged, as far as it can; for output that will not be published."""
-        for file in self._own_files.values():
-            file.close()
-        for path in self._made:
+        if self._file is not None:
+            self._file.close()
             try:
-                files.unlink(path)
+                files.unlink(self._file.path)
             except OSError as error:
-                log.warning("staged output %s could not be removed: %s", path, error)
+                log.warning("staged output %s could not be removed: %s", self._file.path, error)

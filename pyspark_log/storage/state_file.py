@@ -37,6 +37,7 @@ class Flags(IntFlag):
     NONE = 0
     DEAD = 1  # the topic was deleted: nothing may be done here any more
     CUTTING = 2  # bytes behind the end are being removed; the next holder does it again
+    SUSPECT = 4  # the active segment could not be synced; the next append begins another
 
 
 class Intent(IntEnum):
@@ -174,6 +175,20 @@ def load(file: files.File) -> Loaded:
         f"{file.path}: none of its {SLOT_COUNT} slots is valid; the log itself may be whole: "
         "restore the state file from a copy, or rebuild it in a copy of the store"
     )
+
+
+def read(path: str) -> Loaded | None:
+    """Reads the state in a file; None if there is none. LogDamagedError as `load`.
+
+    Opens the file each time: a process may look at thousands of partitions, and a store's folder may be
+    replaced by a copy of it.
+    """
+    try:
+        file = files.open_read(path)
+    except FileNotFoundError:
+        return None
+    with file:
+        return load(file)
 
 
 def store(file: files.File, before: Loaded, state: PartitionState, *, durable: bool) -> Loaded:

@@ -8,8 +8,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -40,8 +40,6 @@ from pyspark_log.storage.types import (
 
 log = logging.getLogger(__name__)
 
-_Made = TypeVar("_Made")
-
 VERSION = 1
 STORE_FILE = "store.json"
 DATA_FOLDER = "data"
@@ -50,7 +48,9 @@ _STATE_FOLDER = "state"
 _TOPICS_FOLDER = "topics"
 
 # What a process that was killed while it made a store may leave behind.
-_UNFINISHED = re.compile(re.escape(STORE_FILE) + r"\.[0-9a-f]+\.tmp")
+_UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
+# Partitions that a process keeps open for appending, with five open files each; the least used go first.
+_OPEN_APPENDERS = 128
 # An append of more bytes than this is made in several, so that others get their turn.
 _APPEND_BYTES = 16 * 1024 * 1024
 
@@ -87,6 +87,7 @@ class Store:
         self.settings = settings
         self._catalog = TopicCatalog(f"{path}/{_TOPICS_FOLDER}")
         self._topics: dict[str, _Topic] = {}
+        self._appenders: OrderedDict[PartitionPlace, Appender] = OrderedDict()
         self._mutex = threading.Lock()
 
     def __repr__(self) -> str:
@@ -266,8 +267,9 @@ class Store:
         for part in data.to_batches() if isinstance(data, pa.Table) else [data]:
             encoder.add(part, now)
         encoder.flush()
-        self._make_folders()
-        return [_append_all(runtime.appender(target), encoded, sync) for target, encoded in sorted(batches.items())]
+        return [
+            _append_all(self.appender(topic, target), encoded, sync) for target, encoded in sorted(batches.items())
+        ]
 
     def _make_folders(self) -> None:
         for name in (_STATE_FOLDER, DATA_FOLDER):
@@ -340,8 +342,18 @@ class Store:
 
     def appender(self, topic: str, partition: int) -> Appender:
         """The partition, for changing it. UnknownTopicError."""
-        self._make_folders()
-        return self._topic(topic).appender(partition)
+        runtime = self._topic(topic)
+        place = runtime.place(partition)
+        with self._mutex:
+            found = self._appenders.pop(place, None)
+            if found is None or found.config is not runtime.config:
+                self._make_folders()
+                found = Appender(place, runtime.config, apply.resolve)
+            # One that goes here while it is at work is closed when it is done.
+            self._appenders[place] = found
+            if len(self._appenders) > _OPEN_APPENDERS:
+                self._appenders.popitem(last=False)
+        return found
 
 
 _shared: dict[str, tuple[int, Store]] = {}
@@ -365,8 +377,6 @@ class _Topic:
         self.description = description
         self.config = TopicConfig.resolve(description.configs, store.settings)
         self._readers: dict[int, Partition] = {}
-        self._appenders: dict[int, Appender] = {}
-        self._mutex = threading.Lock()
 
     def check(self, partition: int) -> None:
         if not 0 <= partition < self.description.partitions:
@@ -383,19 +393,11 @@ class _Topic:
         )  # fmt: skip
 
     def reader(self, partition: int) -> Partition:
-        return self._once(self._readers, partition, Partition)
-
-    def appender(self, partition: int) -> Appender:
-        return self._once(
-            self._appenders, partition, lambda place: Appender(place, self.config, apply.resolve)
-        )
-
-    def _once(self, known: dict[int, _Made], partition: int, make: Callable[[PartitionPlace], _Made]) -> _Made:
-        with self._mutex:
-            made = known.get(partition)
-            if made is None:
-                made = known[partition] = make(self.place(partition))
-            return made
+        # Two threads may make one each at first; both are right.
+        found = self._readers.get(partition)
+        if found is None:
+            found = self._readers[partition] = Partition(self.place(partition))
+        return found
 
 
 def _with_partition(data: pa.RecordBatch | pa.Table, partition: int) -> pa.RecordBatch | pa.Table:

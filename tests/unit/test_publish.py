@@ -152,7 +152,7 @@ def test_large_output_goes_through_files_which_are_gone_afterwards(store):
     assert staged_files(store) == []
 
 
-def test_output_of_middle_size_shares_one_file_and_small_output_makes_none(store):
+def test_a_task_has_one_file_and_none_if_its_output_is_small(store):
     assert {part.file for part in stage(store, b"small")} == {""}
     parts = stage(store, *(b"%06d" % number + b"x" * 90 for number in range(6000)))
     assert len(parts) == 3
@@ -160,6 +160,20 @@ def test_output_of_middle_size_shares_one_file_and_small_output_makes_none(store
     assert "" not in {part.file for part in parts}
     publish(store, "q", 0, parts)
     assert len(content(store)) == 6000
+
+
+def test_memory_of_a_task_is_bounded_by_spilling(store, monkeypatch):
+    monkeypatch.setattr(staging, "_MEMORY", 50_000)
+    store.create_topic("small", 2, {"max.message.bytes": "2000"})
+    writer = StagedWriter(store, StagingPlan.make(store, ["small"]))
+    values = [b"%06d" % number + b"x" * 90 for number in range(6000)]
+    for at in range(0, 6000, 500):
+        writer.append("small", batch(*values[at : at + 500], keys=[b"k"] * 500))
+        assert writer._size <= 50_000
+    parts = writer.finish()
+    assert len(parts) > 5
+    publish(store, "q", 0, parts)
+    assert content(store, "small") == values
 
 
 @pytest.mark.parametrize("segment_bytes", [3000, 20_000, 300_000])
@@ -307,6 +321,7 @@ def test_a_keyless_record_in_a_compacted_topic_is_refused(store):
 def test_discard_removes_what_was_staged(store):
     writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
     writer.append("t", batch(*(b"x" * 100 for _ in range(60_000))))
+    writer.finish()
     assert staged_files(store)
     writer.discard()
     assert staged_files(store) == []
