@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 
 import click
 
 #: Shown where a table has nothing to say.
 NOTHING = "-"
+
+_FIGURE = re.compile(r"-?[\d.]+( ([KMGT]i)?B)?")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -47,4 +50,5 @@ def human_size(size: int) -> str:
 
 
 def _is_figure(cell: str) -> bool:
-    return cell == NOTHING or cell[:1].isdigit() or (cell[:1] == "-" and cell[1:].isdigit())
+    """Whether a cell is a number or a size, and no name that begins with a digit."""
+    return cell == NOTHING or _FIGURE.fullmatch(cell) is not None

@@ -13,9 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.config import store_setting
-from pyspark_log.storage.errors import UnknownTopicError
-from pyspark_log.storage.store import Store
 
 _CHUNK_BYTES = 1 << 20
 _LINGER_S = 0.5
@@ -43,23 +40,13 @@ def produce(target: Target, topic: str, key_separator: str | None, partition: in
     if key_separator == "":
         raise click.UsageError("--key-separator may not be empty.")
     store = target.open_or_create()
-    _make_topic(store, topic)
+    if store.make_topic_if_missing(topic):
+        click.echo(f"made topic {topic} with {store.describe_topic(topic).partitions} partition(s)", err=True)
     written = 0
     for lines in _batches_of_lines(sys.stdin.fileno()):
         batch = _records(lines, key_separator, written)
         store.append(topic, batch, partition=partition)
         written += batch.num_rows
-
-
-def _make_topic(store: Store, topic: str) -> None:
-    """Makes the topic if it is missing and the store lets writers do so (auto.create.topics.enable)."""
-    try:
-        store.describe_topic(topic)
-    except UnknownTopicError:
-        if not store_setting(store.settings, "auto.create.topics.enable"):
-            raise
-        made = store.create_topic(topic)
-        click.echo(f"made topic {topic} with {made.partitions} partition(s)", err=True)
 
 
 def _batches_of_lines(fd: int) -> Iterator[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import click
@@ -25,7 +24,7 @@ class Target:
         write: otherwise a store that is only read would never show it.
         """
         store = Store.open(self._path())
-        if os.access(store.path, os.W_OK):
+        if store.writable:
             try:
                 help_apply(store)
             except (PylogError, OSError) as error:

@@ -23,6 +23,7 @@ from pyspark_log.storage.errors import (
     StoreExistsError,
     StoreNotFoundError,
     StoreVersionError,
+    TopicExistsError,
     UnknownTopicError,
 )
 from pyspark_log.storage.partition import Partition
@@ -180,13 +181,15 @@ class Store:
         """
         folder = local_path(path)
         try:
-            inode = os.stat(f"{folder}/{STORE_FILE}").st_ino
+            status = os.stat(f"{folder}/{STORE_FILE}")
+            # The inode alone is not enough: that of a removed file is given to the next one.
+            stamp = (status.st_ino, status.st_mtime_ns)
         except OSError:
-            inode = -1
+            stamp = (-1, -1)
         with _shared_mutex:
             known = _shared.get(folder)
-            if known is None or known[0] != inode:
-                known = _shared[folder] = (inode, cls.open(folder))
+            if known is None or known[0] != stamp:
+                known = _shared[folder] = (stamp, cls.open(folder))
             return known[1]
 
     # ---- topics
@@ -222,6 +225,32 @@ class Store:
             assert isinstance(default, int)
             partitions = default
         return self._catalog.create(name, partitions, configs or {})
+
+    def make_topic_if_missing(self, name: str) -> bool:
+        """Makes a topic that is about to be written to, where the store lets writers do so; True if it did.
+
+        Raises:
+            UnknownTopicError: there is no such topic, and auto.create.topics.enable is false.
+            InvalidTopicError: no topic can have that name.
+        """
+        try:
+            self.describe_topic(name)
+        except UnknownTopicError:
+            if not store_setting(self.settings, "auto.create.topics.enable"):
+                raise
+        else:
+            return False
+        try:
+            made = self.create_topic(name)
+        except TopicExistsError:
+            return False  # Another process was faster.
+        log.info("%s: made topic %s with %d partitions", self.path, name, made.partitions)
+        return True
+
+    @property
+    def writable(self) -> bool:
+        """Whether this process may change the store; a reader need not be allowed to."""
+        return os.access(self.path, os.W_OK)
 
     def _topic(self, name: str) -> _Topic:
         description = self._catalog.describe(name)
@@ -356,7 +385,7 @@ class Store:
         return found
 
 
-_shared: dict[str, tuple[int, Store]] = {}
+_shared: dict[str, tuple[tuple[int, int], Store]] = {}
 _shared_mutex = threading.Lock()
 
 

@@ -1,0 +1,216 @@
+"""What the store adds to Spark's own cost of a Python data source, in batch reads and writes.
+
+    python benchmarks/spark_io.py [--rows 3000000] [--partitions 4] [--repeat 5] [--folder DIR]
+
+Reads: all rows of a topic into Spark's `noop` sink, beside a data source that yields the same Arrow batches ready-made.
+Writes: the rows of that source into a new topic, beside a sink that drops what it gets. Records have keys of 8
+bytes and values of 100 random ones. The two of each pair take turns; the table shows medians. MB/s (10**6
+bytes) count keys and values. Nothing is compressed. A write ends when it is published and synced to the disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from array import array
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from pyspark_log import Store
+
+KEY_SIZE, VALUE_SIZE = 8, 100
+# About what a read of the store yields at once.
+CHUNK_ROWS = 65_536
+NOW = 1_700_000_000_000
+
+
+def random_column(rows: int, size: int, seed: int) -> pa.Array:
+    offsets = array("i", range(0, rows * size + 1, size))
+    data = random.Random(seed).randbytes(rows * size)
+    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def rows_of(partition: int) -> pa.RecordBatch:
+    """One chunk of rows, as the connector gives them."""
+    count = CHUNK_ROWS
+    times = pa.array([NOW] * count, pa.int64()).cast(pa.timestamp("ms")).cast(pa.timestamp("us", tz="UTC"))
+    return pa.record_batch(
+        {
+            "key": random_column(count, KEY_SIZE, 2 * partition),
+            "value": random_column(count, VALUE_SIZE, 2 * partition + 1),
+            "topic": pa.repeat("t", count),
+            "partition": pa.repeat(pa.scalar(partition, pa.int32()), count),
+            "offset": pa.array(range(count), pa.int64()),
+            "timestamp": times,
+            "timestampType": pa.repeat(pa.scalar(0, pa.int32()), count),
+        }
+    )
+
+
+def chunks(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, rows, CHUNK_ROWS):
+        yield batch.slice(0, min(CHUNK_ROWS, rows - start))
+
+
+class ReadyMade(DataSource):
+    """Yields batches that are there already."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ready_made"
+
+    def schema(self) -> str:
+        return (
+            "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
+            "timestampType int"
+        )
+
+    def reader(self, schema):
+        return ReadyMadeReader(int(self.options["rows"]), self.options["path"])
+
+
+class ReadyMadeReader(DataSourceReader):
+    def __init__(self, rows: int, folder: str) -> None:
+        self.rows, self.folder = rows, folder
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(name) for name in sorted(os.listdir(self.folder))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(f"{self.folder}/{partition.value}") as file:
+            yield from chunks(pa.ipc.open_file(file).get_batch(0), self.rows)
+
+
+class Dropping(DataSource):
+    """A sink that takes batches and forgets them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dropping"
+
+    def writer(self, schema, overwrite):
+        return DroppingWriter()
+
+
+class DroppingWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+    def commit(self, messages) -> None:
+        pass
+
+
+def take_turns(
+    works: dict[str, Callable[[], None]], repeat: int, tidy: Callable[[], None] = lambda: None
+) -> dict[str, float]:
+    """The median seconds of each, after one round that is not counted; `tidy` is called before each."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeat + 1):
+        for name, work in works.items():
+            tidy()
+            start = time.perf_counter()
+            work()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(found[1:]) for name, found in times.items()}
+
+
+def report(title: str, seconds: dict[str, float], rows: int) -> None:
+    base = next(iter(seconds.values()))
+    for name, needed in seconds.items():
+        speed = rows / needed
+        print(
+            f"{title:<8}{name:<14}{needed:>8.2f}{speed / 1e6:>12.2f}"
+            f"{speed * (KEY_SIZE + VALUE_SIZE) / 1e6:>8.0f}{base / needed:>8.2f}",
+            flush=True,
+        )
+
+
+def make_session() -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    spark.dataSource.register(ReadyMade)
+    spark.dataSource.register(Dropping)
+    return spark
+
+
+def run(spark: SparkSession, folder: str, partitions: int, rows_each: int, repeat: int) -> None:
+    ready_folder = f"{folder}/ready"
+    os.mkdir(ready_folder)
+    store = Store.create(f"{folder}/store")
+    store.create_topic("t", partitions)
+    for number in range(partitions):
+        batch = rows_of(number)
+        with pa.ipc.new_file(f"{ready_folder}/{number}", batch.schema) as file:
+            file.write_batch(batch)
+        for chunk in chunks(batch.select(["key", "value", "timestamp"]), rows_each):
+            store.append("t", chunk, partition=number)
+
+    ready = spark.read.format("ready_made").option("rows", rows_each).load(ready_folder)
+    topic = spark.read.format("pylog").option("subscribe", "t").load(store.path)
+    rows = partitions * rows_each
+    assert topic.count() == ready.count() == rows
+
+    targets = [f"{folder}/target-0"]
+
+    def new_target() -> None:
+        # A store of its own each time, so that old output does not fill the disk.
+        shutil.rmtree(targets[-1], ignore_errors=True)
+        targets.append(f"{folder}/target-{len(targets)}")
+        Store.create(targets[-1]).create_topic("w", partitions)
+
+    def write_topic() -> None:
+        ready.select("key", "value").write.format("pylog").mode("append").option("topic", "w").save(targets[-1])
+
+    def drop() -> None:
+        ready.select("key", "value").write.format("dropping").mode("append").save()
+
+    def read(df) -> None:
+        df.write.format("noop").mode("overwrite").save()
+
+    print(f"{rows:,} rows in {partitions} partitions, medians of {repeat}")
+    print(f"{'':<22}{'seconds':>8}{'M rows/s':>12}{'MB/s':>8}{'ratio':>8}")
+    report("read", take_turns({"ready-made": lambda: read(ready), "pylog": lambda: read(topic)}, repeat), rows)
+    report("write", take_turns({"dropping": drop, "pylog": write_topic}, repeat, new_target), rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--folder", help="where the stores are made; else the system's folder for temporary files")
+    arguments = parser.parse_args()
+    spark = make_session()
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        run(spark, folder, arguments.partitions, arguments.rows // arguments.partitions, arguments.repeat)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""A durable, replayable, partitioned event log in plain files, read and written straight by Spark.
+
+The public names are loaded when they are first used: Spark imports every module whose name starts with
+`pyspark_` when it looks for data sources, so importing this one must cost next to nothing, and the engine
+must work where pyspark is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark_log.spark_connector.source import PylogDataSource as DefaultSource
+    from pyspark_log.storage.store import Store
+
+__version__ = "0.1.0"
+__all__ = ["DefaultSource", "Store", "__version__"]
+
+_PLACES = {
+    "DefaultSource": ("pyspark_log.spark_connector.source", "PylogDataSource"),
+    "Store": ("pyspark_log.storage.store", "Store"),
+}
+
+# A library stays quiet until its user configures logging.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    try:
+        module, attribute = _PLACES[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,58 @@
+"""Errors as Spark's users see them.
+
+No exception type survives the way from a Python worker to the driver, only its text does. So each error that
+leaves the connector starts with a stable name in brackets, which a program (or a search) can rely on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark_log.storage.errors import PylogError
+
+
+class ConnectorError(PylogError):
+    """An error whose text starts with its condition in brackets.
+
+    Attributes:
+        condition: the stable name, such as PYLOG_DATA_LOSS.PARTITIONS_DELETED.
+    """
+
+    def __init__(self, condition: str, message: str) -> None:
+        super().__init__(f"[{condition}] {message}")
+        self.condition = condition
+        self.message = message
+
+    def __reduce__(self) -> tuple[type[ConnectorError], tuple[str, str]]:
+        return type(self), (self.condition, self.message)
+
+
+def option_error(message: str) -> ConnectorError:
+    """For options that are missing, malformed or contradict each other."""
+    return ConnectorError("PYLOG_INVALID_OPTION", message)
+
+
+def data_loss(reason: str, message: str) -> ConnectorError:
+    """For records that a query still had to read and that are no longer there.
+
+    Args:
+        reason: the part after the dot, named as the Kafka connector names its KAFKA_DATA_LOSS conditions.
+        message: what was found.
+    """
+    return ConnectorError(
+        f"PYLOG_DATA_LOSS.{reason}",
+        f"{message} Some data may have been lost because it is not available in the store any more: either "
+        "retention removed it, or the topic was made anew, before everything in it was processed.",
+    )
+
+
+@contextmanager
+def conditions_shown() -> Iterator[None]:
+    """Puts the condition of each engine error in front of its message."""
+    try:
+        yield
+    except ConnectorError:
+        raise
+    except PylogError as error:
+        raise ConnectorError(error.condition, str(error)) from error

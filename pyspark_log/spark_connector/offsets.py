@@ -1,0 +1,115 @@
+"""Offsets as JSON: what users write in options, and what Spark keeps in a query's checkpoint.
+
+Both have the form of Spark's Kafka connector, `{"topic": {"0": 123}}`, where a number is the offset of the next
+record to read. User options may also hold -2 (earliest) and -1 (latest).
+
+A checkpoint entry has one more key, `@`, which no topic can be named. It carries what must outlive the process,
+since a Python source is told neither its query's id nor its checkpoint: `group`, the consumer group under which
+the query's progress is committed, and, in the end offset of batch 0 only, `start`, where that batch began. With
+it a batch 0 that is run again after a restart reads the same records, even if the query starts at "latest".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_log.spark_connector.errors import ConnectorError, option_error
+from pyspark_log.storage.types import EARLIEST, TopicPartition
+
+OWN_KEY = "@"
+_LONG_MAX = 2**63 - 1
+
+Offsets = dict[TopicPartition, int]
+
+
+def parse_option(option: str, text: str) -> Offsets:
+    """Offsets that a user gave as JSON.
+
+    Raises:
+        ConnectorError: `text` is not of the form above, or holds a number below -2.
+    """
+    try:
+        offsets = _from_nested(json.loads(text))
+    except (ValueError, TypeError, AttributeError):
+        raise option_error(
+            f'{option}: Expected e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, got {text}'
+        ) from None
+    for at, offset in offsets.items():
+        if offset < EARLIEST:
+            raise option_error(
+                f"{option} for {at} is {offset}: only -2 (earliest) and -1 (latest) may be below 0"
+            )
+    return offsets
+
+
+def _from_nested(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
+    offsets: Offsets = {}
+    for topic, partitions in nested.items():
+        for partition, offset in partitions.items():
+            if type(offset) is not int or not -_LONG_MAX <= offset <= _LONG_MAX:
+                raise ValueError(offset)
+            offsets[TopicPartition(topic, int(partition))] = offset
+    return offsets
+
+
+def to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    """The JSON form, topics and partitions ascending: Spark compares offsets as text."""
+    nested: dict[str, Any] = {}
+    for at in sorted(offsets):
+        nested.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
+    return nested
+
+
+@dataclass(frozen=True)
+class SourceOffset:
+    """A position of a streaming query.
+
+    Attributes:
+        offsets: for each partition the next offset to read.
+        group: the query's consumer group; None only in what `initialOffset` answers, so its absence marks the
+            start of batch 0.
+        start: where batch 0 began; only in the end of batch 0.
+    """
+
+    offsets: Offsets
+    group: str | None = None
+    start: Offsets | None = None
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether no batch ends here: it is where batch 0 begins."""
+        return self.group is None
+
+    def to_json(self) -> dict[str, Any]:
+        """The form for Spark."""
+        nested = to_nested(self.offsets)
+        if self.group is not None:
+            own: dict[str, Any] = {"group": self.group}
+            if self.start is not None:
+                own["start"] = to_nested(self.start)
+            nested[OWN_KEY] = own
+        return nested
+
+    @classmethod
+    def from_json(cls, nested: Mapping[str, Any]) -> SourceOffset:
+        """The reverse of `to_json`; also takes an offset that the Kafka connector wrote (no `@`).
+
+        Raises:
+            ConnectorError: it is neither; a checkpoint of another source, say.
+        """
+        try:
+            own = nested.get(OWN_KEY, {})
+            start = own.get("start")
+            return cls(
+                _from_nested({topic: parts for topic, parts in nested.items() if topic != OWN_KEY}),
+                own.get("group"),
+                None if start is None else _from_nested(start),
+            )
+        except (ValueError, TypeError, AttributeError):
+            raise ConnectorError(
+                "PYLOG_OFFSET_NOT_UNDERSTOOD",
+                f"the checkpoint holds an offset that is not this source's: {json.dumps(nested)}",
+            ) from None

@@ -1,0 +1,313 @@
+"""The options of the data source: Spark's Kafka connector's names, values and rules.
+
+An option that this version cannot honour is refused, never ignored. What is accepted without any effect is what
+has no meaning without brokers: `kafka.*` settings of Kafka's clients and the poll time-out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark_log.spark_connector.errors import ConnectorError, option_error
+from pyspark_log.spark_connector.offsets import parse_option
+from pyspark_log.spark_connector.positions import (
+    AT_EARLIEST,
+    AT_LATEST,
+    AtTimestamp,
+    Position,
+    Specific,
+)
+from pyspark_log.storage.types import EARLIEST, LATEST
+
+#: Options as Spark hands them over, with their names in lower case.
+Options = Mapping[str, str]
+
+_LONG = re.compile(r"[+-]?[0-9]{1,19}")
+_LONG_MAX = 2**63 - 1
+
+_STRATEGIES = ("subscribe", "subscribePattern", "assign")
+
+# What the Kafka connector has and this version has not.
+_NOT_YET = (
+    "assign",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "maxRecordsPerPartition",
+    "maxTriggerDelay",
+    "minOffsetsPerTrigger",
+    "minPartitions",
+    "startingOffsetsByTimestamp",
+    "subscribePattern",
+)
+
+_REFUSED_FOR_READS = {
+    "auto.offset.reset": "Instead set the source option 'startingOffsets' to 'earliest' or 'latest' to specify "
+    "where to start; a query that resumes goes on where it left off.",
+    "key.deserializer": "Keys are read as byte arrays; use DataFrame operations to deserialize them.",
+    "value.deserializer": "Values are read as byte arrays; use DataFrame operations to deserialize them.",
+    "enable.auto.commit": "A streaming query keeps its position in its checkpoint and commits it for others to see.",
+    "interceptor.classes": "Interceptors could change what is read.",
+}
+_REFUSED_FOR_WRITES = {
+    "key.serializer": "Keys are strings or byte arrays; use DataFrame operations to serialize them.",
+    "value.serializer": "Values are strings or byte arrays; use DataFrame operations to serialize them.",
+}
+
+
+def lower_names(options: Mapping[str, str]) -> dict[str, str]:
+    """The options with their names in lower case: names are case-insensitive, values are not."""
+    return {name.lower(): value for name, value in options.items()}
+
+
+def store_path(options: Options) -> str:
+    """The option `path` as the user gave it.
+
+    Raises:
+        ConnectorError: there is none.
+    """
+    path = options.get("path", "").strip()
+    if not path:
+        raise option_error("Option 'path' must be specified: the folder of the store, or load(path) or start(path)")
+    return path
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a read asks for, batch or streaming.
+
+    Attributes:
+        topics: to read, without repetitions.
+        start: where to begin; None: the default.
+        end: where a batch read ends; None: the default.
+        include_headers: whether rows have the column `headers`.
+        max_offsets: maxOffsetsPerTrigger, or None.
+        group_id: the group under which a stream commits its position, if the user names one.
+        group_id_prefix: else its name starts so.
+        retries: how often the log ends are looked up while they lie before a query's position.
+        retry_interval_ms: how long to wait in between.
+    """
+
+    topics: tuple[str, ...]
+    start: Position | None
+    end: Position | None
+    include_headers: bool
+    max_offsets: int | None
+    group_id: str | None
+    group_id_prefix: str
+    retries: int
+    retry_interval_ms: int
+
+    @classmethod
+    def parse(cls, options: Options) -> ReadOptions:
+        """Reads and checks what batch and streaming reads have in common.
+
+        Args:
+            options: as `lower_names` gives them.
+
+        Raises:
+            ConnectorError: with the Kafka connector's message where it has one.
+        """
+        topics = _topics(options)
+        _refuse_not_yet(options)
+        _refuse_client_settings(options, _REFUSED_FOR_READS)
+        return cls(
+            topics=topics,
+            start=_start(options),
+            end=_position("endingOffsets", options["endingoffsets"]) if "endingoffsets" in options else None,
+            include_headers=_truth(options, "includeHeaders"),
+            max_offsets=_max_offsets(options),
+            group_id=options.get("kafka.group.id"),
+            group_id_prefix=options.get("groupidprefix", "spark-kafka-source"),
+            retries=_whole(options, "fetchOffset.numRetries", 3),
+            retry_interval_ms=_whole(options, "fetchOffset.retryIntervalMs", 1000),
+        )
+
+    def stream_start(self) -> Position:
+        """Where a new streaming query begins.
+
+        Raises:
+            ConnectorError: an option is for batch reads only.
+        """
+        if self.end is not None:
+            raise option_error("ending offset not valid in streaming queries")
+        return AT_LATEST if self.start is None else self.start
+
+    def batch_bounds(self) -> tuple[Position, Position]:
+        """Where a batch read begins and ends.
+
+        Raises:
+            ConnectorError: it would begin at the latest or end at the earliest offset, or they contradict each other.
+        """
+        start = AT_EARLIEST if self.start is None else self.start
+        end = AT_LATEST if self.end is None else self.end
+        if start == AT_LATEST:
+            raise option_error("starting offset can't be latest for batch queries on pylog")
+        if end == AT_EARLIEST:
+            raise option_error("ending offset can't be earliest for batch queries on pylog")
+        if isinstance(start, Specific):
+            for at, offset in start.offsets.items():
+                if offset == LATEST:
+                    raise option_error(f"startingOffsets for {at} can't be latest for batch queries on pylog")
+        if isinstance(end, Specific):
+            for at, offset in end.offsets.items():
+                if offset == EARLIEST:
+                    raise option_error(f"ending offset for {at} can't be earliest for batch queries on pylog")
+        if isinstance(start, Specific) and isinstance(end, Specific):
+            _check_bounds(start, end)
+        return start, end
+
+
+def _check_bounds(start: Specific, end: Specific) -> None:
+    if start.offsets.keys() != end.offsets.keys():
+        raise ConnectorError(
+            "PYLOG_MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET",
+            "The specified start offset and end offset should have the same topic-partitions. "
+            f"For the start: {_names(start)}; for the end: {_names(end)}.",
+        )
+    for at, first in start.offsets.items():
+        last = end.offsets[at]
+        if first > last >= 0:
+            raise ConnectorError(
+                "PYLOG_UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+                f"The specified start offset {first} is greater than the end offset {last} for topic {at.topic} "
+                f"partition {at.partition}.",
+            )
+
+
+def _names(position: Specific) -> str:
+    return ", ".join(str(at) for at in sorted(position.offsets))
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What a write asks for, batch or streaming.
+
+    Attributes:
+        topic: where all rows go; None: the column `topic` says it.
+        publish_id: the name under which a batch write is published exactly once, with
+        publish_number: which of its publishes this is; both or neither.
+        compression_type: the codec for topics that leave it to the writer, or None.
+    """
+
+    topic: str | None
+    publish_id: str | None
+    publish_number: int | None
+    compression_type: str | None
+
+    @classmethod
+    def parse(cls, options: Options) -> WriteOptions:
+        """Reads and checks the options of a write.
+
+        Raises:
+            ConnectorError: with the Kafka connector's message where it has one.
+        """
+        _refuse_client_settings(options, _REFUSED_FOR_WRITES)
+        publish_id = options.get("publishid")
+        if (publish_id is None) != ("publishnumber" not in options) or publish_id == "":
+            raise option_error(
+                "publishId and publishNumber go together: the id names a series of writes, and the number counts them"
+            )
+        return cls(
+            topic=options["topic"].strip() if "topic" in options else None,
+            publish_id=publish_id,
+            publish_number=None if publish_id is None else _whole(options, "publishNumber", 0),
+            compression_type=options.get("kafka.compression.type"),
+        )
+
+
+def _topics(options: Options) -> tuple[str, ...]:
+    given = [name for name in _STRATEGIES if name.lower() in options]
+    if len(given) != 1:
+        how_many = "One" if not given else "Only one"
+        must = "must" if not given else "can"
+        raise option_error(
+            f"{how_many} of the following options {must} be specified for pylog source: {', '.join(_STRATEGIES)}. "
+            "See the docs for more details."
+        )
+    strategy = given[0]
+    value = options[strategy.lower()]
+    if strategy == "assign" and not value.strip().startswith("{"):
+        raise option_error(
+            f"No topicpartitions to assign as specified value for option 'assign' is '{value}'"
+        )
+    if strategy == "subscribePattern" and not value.strip():
+        raise option_error(
+            f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'"
+        )
+    topics = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    if strategy == "subscribe" and not topics:
+        raise option_error(f"No topics to subscribe to as specified value for option 'subscribe' is '{value}'")
+    return topics
+
+
+def _refuse_not_yet(options: Options) -> None:
+    given = [name for name in _NOT_YET if name.lower() in options]
+    if not _truth(options, "failOnDataLoss", default=True):
+        given.append("failOnDataLoss=false")
+    if options.get("startingoffsetsbytimestampstrategy", "error").lower() != "error":
+        given.append("startingOffsetsByTimestampStrategy")
+    if given:
+        raise ConnectorError(
+            "PYLOG_UNSUPPORTED_OPTION", f"not supported yet by this version of pyspark-log: {', '.join(given)}"
+        )
+
+
+def _refuse_client_settings(options: Options, refused: Mapping[str, str]) -> None:
+    for name, instead in refused.items():
+        if f"kafka.{name}" in options:
+            raise option_error(f"Kafka option '{name}' is not supported. {instead}")
+
+
+def _start(options: Options) -> Position | None:
+    # An option that another one overrides is not even read.
+    if "startingtimestamp" in options:
+        text = options["startingtimestamp"].strip()
+        timestamp = _long(text)
+        if timestamp is None:
+            raise option_error(f"Expected a single long value, got {text}")
+        return AtTimestamp(timestamp)
+    return _position("startingOffsets", options["startingoffsets"]) if "startingoffsets" in options else None
+
+
+def _position(option: str, text: str) -> Position:
+    text = text.strip()
+    words = {"earliest": AT_EARLIEST, "latest": AT_LATEST}
+    word = words.get(text.lower())
+    return Specific(parse_option(option, text)) if word is None else word
+
+
+def _max_offsets(options: Options) -> int | None:
+    if "maxoffsetspertrigger" not in options:
+        return None
+    limit = _whole(options, "maxOffsetsPerTrigger", 0)
+    if limit == 0:
+        raise option_error("maxOffsetsPerTrigger must be positive")
+    return limit
+
+
+def _long(text: str) -> int | None:
+    if not _LONG.fullmatch(text):
+        return None
+    value = int(text)
+    return value if -_LONG_MAX <= value <= _LONG_MAX else None
+
+
+def _whole(options: Options, name: str, default: int) -> int:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    value = _long(text.strip())
+    if value is None or value < 0:
+        raise option_error(f"{name} must be a whole number, 0 or more, got {text}")
+    return value
+
+
+def _truth(options: Options, name: str, *, default: bool = False) -> bool:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise option_error(f"{name} must be true or false, got {text}")
+    return text.lower() == "true"

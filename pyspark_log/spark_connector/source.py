@@ -1,0 +1,61 @@
+"""The data source `pylog`, as Spark finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from pyspark_log.spark_connector.batch_reader import PylogBatchReader
+from pyspark_log.spark_connector.errors import conditions_shown, option_error
+from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path
+from pyspark_log.spark_connector.row_schema import check_row_schema, row_schema
+from pyspark_log.spark_connector.stream_reader import PylogStreamReader
+from pyspark_log.spark_connector.writer import PylogBatchWriter, PylogStreamWriter
+from pyspark_log.storage.store import local_path
+
+
+class PylogDataSource(DataSource):
+    """Reads and writes the topics of a store, with the options of Spark's Kafka connector.
+
+    The option `path`, or the argument of `load` and `start`, takes the place of `kafka.bootstrap.servers`. It is made
+    absolute here, on the driver, so that a relative one means the same to every task.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(...)`."""
+        return "pylog"
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = lower_names(options)
+        with conditions_shown():
+            self._path = local_path(store_path(self.options))
+
+    def schema(self) -> StructType:
+        """The schema of a read. Its options are checked here, so that errors show at `load()`."""
+        return row_schema(ReadOptions.parse(self.options).include_headers)
+
+    def reader(self, schema: StructType) -> PylogBatchReader:
+        """For spark.read."""
+        return PylogBatchReader(self._path, self._read_options(schema))
+
+    def streamReader(self, schema: StructType) -> PylogStreamReader:  # noqa: N802
+        """For spark.readStream."""
+        return PylogStreamReader(self._path, self._read_options(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> PylogBatchWriter:
+        """For DataFrame.write."""
+        if overwrite:
+            raise option_error("Save mode overwrite not allowed for pylog. Allowed save mode is append.")
+        return PylogBatchWriter(self._path, self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> PylogStreamWriter:  # noqa: N802
+        """For DataFrame.writeStream. Complete mode appends every result, as in the Kafka connector."""
+        return PylogStreamWriter(self._path, self.options, schema)
+
+    def _read_options(self, schema: StructType) -> ReadOptions:
+        options = ReadOptions.parse(self.options)
+        check_row_schema(schema, options.include_headers)
+        return options

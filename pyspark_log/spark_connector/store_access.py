@@ -1,0 +1,64 @@
+"""Opening the store: on the driver, where paths are resolved, and in tasks, which may run elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from dataclasses import dataclass
+
+from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.storage.errors import StoreNotFoundError
+from pyspark_log.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StoreRef:
+    """A store as the driver knows it; travels to the tasks.
+
+    Attributes:
+        path: its folder, absolute.
+        cluster_id: its identity.
+    """
+
+    path: str
+    cluster_id: str
+
+    @classmethod
+    def to(cls, store: Store) -> StoreRef:
+        """A reference to an open store."""
+        return cls(store.path, store.cluster_id)
+
+    def reopen(self) -> Store:
+        """The same store, as seen from the machine and at the time where this runs: in a task, or at the commit.
+
+        Raises:
+            ConnectorError: this machine sees no store there, or another one.
+        """
+        host = socket.gethostname()
+        try:
+            store = Store.shared(self.path)
+        except StoreNotFoundError as error:
+            raise ConnectorError(
+                error.condition,
+                f"the store {self.path}, which the driver sees, is not visible on host {host}: mount it there at "
+                f"the same path ({error})",
+            ) from error
+        if store.cluster_id != self.cluster_id:
+            raise ConnectorError(
+                "PYLOG_STORE_DIFFERS",
+                f"{self.path} on host {host} is another store (cluster id {store.cluster_id}) than the one the "
+                f"driver sees there ({self.cluster_id}): mount the same folder on both",
+            )
+        return store
+
+
+def open_for_write(path: str) -> Store:
+    """The store in a folder; makes one if the folder is missing or empty, and says so. On the driver only."""
+    try:
+        return Store.shared(path)
+    except StoreNotFoundError:
+        store = Store.open_or_create(path)
+        log.warning("there was no store in %s: made a new one (cluster id %s)", store.path, store.cluster_id)
+        return Store.shared(path)

@@ -1,0 +1,161 @@
+"""Streaming reads.
+
+One object of this class lives in a process of its own for as long as the query runs; Spark asks it, for each
+micro-batch and in this order: `latestOffset`, `reportLatestOffset`, `commit` of the batch before, `partitions`.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_log.spark_connector.assignment import assigned_partitions, earliest, latest, offsets_at, resolved
+from pyspark_log.spark_connector.catch_up import show_decided
+from pyspark_log.spark_connector.errors import conditions_shown, data_loss
+from pyspark_log.spark_connector.group_offsets import GroupOffsets
+from pyspark_log.spark_connector.offsets import Offsets, SourceOffset, to_nested
+from pyspark_log.spark_connector.options import ReadOptions
+from pyspark_log.spark_connector.ranges import names, plan_ranges, starts_of
+from pyspark_log.spark_connector.rate_limit import limit_ends
+from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
+from pyspark_log.storage.errors import UnknownTopicError
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import TopicPartition
+
+
+class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches, one task a topic-partition that has something new."""
+
+    def __init__(self, path: str, options: ReadOptions) -> None:
+        self._path = path
+        self._options = options
+        self._start = options.stream_start()
+        self._new_group = options.group_id or f"{options.group_id_prefix}-{uuid.uuid4()}"
+        self._initial: SourceOffset | None = None
+        self._target: Offsets | None = None
+        self._seen: Offsets = {}
+        self._group_offsets = GroupOffsets()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a new query begins; looked up once, as Spark asks twice and "latest" moves."""
+        with conditions_shown():
+            if self._initial is None:
+                store = Store.shared(self._path)
+                unresolved = offsets_at(store, self._options.topics, self._start, "start")
+                self._initial = SourceOffset(
+                    {at: resolved(store, at, offset) for at, offset in unresolved.items()}
+                )
+            return self._initial.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """`maxOffsetsPerTrigger`; Trigger.Once leaves it out."""
+        limit = self._options.max_offsets
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Takes the offsets where the query is to end."""
+        with conditions_shown():
+            store = Store.shared(self._path)
+            show_decided(store)
+            try:
+                self._target = self._log_ends(store)
+            except UnknownTopicError:
+                # `initialOffset` or `latestOffset` will say what that means for this query.
+                self._target = {}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends; `start` itself if there is nothing new."""
+        with conditions_shown():
+            begin = SourceOffset.from_json(start)
+            store = Store.shared(self._path)
+            # Spark asks from here on only when everything before is done, also after the last batch of
+            # Trigger.AvailableNow, which gets no `commit`.
+            self._commit_group(store, begin)
+            show_decided(store)
+            ends = self._up_to_target(self._log_ends_after(store, begin.offsets), begin.offsets)
+            self._seen = ends
+            begins = starts_of(begin.offsets, ends, partial(earliest, store))
+            if isinstance(limit, ReadMaxRows):
+                ends = limit_ends(limit.max_rows, begins, ends)
+            if begin.is_initial:
+                return SourceOffset(ends, self._new_group, begin.offsets).to_json()
+            if ends == begin.offsets:
+                return start
+            return SourceOffset(ends, self._group_of(begin)).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The log ends that the last `latestOffset` saw, for the query's progress."""
+        return to_nested(self._seen) or None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The ranges of one micro-batch."""
+        with conditions_shown():
+            begin, until = SourceOffset.from_json(start), SourceOffset.from_json(end)
+            starts = begin.offsets
+            if begin.is_initial and until.start is not None:
+                # Batch 0 again, after a restart: what `initialOffset` says now is not where it began.
+                starts = until.start
+            store = Store.shared(self._path)
+            ref = StoreRef.to(store)
+            ranges = plan_ranges(starts, until.offsets, partial(earliest, store))
+            return [RangePartition(ref, one, self._options.include_headers) for one in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one range."""
+        return read_partition(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has recorded the micro-batch that ends here as done."""
+        with conditions_shown():
+            self._commit_group(Store.shared(self._path), SourceOffset.from_json(end))
+
+    def stop(self) -> None:
+        """Nothing is held."""
+
+    def _group_of(self, offset: SourceOffset) -> str:
+        return self._options.group_id or offset.group or self._new_group
+
+    def _commit_group(self, store: Store, done: SourceOffset) -> None:
+        if not done.is_initial:
+            self._group_offsets.commit(store, self._group_of(done), done.offsets)
+
+    def _log_ends(self, store: Store) -> Offsets:
+        return {at: latest(store, at) for at in assigned_partitions(store, self._options.topics)}
+
+    def _log_ends_after(self, store: Store, known: Mapping[TopicPartition, int]) -> Offsets:
+        """The ends of all partitions now. Looks again while one lies before what the query has read.
+
+        On a network file system another machine's last append can show up late.
+        """
+        retries = self._options.retries
+        while True:
+            try:
+                ends = self._log_ends(store)
+            except UnknownTopicError as error:
+                if not known:
+                    raise
+                raise data_loss("PARTITIONS_DELETED", f"{error}; the query had read {names(known)}.") from error
+            retries -= 1
+            if retries <= 0 or all(ends.get(at, 0) >= offset for at, offset in known.items()):
+                return ends
+            time.sleep(self._options.retry_interval_ms / 1000)
+
+    def _up_to_target(self, ends: Offsets, known: Mapping[TopicPartition, int]) -> Offsets:
+        """The ends, but not beyond the target of Trigger.AvailableNow, nor before what the query has read."""
+        if self._target is None:
+            return ends
+        target = {**self._target, **{at: max(self._target.get(at, 0), known[at]) for at in known}}
+        return {at: min(end, target[at]) for at, end in ends.items() if at in target}

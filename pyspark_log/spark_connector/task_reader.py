@@ -1,0 +1,62 @@
+"""What a task does to read: one range of one partition, as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_log.spark_connector.assignment import resolved
+from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, data_loss
+from pyspark_log.spark_connector.ranges import OffsetRange
+from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.storage.errors import OffsetOutOfRangeError, UnknownTopicError
+
+
+@dataclass(frozen=True)
+class RangePartition(InputPartition):
+    """The work of one task; all it needs, so that readers have no state that must travel.
+
+    Attributes:
+        store: where to read.
+        range: what to read.
+        headers: whether rows have the column `headers`.
+    """
+
+    store: StoreRef
+    range: OffsetRange
+    headers: bool
+
+
+def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a range, all of them or an error.
+
+    Sentinels are looked up here, when the task runs: Spark plans a batch read once for a DataFrame, and an
+    action on it must see what has been appended since.
+
+    Raises:
+        ConnectorError: PYLOG_DATA_LOSS if the log does not hold the range any more; any other engine error with
+            its condition.
+    """
+    if not isinstance(partition, RangePartition):
+        return  # Spark's stand-in for "no partitions at all"
+    with conditions_shown():
+        store = partition.store.reopen()
+        at = partition.range.at
+        end = resolved(store, at, partition.range.end)
+        start = resolved(store, at, partition.range.start)
+        if start > end:
+            raise ConnectorError(
+                "PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+                f"The resolved start offset {start} is greater than the resolved end offset {end} for topic "
+                f"{at.topic} partition {at.partition}.",
+            )
+        try:
+            yield from store.read(at.topic, at.partition, start, end, headers=partition.headers)
+        except (OffsetOutOfRangeError, UnknownTopicError) as error:
+            raise data_loss(
+                "COULD_NOT_READ_OFFSET_RANGE",
+                f"Could not read records in offset [{start}, {end}) for topic partition {at}: {error}.",
+            ) from error

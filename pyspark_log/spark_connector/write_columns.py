@@ -1,0 +1,75 @@
+"""The columns that a DataFrame must have to be written, and may have."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.spark_connector.row_schema import HEADERS
+
+TOPIC = "topic"
+#: What the engine takes, besides `topic`, which says where a row goes.
+RECORD_COLUMNS = ("key", "value", "headers", "partition", "timestamp")
+
+_TYPES: dict[str, tuple[DataType, ...]] = {
+    TOPIC: (StringType(),),
+    "key": (StringType(), BinaryType()),
+    "value": (StringType(), BinaryType()),
+    "headers": (HEADERS,),
+    "partition": (IntegerType(),),
+    # The Kafka connector has no such column: there the producer's clock counts.
+    "timestamp": (TimestampType(),),
+}
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Refuses a DataFrame that cannot be written. Columns of other names are left alone, as in the Kafka connector.
+
+    Args:
+        schema: of the DataFrame.
+        topic: the option of that name.
+
+    Raises:
+        ConnectorError: with the Kafka connector's messages.
+    """
+    types = {field.name: field.dataType for field in schema.fields}
+    if topic is None and TOPIC not in types:
+        raise _error(
+            "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
+        )
+    if "value" not in types:
+        raise _error("Required attribute 'value' not found")
+    for name, allowed in _TYPES.items():
+        if name in types and not (name == TOPIC and topic is not None):
+            _check_type(name, types[name], allowed)
+
+
+def _check_type(name: str, given: DataType, allowed: tuple[DataType, ...]) -> None:
+    if not any(_same(given, one) for one in allowed):
+        raise _error(
+            f"{name} attribute unsupported type {given.simpleString()}. "
+            f"{name} must be a(n) {' or '.join(one.simpleString() for one in allowed)}"
+        )
+
+
+def _same(given: DataType, wanted: DataType) -> bool:
+    """Whether two types are the same but for what may be null."""
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        return _same(given.elementType, wanted.elementType)
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        return given.names == wanted.names and all(
+            _same(one.dataType, other.dataType) for one, other in zip(given.fields, wanted.fields, strict=True)
+        )
+    return type(given) is type(wanted)
+
+
+def _error(message: str) -> ConnectorError:
+    return ConnectorError("PYLOG_INVALID_COLUMNS", message)

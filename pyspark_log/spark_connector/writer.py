@@ -1,0 +1,109 @@
+"""Batch and streaming writes: tasks stage (task_writer.py), the driver publishes (commit.py).
+
+A streaming query's micro-batches appear exactly once. So do batch writes that name themselves with `publishId` and
+`publishNumber`; any other batch write appears once or, if it fails, not at all.
+
+The driver fixes ids and partition counts of the topics for all tasks. With the option `topic` it makes a missing
+topic first. Which topics a column `topic` names is known to the tasks only, so those must exist before the write.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batch
+from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, option_error
+from pyspark_log.spark_connector.options import Options, WriteOptions
+from pyspark_log.spark_connector.store_access import StoreRef, open_for_write
+from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
+from pyspark_log.spark_connector.write_columns import check_columns
+from pyspark_log.storage.decision_log import PUBLISH_TOPIC
+from pyspark_log.storage.offsets_log import OFFSETS_TOPIC
+from pyspark_log.storage.staging import StagingPlan
+from pyspark_log.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class PylogBatchWriter(DataSourceArrowWriter):
+    """One batch write; made on the driver, and sent to the tasks and to the commit."""
+
+    def __init__(self, path: str, options: Options, schema: StructType) -> None:
+        parsed = WriteOptions.parse(options)
+        self._plan = _plan_write(path, parsed, schema)
+        self._one_off = parsed.publish_id is None
+        self._publisher = parsed.publish_id or f"batch-{uuid.uuid4()}"
+        self._number = parsed.publish_number or 0
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
+        """Stages a task's rows."""
+        return stage(self._plan, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publishes what the tasks staged."""
+        publish_batch(self._plan.store, messages, self._publisher, self._number, one_off=self._one_off)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Leaves everything as it is: Spark calls this also after a commit that failed halfway.
+
+        What was staged may have been decided then, and must stay to be applied.
+        """
+        log.warning("batch write %s failed; what its %d tasks staged is left behind", self._publisher, len(messages))
+
+
+class PylogStreamWriter(DataSourceStreamArrowWriter):
+    """One micro-batch's write. Spark makes one for the tasks, and one more for the commit."""
+
+    def __init__(self, path: str, options: Options, schema: StructType) -> None:
+        parsed = WriteOptions.parse(options)
+        if parsed.publish_id is not None:
+            raise option_error(
+                "publishId and publishNumber are for batch writes; a streaming query is published by its own id"
+            )
+        self._plan = _plan_write(path, parsed, schema)
+        self._checkpoint = options.get("checkpointlocation", "")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
+        """Stages a task's rows."""
+        return stage(self._plan, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Publishes the micro-batch; a replayed one that was published before changes nothing."""
+        publish_micro_batch(self._plan.store, messages, batchId, self._checkpoint)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Leaves everything as it is, for the reason given at PylogBatchWriter.abort."""
+        log.warning("micro-batch %d failed; what its %d tasks staged is left behind", batchId, len(messages))
+
+
+def _plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePlan:
+    """Checks the columns, opens or makes the store, and makes the topic if need be and allowed."""
+    check_columns(schema, options.topic)
+    with conditions_shown():
+        store = open_for_write(path)
+        if options.topic is None:
+            # Which topics the column will name is not known before the rows are seen.
+            topics = store.topics()
+        else:
+            _make_topic(store, options.topic)
+            topics = [options.topic]
+        staging = StagingPlan.make(store, topics, options.compression_type)
+        return WritePlan(StoreRef.to(store), options.topic, staging)
+
+
+def _make_topic(store: Store, topic: str) -> None:
+    """Makes the topic if it is missing and the store allows it (auto.create.topics.enable)."""
+    if topic in (PUBLISH_TOPIC, OFFSETS_TOPIC):
+        raise ConnectorError("PYLOG_INVALID_TOPIC", f"topic {topic} holds the store's own records")
+    if store.make_topic_if_missing(topic):
+        log.warning("%s: there was no topic %s: made it", store.path, topic)

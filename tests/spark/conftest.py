@@ -1,0 +1,64 @@
+"""One Spark session for all tests here."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_log import Store
+
+FILE_SYSTEM_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.parent.name == "spark":
+            item.add_marker("spark")
+
+
+def java_version():
+    """The major version of the Java that Spark would start, or 0."""
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    if not java or not os.path.exists(java):
+        return 0
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', answer)
+    return int(found[1]) if found else 0
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    if java_version() < 17:
+        pytest.skip("Spark needs Java 17 or later: set JAVA_HOME, or put java on the PATH")
+    # Spark starts `python3` from the PATH otherwise, which need not have this package.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("pylog tests")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        # Far fewer processes a micro-batch than with the default, on a local disk.
+        .config("spark.sql.streaming.checkpointFileManagerClass", FILE_SYSTEM_CHECKPOINTS)
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def store(tmp_path):
+    """An empty store."""
+    return Store.create(tmp_path / "store")

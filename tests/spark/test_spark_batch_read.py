@@ -1,0 +1,170 @@
+"""Batch reads with `spark.read.format("pylog")`."""
+
+import datetime
+import os
+import shutil
+
+import pyarrow as pa
+import pytest
+from chispa import assert_df_equality
+from spark_tools import fails, fill, read, values_of
+
+from pyspark_log import Store
+
+
+def test_rows_are_those_of_the_kafka_connector(spark, store):
+    store.create_topic("t", 2)
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = pa.record_batch(
+        {
+            "key": pa.array([b"a", None, b""], pa.binary()),
+            "value": pa.array([b"1", b"2", None], pa.binary()),
+            "timestamp": pa.array([1_000, 1_500, 1_500], pa.int64()),
+            "headers": pa.array([[("h", b"x"), ("h", None)], None, None], headers),
+        }
+    )
+    store.append("t", batch, partition=1)
+
+    df = read(spark, store, "t", includeHeaders="true")
+
+    schema = (
+        "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
+        "timestampType int, headers array<struct<key: string, value: binary>>"
+    )
+    rows = [
+        (b"a", b"1", "t", 1, 0, time(1), 0, [("h", b"x"), ("h", None)]),
+        (None, b"2", "t", 1, 1, time(1.5), 0, None),
+        (b"", None, "t", 1, 2, time(1.5), 0, None),
+    ]
+    assert_df_equality(df, spark.createDataFrame(rows, schema))
+    assert_df_equality(read(spark, store, "t"), df.drop("headers"))
+
+
+def time(seconds):
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+
+
+def test_a_data_frame_sees_what_is_appended_later(spark, store):
+    fill(store, "t", range(10), range(10), [0])
+    df = read(spark, store, "t")
+    assert df.count() == 21
+    fill(store, "t", range(4), [], range(5))
+    assert df.count() == 30
+    assert df.union(df).count() == 60
+
+
+def test_several_topics(spark, store):
+    fill(store, "a", ["x"], ["y"])
+    fill(store, "b", ["z"])
+    assert values_of(read(spark, store, " a, b,")) == ["x", "y", "z"]
+
+
+def test_offsets_for_each_partition(spark, store):
+    fill(store, "t", range(10), range(10, 20), [20])
+    df = read(
+        spark, store, "t",
+        startingOffsets='{"t":{"0":-2,"1":-2,"2":0}}', endingOffsets='{"t":{"0":-1,"1":-1,"2":1}}',
+    )  # fmt: skip
+    assert df.count() == 21
+    fill(store, "t", [], [1, 2], [3])
+    assert df.count() == 23
+    part = read(
+        spark, store, "t",
+        startingOffsets='{"t":{"0":8,"1":3,"2":1}}', endingOffsets='{"t":{"0":10,"1":4,"2":1}}',
+    )  # fmt: skip
+    assert values_of(part) == ["13", "8", "9"]
+
+
+def test_nothing_to_read_at_all(spark, store):
+    fill(store, "t", [1])
+    df = read(spark, store, "t", startingOffsets='{"t":{"0":1}}', endingOffsets='{"t":{"0":1}}')
+    assert df.collect() == []
+    store.create_topic("empty", 3)
+    assert read(spark, store, "empty").count() == 0
+
+
+def test_from_a_time_on(spark, store):
+    store.create_topic("t", 1)
+    times = pa.array([1000, 2000, 3000], pa.int64())
+    store.append("t", pa.record_batch({"value": ["a", "b", "c"], "timestamp": times}))
+    assert values_of(read(spark, store, "t", startingTimestamp="1001")) == ["b", "c"]
+    with fails(r"No offset matched from request of topic-partition t-0 and timestamp 3001"):
+        read(spark, store, "t", startingTimestamp="3001").count()
+
+
+def test_a_path_can_be_relative_or_a_uri(spark, store):
+    fill(store, "t", [1, 2])
+    for path in (os.path.relpath(store.path), f"file://{store.path}", f"file:{store.path}"):
+        assert spark.read.format("pylog").option("subscribe", "t").load(path).count() == 2
+        assert spark.read.format("pylog").options(subscribe="t", path=path).load().count() == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries"),
+        ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries"),
+        (
+            {"startingOffsets": '{"t":{"0":0}}'},
+            r"\[PYLOG_START_OFFSET_DOES_NOT_MATCH_ASSIGNED\].*Specified: t-0 Assigned: t-0, t-1",
+        ),
+        (
+            {"endingOffsets": '{"t":{"0":0,"1":0,"2":0}}'},
+            r"\[PYLOG_END_OFFSET_DOES_NOT_MATCH_ASSIGNED\].*Specified: t-0, t-1, t-2 Assigned: t-0, t-1",
+        ),
+        (
+            {"startingOffsets": '{"t":{"0":4,"1":0}}'},
+            r"\[PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\].*offset 4 .* offset 3 for topic t partition 0",
+        ),
+        (
+            {"endingOffsets": '{"t":{"0":4,"1":0}}'},
+            r"\[PYLOG_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE\].*\[0, 4\) for topic partition t-0",
+        ),
+        ({"subscribe": "u"}, r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\].*'u'"),
+    ],
+)
+def test_refused_when_it_runs(spark, store, options, message):
+    fill(store, "t", range(3), range(3))
+    with fails(message):
+        spark.read.format("pylog").options(**{"subscribe": "t", **options}).load(store.path).count()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "One of the following options must be specified"),
+        ({"subscribe": "t", "minPartitions": "3"}, r"\[PYLOG_UNSUPPORTED_OPTION\].*minPartitions"),
+        ({"subscribe": "t", "kafka.enable.auto.commit": "true"}, "'enable.auto.commit' is not supported"),
+    ],
+)
+def test_refused_at_load(spark, store, options, message):
+    with fails(message):
+        spark.read.format("pylog").options(**options).load(store.path)
+
+
+def test_a_schema_of_ones_own_is_refused(spark, store):
+    fill(store, "t", [1])
+    with fails("pylog source has a fixed schema and cannot be set with a custom one"):
+        spark.read.format("pylog").schema("value string").option("subscribe", "t").load(store.path).count()
+
+
+def test_a_read_never_makes_a_store(spark, tmp_path):
+    missing = tmp_path / "nothing"
+    with fails(r"\[PYLOG_STORE_NOT_FOUND\]", str(missing)):
+        spark.read.format("pylog").option("subscribe", "t").load(str(missing)).count()
+    assert not missing.exists()
+
+
+def test_a_task_that_does_not_see_the_store_says_so(spark, store):
+    fill(store, "t", [1])
+    df = read(spark, store, "t")
+    assert df.count() == 1
+    os.rename(store.path, store.path + ".gone")
+    with fails(r"\[PYLOG_STORE_NOT_FOUND\]", store.path, "is not visible on host", "mount it there"):
+        df.count()
+    fill(Store.create(store.path), "t", [1])
+    with fails(r"\[PYLOG_STORE_DIFFERS\]", "is another store"):
+        df.count()
+    shutil.rmtree(store.path)
+    os.rename(store.path + ".gone", store.path)
+    assert df.count() == 1

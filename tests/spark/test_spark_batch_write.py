@@ -1,0 +1,144 @@
+"""Batch writes with `df.write.format("pylog")`."""
+
+import os
+
+import pytest
+from chispa import assert_df_equality
+from spark_tools import all_values_in, fails, fill, read, values_in, values_of, write
+
+from pyspark_log import Store
+from pyspark_log.storage.partitioner import murmur2
+
+
+def test_what_is_written_is_read_back(spark, store):
+    store.create_topic("t", 2)
+    headers = "array(named_struct('key', 'h', 'value', x'00'), named_struct('key', 'h', 'value', null))"
+    df = spark.range(1, 5).selectExpr(
+        "if(id = 4, null, encode(string(id), 'utf-8')) key",
+        "if(id = 3, null, encode(string(id * 10), 'utf-8')) value",
+        "int(id % 2) partition",
+        "timestamp_millis(id) timestamp",
+        f"if(id = 1, {headers}, null) headers",
+        "'ignored' other",
+    )
+    write(df, store, topic=" t ")
+    back = read(spark, store, "t", includeHeaders="true").select("key", "value", "partition", "timestamp", "headers")
+    assert_df_equality(back, df.drop("other"), ignore_row_order=True, ignore_column_order=True, ignore_nullable=True)
+
+
+def test_a_missing_store_and_its_topic_are_made(spark, tmp_path):
+    path = str(tmp_path / "new")
+    spark.range(3).selectExpr("string(id) value").write.format("pylog").mode("append").option("topic", "t").save(path)
+    assert all_values_in(Store.open(path), "t") == ["0", "1", "2"]
+
+
+def test_no_store_is_made_among_other_files(spark, tmp_path):
+    (tmp_path / "precious").touch()
+    with fails(r"\[PYLOG_STORE_EXISTS\].*is not empty"):
+        write(spark.range(1).selectExpr("string(id) value"), Folder(tmp_path), topic="t")
+    assert os.listdir(tmp_path) == ["precious"]
+
+
+class Folder:
+    """Stands where a store is expected."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+
+def test_keys_go_where_kafka_would_put_them(spark, store):
+    store.create_topic("t", 7)
+    write(spark.range(500).selectExpr("string(id) key", "string(id) value"), store, topic="t")
+    for partition, values in enumerate(values_in(store, "t")):
+        assert values == sorted(values, key=int)
+        assert {(murmur2(value.encode()) & 0x7FFFFFFF) % 7 for value in values} <= {partition}
+
+
+def test_tasks_are_published_in_their_order(spark, store):
+    store.create_topic("t", 1)
+    write(spark.range(0, 40_000, 1, 5).selectExpr("string(id) value"), store, topic="t")
+    assert values_in(store, "t") == [[str(number) for number in range(40_000)]]
+
+
+def test_a_topic_column(spark, store):
+    store.create_topic("even")
+    store.create_topic("odd")
+    df = spark.range(6).selectExpr("string(id) value", "if(id % 2 = 0, 'even', 'odd') topic")
+    write(df, store)
+    assert values_of(read(spark, store, "even")) == ["0", "2", "4"]
+    assert values_of(read(spark, store, "odd")) == ["1", "3", "5"]
+    write(df, store, topic="all")
+    assert values_of(read(spark, store, "all")) == ["0", "1", "2", "3", "4", "5"]
+    with fails(r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\].*'third'.*create it first"):
+        write(spark.sql("select 'v' value, 'third' topic"), store)
+    with fails(r"\[PYLOG_NULL_TOPIC_IN_DATA\]"):
+        write(spark.sql("select 'v' value, string(null) topic"), store)
+    assert store.topics() == ["all", "even", "odd"]
+
+
+def test_compression_of_the_writers_choice(spark, store):
+    df = spark.range(2000).selectExpr("repeat('x', 100) value")
+    write(df, store, topic="plain")
+    write(df, store, topic="zstd", **{"kafka.compression.type": "zstd"})
+    assert store.size("zstd", 0) < store.size("plain", 0) / 10
+    assert read(spark, store, "zstd").count() == 2000
+    with fails(r"\[PYLOG_INVALID_CONFIG\].*rar"):
+        write(df, store, topic="zstd", **{"kafka.compression.type": "rar"})
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (["id"], {"topic": "t"}, "Required attribute 'value' not found"),
+        (["string(id) value"], {}, "topic option required when no 'topic' attribute is present"),
+        (["id value"], {"topic": "t"}, "value attribute unsupported type bigint"),
+        (["string(id) value"], {"topic": "a/b"}, r"\[PYLOG_INVALID_TOPIC\]"),
+        (["string(id) value"], {"topic": "__pylog_publish"}, r"\[PYLOG_INVALID_TOPIC\].*the store's own records"),
+        (["string(id) value"], {"topic": "t", "publishId": "x"}, "publishId and publishNumber go together"),
+        (["string(id) value", "9 partition"], {"topic": "t"}, r"\[PYLOG_INVALID_RECORD\].*9"),
+    ],
+)
+def test_refused(spark, store, columns, options, message):
+    with fails(message):
+        write(spark.range(3).selectExpr(*columns), store, **options)
+
+
+def test_overwriting_is_refused(spark, store):
+    fill(store, "t", [1])
+    with fails("Save mode overwrite not allowed"):
+        spark.sql("select 'v' value").write.format("pylog").mode("overwrite").option("topic", "t").save(store.path)
+    assert values_in(store, "t") == [["1"]]
+
+
+def test_topics_are_not_made_where_the_store_forbids_it(spark, tmp_path):
+    store = Store.create(tmp_path / "strict", {"auto.create.topics.enable": "false"})
+    with fails(r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\].*'t'"):
+        write(spark.sql("select 'v' value"), store, topic="t")
+    assert store.topics() == []
+
+
+def test_nothing_of_a_failed_write_is_seen(spark, store):
+    fill(store, "t", [1])
+    df = spark.range(0, 20_000, 1, 2).selectExpr("if(id < 19999, string(id), raise_error('stop')) value")
+    with fails("stop"):
+        write(df, store, topic="t")
+    assert values_in(store, "t") == [["1"]]
+
+
+def test_no_rows_at_all(spark, store):
+    write(spark.range(0).selectExpr("string(id) value"), store, topic="t")
+    assert values_in(store, "t") == [[]]
+
+
+def test_a_named_write_is_published_once(spark, store):
+    def publish(number, *values):
+        df = spark.createDataFrame([(value,) for value in values], "value string")
+        write(df, store, topic="t", publishId="nightly", publishNumber=str(number))
+
+    publish(5, "a", "b")
+    publish(5, "a", "b")
+    publish(6, "c")
+    assert all_values_in(store, "t") == ["a", "b", "c"]
+    with fails(r"\[PYLOG_PUBLISH_NUMBER\].*8 after 6"):
+        publish(8, "d")
+    assert all_values_in(store, "t") == ["a", "b", "c"]

@@ -1,0 +1,269 @@
+"""Streaming reads and writes."""
+
+import json
+import os
+import shutil
+
+import pytest
+from spark_tools import (
+    all_values_in,
+    batch_sizes,
+    end_offset,
+    fails,
+    fill,
+    read_stream,
+    values_in,
+    write_stream,
+)
+
+from pyspark_log import Store
+from pyspark_log.storage.decision_log import DecisionLog
+from pyspark_log.storage.offsets_log import OffsetsLog
+
+
+def positions(store, group):
+    """What the group has committed, by partition."""
+    return {str(at): kept.offset for at, kept in OffsetsLog(store).fetch(group).items()}
+
+
+def the_only_group(store):
+    (group,) = OffsetsLog(store).groups()
+    return group
+
+
+def test_rate_limited_batches_and_a_restart(spark, store, tmp_path):
+    fill(store, "t", range(101), range(101, 112), [112])
+    df = read_stream(spark, store, "t", maxOffsetsPerTrigger="50")
+
+    query = write_stream(df, store, tmp_path / "cp", topic="out")
+    # 50/113 of each partition, rounded down, and one record of the smallest, again and again.
+    assert batch_sizes(query) == [49, 49, 15]
+    assert end_offset(query) == {"t": {"0": 101, "1": 11, "2": 1}}
+    assert all_values_in(store, "out") == sorted(str(number) for number in range(113))
+    # The last batch's position is committed too: lag is 0.
+    group = the_only_group(store)
+    assert group.startswith("spark-kafka-source-")
+    assert positions(store, group) == {"t-0": 101, "t-1": 11, "t-2": 1}
+
+    assert batch_sizes(write_stream(df, store, tmp_path / "cp", topic="out")) == []
+    fill(store, "t", [113], [], [])
+    assert batch_sizes(write_stream(df, store, tmp_path / "cp", topic="out")) == [1]
+    assert all_values_in(store, "out") == sorted(str(number) for number in range(114))
+    assert the_only_group(store) == group
+    assert positions(store, group)["t-0"] == 102
+
+
+def test_offsets_in_the_checkpoint(spark, store, tmp_path):
+    fill(store, "b", ["x"])
+    fill(store, "a", ["y"], ["z"])
+    df = read_stream(spark, store, "b,a", **{"kafka.group.id": "mine"})
+    write_stream(df, store, tmp_path / "cp", topic="out")
+    entry = (tmp_path / "cp" / "offsets" / "0").read_text().splitlines()[-1]
+    assert json.loads(entry) == {
+        "a": {"0": 1, "1": 1},
+        "b": {"0": 1},
+        "@": {"group": "mine", "start": {"a": {"0": 0, "1": 0}, "b": {"0": 0}}},
+    }
+    assert list(json.loads(entry)) == ["a", "b", "@"]
+    assert positions(store, "mine") == {"a-0": 1, "a-1": 1, "b-0": 1}
+
+
+def test_a_query_that_starts_at_the_latest_offset(spark, store, tmp_path):
+    """Batch 0 is planned, fails, and is run again after more was appended: nothing is skipped or read twice."""
+    fill(store, "t", range(3))
+    df = read_stream(spark, store, "t", startingOffsets="latest")
+
+    def failing(_batch, _batch_id):
+        raise RuntimeError("stop here")
+
+    start = df.writeStream.option("checkpointLocation", str(tmp_path / "cp"))
+    with fails("stop here"):
+        start.foreachBatch(failing).trigger(availableNow=True).start().awaitTermination()
+    fill(store, "t", range(3, 8))
+    seen = []
+
+    def collect(batch, _batch_id):
+        seen.extend(row.value.decode() for row in batch.collect())
+
+    start.foreachBatch(collect).trigger(availableNow=True).start().awaitTermination()
+    assert seen == ["3", "4", "5", "6", "7"]
+
+
+def test_specific_starts(spark, store, tmp_path):
+    fill(store, "t", ["a", "b", "c"], ["d", "e"], ["f"])
+    starts = '{"t":{"0":-2,"1":1,"2":-1}}'
+    write_stream(read_stream(spark, store, "t", startingOffsets=starts), store, tmp_path / "cp", topic="out")
+    assert all_values_in(store, "out") == ["a", "b", "c", "e"]
+
+
+def test_a_stream_that_goes_on(spark, store, tmp_path):
+    fill(store, "t", ["old"])
+    query = (
+        read_stream(spark, store, "t", startingOffsets="latest")
+        .writeStream.format("pylog")
+        .options(topic="out", checkpointLocation=str(tmp_path / "cp"))
+        .start(store.path)
+    )
+    try:
+        query.processAllAvailable()
+        fill(store, "t", ["new"])
+        query.processAllAvailable()
+        assert values_in(store, "out") == [["new"]]
+        # Partitions that are added are read from their first record on.
+        add_partition(store, "t")
+        fill(store, "t", ["newer"], ["newest"])
+        query.processAllAvailable()
+        assert all_values_in(store, "out") == ["new", "newer", "newest"]
+    finally:
+        query.stop()
+
+
+def add_partition(store, topic):
+    """Adds a partition, which the store has no call for yet."""
+    path = f"{store.path}/topics/{topic}.json"
+    with open(path) as file:
+        content = json.load(file)
+    content["partitions"] += 1
+    with open(path + ".new", "w") as file:
+        json.dump(content, file)
+    os.rename(path + ".new", path)
+
+
+def test_nothing_to_read_yet(spark, store, tmp_path):
+    store.create_topic("t", 2)
+    df = read_stream(spark, store, "t")
+    write_stream(df, store, tmp_path / "cp", topic="out")
+    fill(store, "t", ["first"], [])
+    write_stream(df, store, tmp_path / "cp", topic="out")
+    assert all_values_in(store, "out") == ["first"]
+
+
+def test_a_batch_that_is_run_again_is_published_once(spark, store, tmp_path):
+    fill(store, "t", range(20))
+    df = read_stream(spark, store, "t", maxOffsetsPerTrigger="10")
+    write_stream(df, store, tmp_path / "cp", topic="out")
+    # As if the driver had died after the publish and before Spark noted that the batch was done.
+    for name in ("1", ".1.crc"):
+        (tmp_path / "cp" / "commits" / name).unlink()
+    query = write_stream(df, store, tmp_path / "cp", topic="out")
+    assert batch_sizes(query) == [10]
+    assert values_in(store, "out") == [[str(number) for number in range(20)]]
+
+
+def test_a_copied_checkpoint_is_refused(spark, store, tmp_path):
+    fill(store, "t", [1])
+    df = read_stream(spark, store, "t")
+    write_stream(df, store, tmp_path / "cp", topic="out")
+    shutil.copytree(tmp_path / "cp", tmp_path / "copy")
+    fill(store, "t", [2])
+    with fails(r"\[PYLOG_PUBLISHER_FENCED\].*copied checkpoint"):
+        write_stream(df, store, tmp_path / "copy", topic="out")
+    # The same place in other words is the same place.
+    write_stream(df, store, f"file://{tmp_path}/cp/", topic="out")
+    assert values_in(store, "out") == [["1", "2"]]
+
+
+def test_the_sessions_checkpoint_location_tells_copies_too(spark, store, tmp_path):
+    fill(store, "t", [1])
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "all"))
+    try:
+        stream = read_stream(spark, store, "t").writeStream.format("pylog").queryName("q")
+        stream.option("topic", "out").trigger(availableNow=True).start(store.path).awaitTermination()
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    (decision,) = decisions.last.values()
+    assert decision.location == str(tmp_path / "all")
+
+
+def test_complete_mode_appends_every_result(spark, store, tmp_path):
+    fill(store, "t", ["a", "b", "a", "a"])
+    df = (
+        read_stream(spark, store, "t", maxOffsetsPerTrigger="2")
+        .groupBy("value")
+        .count()
+        .selectExpr("value key", "string(count) value")
+    )
+    store.create_topic("counts", 1)
+    query = write_stream(df, store, tmp_path / "cp", "complete", topic="counts")
+    assert batch_sizes(query) == [2, 2]
+    latest = {}
+    for batch in store.read("counts", 0):
+        latest.update(zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True))
+    assert latest == {b"a": b"3", b"b": b"1"}
+
+
+def test_writes_in_foreach_batch(spark, store, tmp_path):
+    fill(store, "t", range(4))
+    store.create_topic("a", 1)
+    store.create_topic("b", 1)
+
+    def two_writes(batch, batch_id):
+        for topic in ("a", "b"):
+            (
+                batch
+                .write.format("pylog")
+                .mode("append")
+                .options(topic=topic, publishId=f"job-{topic}", publishNumber=str(batch_id))
+                .save(store.path)
+            )
+
+    df = read_stream(spark, store, "t", maxOffsetsPerTrigger="2")
+    query = (
+        df.writeStream.foreachBatch(two_writes)
+        .option("checkpointLocation", str(tmp_path / "cp"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert values_in(store, "a") == values_in(store, "b") == [["0", "1", "2", "3"]]
+
+
+def test_lost_records_end_the_query(spark, store, tmp_path):
+    fill(store, "t", range(5), [1])
+    df = read_stream(spark, store, "t", **{"fetchOffset.retryIntervalMs": "1"})
+    write_stream(df, Store.create(tmp_path / "target"), tmp_path / "cp", topic="out")
+    shutil.rmtree(store.path)
+
+    fill(Store.create(store.path), "t", range(4), [1])
+    with fails(r"\[PYLOG_DATA_LOSS.PARTITION_OFFSET_CHANGED\]", "t-0 offset was changed from 5 to 4"):
+        write_stream(df, Store.open(tmp_path / "target"), tmp_path / "cp", topic="out")
+    shutil.rmtree(store.path)
+
+    fill(Store.create(store.path), "t", range(5))
+    with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\]", "Partitions t-1 have been deleted"):
+        write_stream(df, Store.open(tmp_path / "target"), tmp_path / "cp", topic="out")
+    os.unlink(f"{store.path}/topics/t.json")
+    with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\]", "no topic 't'"):
+        write_stream(df, Store.open(tmp_path / "target"), tmp_path / "cp", topic="out")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
+        ({"startingOffsets": '{"t":{"0":0,"1":0}}'}, r"\[PYLOG_START_OFFSET_DOES_NOT_MATCH_ASSIGNED\]"),
+        ({"startingOffsets": '{"t":{"0":2}}', "fetchOffset.numRetries": "0"}, "start offset is too high"),
+        ({"subscribe": "u"}, r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\]"),
+    ],
+)
+def test_refused_reads(spark, store, tmp_path, options, message):
+    fill(store, "t", [1])
+    with fails(message):
+        topic = options.pop("subscribe", "t")
+        write_stream(read_stream(spark, store, topic, **options), store, tmp_path / "cp", topic="out")
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (["key"], {"topic": "out"}, "Required attribute 'value' not found"),
+        (["offset value"], {"topic": "out"}, "value attribute unsupported type bigint"),
+        (["value"], {"topic": "out", "publishId": "x", "publishNumber": "1"}, "are for batch writes"),
+    ],
+)
+def test_refused_writes(spark, store, tmp_path, columns, options, message):
+    fill(store, "t", [1])
+    with fails(message):
+        write_stream(read_stream(spark, store, "t", columns), store, tmp_path / "cp", **options)

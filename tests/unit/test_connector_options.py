@@ -1,0 +1,171 @@
+"""Options of the data source: the Kafka connector's rules, without Spark."""
+
+import pytest
+
+from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.spark_connector.options import ReadOptions, WriteOptions, lower_names, store_path
+from pyspark_log.spark_connector.positions import AT_EARLIEST, AT_LATEST, AtTimestamp, Specific
+from pyspark_log.storage.types import TopicPartition
+
+
+def read_options(**options):
+    given = {"subscribe": "t", **{name.replace("__", "."): value for name, value in options.items()}}
+    return ReadOptions.parse(lower_names({name: value for name, value in given.items() if value is not None}))
+
+
+def test_defaults():
+    options = read_options()
+    assert options.topics == ("t",)
+    assert options.batch_bounds() == (AT_EARLIEST, AT_LATEST)
+    assert options.stream_start() == AT_LATEST
+    assert (options.include_headers, options.max_offsets, options.group_id) == (False, None, None)
+    assert options.group_id_prefix == "spark-kafka-source"
+    assert (options.retries, options.retry_interval_ms) == (3, 1000)
+
+
+def test_topics_are_trimmed_and_named_once():
+    assert read_options(subscribe=" a, b,,a ").topics == ("a", "b")
+
+
+def test_names_and_words_are_case_insensitive():
+    given = {"SUBSCRIBE": "T", "startingOFFSETS": " earLiEst ", "EndingOffsets": "laTest", "INCLUDEHEADERS": "TRUE"}
+    options = ReadOptions.parse(lower_names(given))
+    assert options.topics == ("T",)
+    assert (options.start, options.end, options.include_headers) == (AT_EARLIEST, AT_LATEST, True)
+
+
+def test_offsets_as_json():
+    options = read_options(startingOffsets='{"t":{"0":-2,"1":5}}', endingOffsets='{"t":{"0":7,"1":-1}}')
+    start, end = options.batch_bounds()
+    assert start == Specific({TopicPartition("t", 0): -2, TopicPartition("t", 1): 5})
+    assert end == Specific({TopicPartition("t", 0): 7, TopicPartition("t", 1): -1})
+
+
+def test_a_timestamp_wins_over_offsets_which_are_not_even_read():
+    assert read_options(startingTimestamp=" 1500 ", startingOffsets="nonsense").start == AtTimestamp(1500)
+
+
+def test_kafka_client_settings_pass_through():
+    options = read_options(kafka__bootstrap__servers="unused:9092", **{"kafka.group.id": "mine"})
+    assert options.group_id == "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribe": None}, "One of the following options must be specified"),
+        ({"assign": "{}"}, "Only one of the following options can be specified"),
+        ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
+        ({"subscribe": None, "assign": ""}, "No topicpartitions to assign as specified value"),
+        ({"subscribe": None, "subscribePattern": " "}, "Pattern to subscribe is empty"),
+        ({"startingTimestamp": "now"}, "Expected a single long value, got now"),
+        ({"startingOffsets": '{"t":[1]}'}, 'startingOffsets: Expected e.g. .* got {"t":\\[1\\]}'),
+        ({"endingOffsets": "first"}, "endingOffsets: Expected e.g. .* got first"),
+        ({"startingOffsets": '{"t":{"0":-3}}'}, "startingOffsets for t-0 is -3"),
+        ({"startingOffsets": '{"t":{"0":1.5}}'}, "startingOffsets: Expected e.g."),
+        ({"startingOffsets": '{"t":{"0":true}}'}, "startingOffsets: Expected e.g."),
+        ({"includeHeaders": "yes"}, "includeHeaders must be true or false, got yes"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be positive"),
+        ({"maxOffsetsPerTrigger": "1e3"}, "maxOffsetsPerTrigger must be a whole number"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false"),
+        ({"kafka.auto.offset.reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported.*startingOffsets"),
+        ({"kafka.key.deserializer": "x"}, "Kafka option 'key.deserializer' is not supported"),
+        ({"kafka.value.deserializer": "x"}, "Kafka option 'value.deserializer' is not supported"),
+        ({"kafka.enable.auto.commit": "true"}, "Kafka option 'enable.auto.commit' is not supported"),
+        ({"kafka.interceptor.classes": "x"}, "Kafka option 'interceptor.classes' is not supported"),
+    ],
+)
+def test_refused(options, message):
+    with pytest.raises(ConnectorError, match=rf"\[PYLOG_INVALID_OPTION\] {message}"):
+        read_options(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"subscribe": None, "subscribePattern": "t.*"},
+        {"subscribe": None, "assign": '{"t":[0]}'},
+        {"startingOffsetsByTimestamp": "{}"},
+        {"startingOffsetsByTimestampStrategy": "latest"},
+        {"endingTimestamp": "1"},
+        {"endingOffsetsByTimestamp": "{}"},
+        {"minPartitions": "4"},
+        {"maxRecordsPerPartition": "4"},
+        {"minOffsetsPerTrigger": "4"},
+        {"maxTriggerDelay": "1m"},
+        {"failOnDataLoss": "false"},
+    ],
+)
+def test_what_is_not_there_yet_is_refused_by_name(options):
+    name = next(name for name, value in options.items() if value is not None)
+    with pytest.raises(ConnectorError, match=rf"\[PYLOG_UNSUPPORTED_OPTION\] not supported yet .*{name}"):
+        read_options(**options)
+
+
+def test_values_that_ask_for_what_is_done_anyway_are_taken():
+    read_options(failOnDataLoss="TRUE", startingOffsetsByTimestampStrategy="error")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets for t-0 can't be latest for batch queries"),
+        ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "ending offset for t-0 can't be earliest for batch queries"),
+        (
+            {"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"0":2,"1":2}}'},
+            "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET.* t-0; for the end: t-0, t-1",
+        ),
+        (
+            {"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"0":0}}'},
+            "UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET.*start offset 1 is greater than the end offset 0",
+        ),
+    ],
+)
+def test_refused_in_batch_reads(options, message):
+    parsed = read_options(**options)
+    with pytest.raises(ConnectorError, match=message):
+        parsed.batch_bounds()
+
+
+def test_sentinels_are_not_compared():
+    read_options(startingOffsets='{"t":{"0":9}}', endingOffsets='{"t":{"0":-1}}').batch_bounds()
+
+
+@pytest.mark.parametrize("end", ["latest", '{"t":{"0":1}}'])
+def test_streams_have_no_end(end):
+    with pytest.raises(ConnectorError, match="ending offset not valid in streaming queries"):
+        read_options(endingOffsets=end).stream_start()
+
+
+def write_options(**options):
+    return WriteOptions.parse(lower_names({name.replace("__", "."): value for name, value in options.items()}))
+
+
+def test_write_options():
+    options = write_options(topic=" t ", publishId="nightly", publishNumber="7", kafka__compression__type="zstd")
+    assert options == WriteOptions("t", "nightly", 7, "zstd")
+    assert write_options() == WriteOptions(None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"publishId": "a"}, "publishId and publishNumber go together"),
+        ({"publishNumber": "1"}, "publishId and publishNumber go together"),
+        ({"publishId": "", "publishNumber": "1"}, "publishId and publishNumber go together"),
+        ({"publishId": "a", "publishNumber": "-1"}, "publishNumber must be a whole number"),
+        ({"kafka__key__serializer": "x"}, "Kafka option 'key.serializer' is not supported"),
+        ({"kafka__value__serializer": "x"}, "Kafka option 'value.serializer' is not supported"),
+    ],
+)
+def test_refused_in_writes(options, message):
+    with pytest.raises(ConnectorError, match=message):
+        write_options(**options)
+
+
+def test_a_store_must_be_named():
+    assert store_path({"path": " /a b "}) == "/a b"
+    with pytest.raises(ConnectorError, match="Option 'path' must be specified"):
+        store_path({})

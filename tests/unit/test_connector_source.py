@@ -1,0 +1,41 @@
+"""The data source and its tasks without a Spark session: paths, schema, and stores that are not seen."""
+
+import pickle
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pyspark_log import DefaultSource, Store
+from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.storage.schema import row_schema
+
+
+@pytest.mark.parametrize("headers", ["false", "true"])
+def test_spark_and_the_engine_agree_on_the_columns(headers):
+    source = DefaultSource({"path": "/s", "Subscribe": "t", "IncludeHeaders": headers})
+    # Spark compares the first batch of each task with this, to the letter.
+    assert to_arrow_schema(source.schema(), timezone="UTC") == row_schema(headers == "true")
+
+
+def test_a_relative_path_is_resolved_where_the_source_is_made(tmp_path, monkeypatch):
+    Store.create(tmp_path / "s").create_topic("t", 2)
+    monkeypatch.chdir(tmp_path)
+    source = pickle.loads(pickle.dumps(DefaultSource({"path": "s", "subscribe": "t"})))
+    monkeypatch.chdir("/")
+    (first, second) = source.reader(source.schema()).partitions()
+    assert first.store.path == second.store.path == str(tmp_path / "s")
+
+
+def test_other_file_systems_are_refused():
+    with pytest.raises(ConnectorError, match=r"\[PYLOG_INVALID_CONFIG\] hdfs://host/s: a store is a folder"):
+        DefaultSource({"path": "hdfs://host/s"})
+
+
+def test_a_store_that_a_task_does_not_see(tmp_path):
+    ref = StoreRef(str(tmp_path / "s"), "another")
+    with pytest.raises(ConnectorError, match=r"\[PYLOG_STORE_NOT_FOUND\] the store .* is not visible on host"):
+        ref.reopen()
+    Store.create(tmp_path / "s")
+    with pytest.raises(ConnectorError, match=r"\[PYLOG_STORE_DIFFERS\] .* is another store"):
+        ref.reopen()

@@ -1,0 +1,249 @@
+"""The streaming reader as Spark calls it, over a real store but without Spark."""
+
+import json
+import os
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from pyspark_log import DefaultSource, Store
+from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.storage import publish
+from pyspark_log.storage.errors import StagedOutputError
+from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.types import TopicPartition
+
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 2)
+    return store
+
+
+def append(store, partition, count):
+    store.append("t", values(count), partition=partition)
+
+
+def values(count):
+    return pa.record_batch({"value": [b"v"] * count})
+
+
+def reader_of(store, **options):
+    """A new reader, as after a start of the query."""
+    given = {"path": store.path, "subscribe": "t", "startingOffsets": "earliest", **options}
+    source = DefaultSource({name.replace("__", "."): value for name, value in given.items()})
+    return source.streamReader(source.schema())
+
+
+def through_json(offset):
+    """Offsets cross to Spark and back as text."""
+    return json.loads(json.dumps(offset))
+
+
+def plan(reader, start, end):
+    ranges = [work.range for work in reader.partitions(through_json(start), through_json(end))]
+    return [(one.at.partition, one.start, one.end) for one in ranges]
+
+
+def batch(reader, start, limit=ALL):
+    """The next micro-batch: its end and its ranges."""
+    end = through_json(reader.latestOffset(through_json(start), limit))
+    return end, plan(reader, start, end)
+
+
+def test_batches_follow_each_other(store):
+    append(store, 0, 3)
+    reader = reader_of(store)
+    first, ranges = batch(reader, reader.initialOffset())
+    assert ranges == [(0, 0, 3)]
+    assert reader.latestOffset(first, ALL) == first
+    append(store, 0, 1)
+    append(store, 1, 2)
+    second, ranges = batch(reader, first)
+    assert ranges == [(0, 3, 4), (1, 0, 2)]
+    assert first["@"]["start"] == {"t": {"0": 0, "1": 0}}
+    assert second == {"t": {"0": 4, "1": 2}, "@": {"group": first["@"]["group"]}}
+    assert reader.reportLatestOffset() == {"t": {"0": 4, "1": 2}}
+
+
+def test_the_first_batch_again_begins_where_it_began(store):
+    append(store, 0, 3)
+    reader = reader_of(store, startingOffsets="latest")
+    start = reader.initialOffset()
+    append(store, 0, 2)
+    assert reader.initialOffset() == start
+    end, ranges = batch(reader, start)
+    assert ranges == [(0, 3, 5)]
+    append(store, 0, 10)
+    restarted = reader_of(store, startingOffsets="latest")
+    assert restarted.initialOffset() == {"t": {"0": 15, "1": 0}}
+    assert plan(restarted, restarted.initialOffset(), end) == [(0, 3, 5)]
+    assert batch(restarted, end)[1] == [(0, 5, 15)]
+
+
+def test_the_limit_is_shared_and_reported_ends_are_not_limited(store):
+    append(store, 0, 30)
+    append(store, 1, 10)
+    reader = reader_of(store, maxOffsetsPerTrigger="8")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(8)
+    end, ranges = batch(reader, reader.initialOffset(), ReadMaxRows(8))
+    assert ranges == [(0, 0, 6), (1, 0, 2)]
+    assert reader.reportLatestOffset() == {"t": {"0": 30, "1": 10}}
+    assert batch(reader, end)[1] == [(0, 6, 30), (1, 2, 10)]
+    assert reader_of(store).getDefaultReadLimit() == ALL
+
+
+def test_available_now_ends_where_it_was_when_it_began(store):
+    append(store, 0, 5)
+    reader = reader_of(store)
+    reader.prepareForTriggerAvailableNow()
+    append(store, 0, 5)
+    append(store, 1, 1)
+    end, ranges = batch(reader, reader.initialOffset())
+    assert ranges == [(0, 0, 5)]
+    assert reader.latestOffset(end, ALL) == end
+
+
+def test_available_now_never_goes_back(store):
+    append(store, 0, 5)
+    reader = reader_of(store)
+    reader.prepareForTriggerAvailableNow()
+    append(store, 0, 5)
+    ahead = {"t": {"0": 8, "1": 0}, "@": {"group": "g"}}
+    assert reader.latestOffset(ahead, ALL) == ahead
+
+
+def test_specific_and_timed_starts(store):
+    store.append("t", pa.record_batch({"value": [b"a", b"b"], "timestamp": [1000, 2000]}), partition=0)
+    store.append("t", pa.record_batch({"value": [b"c"], "timestamp": [3000]}), partition=1)
+    specific = reader_of(store, startingOffsets='{"t":{"0":-1,"1":-2}}')
+    assert specific.initialOffset() == {"t": {"0": 2, "1": 0}}
+    assert reader_of(store, startingTimestamp="1500").initialOffset() == {"t": {"0": 1, "1": 0}}
+    with pytest.raises(ConnectorError, match="No offset matched from request of topic-partition t-0"):
+        reader_of(store, startingTimestamp="2001").initialOffset()
+
+
+def test_a_start_beyond_the_end_is_data_loss_after_some_tries(store):
+    append(store, 0, 1)
+    reader = reader_of(store, startingOffsets='{"t":{"0":2,"1":0}}', fetchOffset__retryIntervalMs="1")
+    with pytest.raises(ConnectorError, match=r"\[PYLOG_DATA_LOSS.PARTITION_OFFSET_CHANGED\].*start offset is too high"):
+        reader.latestOffset(reader.initialOffset(), ALL)
+    append(store, 0, 1)
+    assert batch(reader, reader.initialOffset())[1] == []
+
+
+def test_a_range_that_is_gone_is_data_loss_in_the_task(store):
+    append(store, 0, 3)
+    reader = reader_of(store)
+    (work,) = reader.partitions(reader.initialOffset(), {"t": {"0": 4, "1": 0}, "@": {"group": "g"}})
+    with pytest.raises(ConnectorError, match=r"\[PYLOG_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE\].*\[0, 4\).*t-0"):
+        list(reader.read(work))
+
+
+def committed(store, group):
+    return {at.partition: kept.offset for at, kept in OffsetsLog(store).fetch(group).items()}
+
+
+def test_positions_are_committed_when_a_batch_is_done(store):
+    append(store, 0, 5)
+    reader = reader_of(store, groupIdPrefix="team")
+    start = reader.initialOffset()
+    end, _ = batch(reader, start)
+    group = end["@"]["group"]
+    assert group.startswith("team-")
+    assert committed(store, group) == {}
+    reader.commit(end)
+    assert committed(store, group) == {0: 5, 1: 0}
+    # After a restart the group is the same, and the last batch of Trigger.AvailableNow counts too.
+    append(store, 0, 1)
+    restarted = reader_of(store, groupIdPrefix="team")
+    end, _ = batch(restarted, end)
+    restarted.latestOffset(end, ALL)
+    assert end["@"]["group"] == group
+    assert committed(store, group) == {0: 6, 1: 0}
+
+
+def test_an_unchanged_position_is_not_committed_again(store):
+    append(store, 0, 5)
+    reader = reader_of(store, kafka__group__id="mine")
+    end, _ = batch(reader, reader.initialOffset())
+    for _ in range(3):
+        reader.commit(end)
+        reader.latestOffset(end, ALL)
+    log = sum(store.latest_offset("__consumer_offsets", number) for number in range(50))
+    assert log == 2  # a record for each partition of the topic, once
+
+
+def test_a_commit_that_fails_does_not_end_the_query(store, monkeypatch, caplog):
+    append(store, 0, 5)
+    reader = reader_of(store, kafka__group__id="mine")
+    end, _ = batch(reader, reader.initialOffset())
+
+    def no_space(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OffsetsLog, "commit", no_space)
+        for _ in range(3):
+            reader.commit(end)
+    assert caplog.text.count("the offsets of group mine were not committed") == 1
+    append(store, 0, 1)
+    end, _ = batch(reader, end)
+    reader.commit(end)
+    assert committed(store, "mine") == {0: 6, 1: 0}
+
+
+def test_nothing_is_written_where_nothing_may_be(store, monkeypatch):
+    append(store, 0, 5)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    reader = reader_of(store, kafka__group__id="mine")
+    end, _ = batch(reader, reader.initialOffset())
+    reader.commit(end)
+    assert "__consumer_offsets" not in store.topics(internal=True)
+
+
+def test_output_that_a_dead_publisher_left_becomes_visible(store, monkeypatch):
+    reader = reader_of(store)
+    end, ranges = batch(reader, reader.initialOffset())
+    assert ranges == []
+
+    def killed(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer.append("t", values(4))
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "_apply", killed)
+        with pytest.raises(KeyboardInterrupt):
+            publish.publish(store, "p", 0, writer.finish())
+    assert sum(store.latest_offset("t", number) for number in range(2)) == 0
+
+    _, ranges = batch(reader, end)
+    assert sum(stop - start for _, start, stop in ranges) == 4
+
+
+def test_output_that_cannot_be_made_visible_does_not_end_the_query(store, monkeypatch, caplog):
+    def damaged(_store):
+        raise StagedOutputError("its manifest is missing")
+
+    monkeypatch.setattr(publish, "help_apply", damaged)
+    append(store, 0, 2)
+    reader = reader_of(store)
+    end, ranges = batch(reader, reader.initialOffset())
+    reader.latestOffset(end, ALL)
+    assert ranges == [(0, 0, 2)]
+    assert caplog.text.count("its manifest is missing") == 1
+
+
+def test_a_group_offset_is_not_moved_back(store):
+    append(store, 0, 5)
+    OffsetsLog(store).commit("shared", {TopicPartition("t", 0): 9})
+    reader = reader_of(store, kafka__group__id="shared")
+    end, _ = batch(reader, reader.initialOffset())
+    reader.commit(end)
+    assert committed(store, "shared") == {0: 9, 1: 0}
