@@ -22,15 +22,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batch
-from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, option_error
+from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import Options, WriteOptions
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write
 from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.spark_connector.write_columns import check_columns
-from pyspark_log.storage.decision_log import PUBLISH_TOPIC
-from pyspark_log.storage.offsets_log import OFFSETS_TOPIC
 from pyspark_log.storage.staging import StagingPlan
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.topics import check_open_to_all
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +102,6 @@ def _plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePl
 
 def _make_topic(store: Store, topic: str) -> None:
     """Makes the topic if it is missing and the store allows it (auto.create.topics.enable)."""
-    if topic in (PUBLISH_TOPIC, OFFSETS_TOPIC):
-        raise ConnectorError("PYLOG_INVALID_TOPIC", f"topic {topic} holds the store's own records")
+    check_open_to_all(topic)
     if store.make_topic_if_missing(topic):
         log.warning("%s: there was no topic %s: made it", store.path, topic)

@@ -36,6 +36,8 @@ from pyspark_log.storage.state_file import Flags, Intent, Loaded, PartitionState
 
 log = logging.getLogger(__name__)
 
+_REWRITE_SIZE = 1024 * 1024
+
 #: Finishes or drops an intent that a killed holder left; see apply.py.
 Resolver = Callable[["Appender"], None]
 
@@ -256,8 +258,8 @@ class Appender:
         try:
             segment.log.pwrite(data, state.position)
             if sync:
-                self._sync(segment)
-        except OSError:
+                self.sync_log(segment)
+        except (OSError, OutcomeUnknownError):
             self._undo()
             raise
         position = state.position + len(data)
@@ -266,7 +268,8 @@ class Appender:
             first_undone=state.first_undone if first_undone is None else first_undone,
         )  # fmt: skip
         try:
-            self.save(moved, durable=False)
+            # Synced too if the log is: else a power loss would leave whole records behind an old end.
+            self.save(moved, durable=sync)
         except OSError as error:
             self.forget()
             raise OutcomeUnknownError(
@@ -274,6 +277,18 @@ class Appender:
             ) from error
         self.index(headers)
         return base, end
+
+    def close_segment(self, segment: SegmentWriter, position: int) -> None:
+        """Ends a segment of `position` bytes, durably, before another one begins.
+
+        A hole that a power loss makes here would make everything behind it unreachable.
+        """
+        if self.state.flags & Flags.SUSPECT:
+            # What the failed sync may have lost is written once more, so that this sync says something.
+            for at in range(self.state.synced, position, _REWRITE_SIZE):
+                segment.log.pwrite(segment.log.pread(min(_REWRITE_SIZE, position - at), at), at)
+        self.sync_log(segment)
+        segment.finish()
 
     def index(self, headers: Sequence[BatchHeader]) -> None:
         """Adds index entries for batches that readers see by now.
@@ -286,15 +301,20 @@ class Appender:
             log.warning("%s: index entries could not be written: %s", self.place, error)
             self.forget()
 
-    def _sync(self, segment: SegmentWriter) -> None:
+    def sync_log(self, segment: SegmentWriter) -> None:
+        """Makes a segment's log durable.
+
+        Raises:
+            OutcomeUnknownError: nobody knows what of it is on the disk. The kernel may call the lost pages
+                clean from now on, so a later sync of the file proves nothing: it is marked in the state,
+                and the next append begins another segment.
+        """
         try:
             segment.log.sync()
         except OSError as error:
-            self._undo()
-            # The kernel may call the lost pages clean from now on, so this file's syncs prove nothing more.
             self.save(self.state._replace(flags=self.state.flags | Flags.SUSPECT), durable=False)
             raise OutcomeUnknownError(
-                f"{self.place}: {segment.log.path} could not be synced ({error}); the append is not visible"
+                f"{self.place}: {segment.log.path} could not be synced ({error}); what was being added is not visible"
             ) from error
 
     def _undo(self) -> None:
@@ -308,7 +328,7 @@ class Appender:
     def _roll(self) -> None:
         """Closes the active segment and begins the next one at the log end."""
         state = self.state
-        self.segment.finish()
+        self.close_segment(self.segment, state.position)
         self.drop_newer_segments()
         segment = self.new_segment(state.next_offset)
         self.save(

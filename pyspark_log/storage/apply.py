@@ -15,7 +15,12 @@ from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.checksum import crc32c
 from pyspark_log.storage.config import INT_MAX
-from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError, StagedOutputError
+from pyspark_log.storage.errors import (
+    CorruptRecordError,
+    LogDamagedError,
+    OutcomeUnknownError,
+    StagedOutputError,
+)
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
 from pyspark_log.storage.records import scan, stamp
 from pyspark_log.storage.segment import LOG, SegmentWriter, list_segments, segment_path
@@ -61,7 +66,7 @@ def apply(
         _begin(appender, decision, regions, steps[-1])
         try:
             segment, headers = _write(appender, steps)
-        except (OSError, CorruptRecordError, StagedOutputError) as error:
+        except (OSError, OutcomeUnknownError, CorruptRecordError, StagedOutputError) as error:
             _drop(appender)
             if isinstance(error, CorruptRecordError | FileNotFoundError):
                 raise StagedOutputError(f"{appender.place}: decision {decision}: {error}") from error
@@ -115,10 +120,10 @@ def _write(appender: Appender, steps: Sequence[_Step]) -> tuple[SegmentWriter, l
     for step in steps:
         if step.base != segment.base_offset:
             segment.enter(headers)
-            segment.finish()
+            appender.close_segment(segment, segment.position)
             segment, headers = appender.new_segment(step.base), []
         headers += _copy(segment, step, appender.state.leader_epoch)
-    segment.log.sync()
+    appender.sync_log(segment)
     return segment, headers
 
 
@@ -185,12 +190,12 @@ def _drop(appender: Appender) -> None:
 def resolve(appender: Appender) -> None:
     """Finishes or drops the intent that a killed holder left. The lock is held."""
     state = appender.state
-    if _is_whole(appender, state):
+    # Bytes that a sync has failed for may be in memory only, however whole they look.
+    if not state.flags & Flags.SUSPECT and _is_whole(appender, state):
         for base in list_segments(appender.place.folder):
             if state.active_base <= base <= state.intent_base:
-                segment = files.open_write(segment_path(appender.place.folder, base, LOG))
-                segment.sync()
-                segment.close()
+                with files.open_write(segment_path(appender.place.folder, base, LOG)) as segment:
+                    segment.sync()
         files.sync_folder(appender.place.folder)
         _move_end(appender)
         appender.save(appender.state, durable=True)

@@ -12,22 +12,27 @@ import contextlib
 import json
 import os
 import socket
-import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.encoder import TopicEncoder
-from pyspark_log.storage.errors import StoreVersionError, TopicExistsError, UnknownTopicError
-from pyspark_log.storage.locks import DEFAULT_TIMEOUT
+from pyspark_log.storage.errors import (
+    CorruptRecordError,
+    StoreVersionError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.locks import DEFAULT_TIMEOUT, Mutex
 from pyspark_log.storage.range_reader import READ_SIZE
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.topics import PUBLISH_TOPIC
 
-PUBLISH_TOPIC = "__pylog_publish"
 VERSION = 1
 # How many runs that were replaced a publisher's record remembers.
 _REPLACED_RUNS = 16
@@ -38,6 +43,14 @@ _TOPIC_CONFIGS = {
     "max.message.bytes": "1048588",
     "segment.bytes": "104857600",
 }
+
+
+class Place(NamedTuple):
+    """A partition, of the very topic that was meant: one that is made anew has another id."""
+
+    topic: str
+    topic_id: str
+    partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +66,8 @@ class Decision:
         replaced: earlier runs, newest last; they may decide nothing any more.
         location: the checkpoint that the publisher belongs to; "" if it is not known.
         records: how many records it publishes.
+        places: the partitions that it gives something to.
         manifest, manifest_crc: the manifest's name and the CRC-32C of its description.
-        one_off: whether the publisher is forgotten once this is done.
         host, process, time: who decided, and when (ms).
     """
 
@@ -66,9 +79,9 @@ class Decision:
     replaced: tuple[str, ...] = ()
     location: str = ""
     records: int = 0
+    places: tuple[Place, ...] = ()
     manifest: str = ""
     manifest_crc: int = 0
-    one_off: bool = False
     host: str = ""
     process: int = 0
     time: int = 0
@@ -89,9 +102,9 @@ def _encode(decision: Decision) -> bytes:
         "replaced": list(decision.replaced),
         "location": decision.location,
         "records": decision.records,
+        "places": decision.places,
         "manifest": decision.manifest,
         "manifest_crc": decision.manifest_crc,
-        "one_off": decision.one_off,
         "host": decision.host,
         "process": decision.process,
         "time": decision.time,
@@ -99,7 +112,16 @@ def _encode(decision: Decision) -> bytes:
 
 
 def _decode(publisher: str, value: bytes, offset: int) -> Decision:
-    content = json.loads(value)
+    try:
+        content = json.loads(value)
+        return _from_json(publisher, content, offset)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptRecordError(
+            f"the record at offset {offset} is no decision: {error!r}", base_offset=offset, topic=PUBLISH_TOPIC, partition=0
+        ) from None
+
+
+def _from_json(publisher: str, content: dict[str, Any], offset: int) -> Decision:
     if content["version"] > VERSION:
         raise StoreVersionError(
             f"{PUBLISH_TOPIC}, offset {offset}: version {content['version']}, this pyspark-log knows {VERSION}: "
@@ -115,9 +137,9 @@ def _decode(publisher: str, value: bytes, offset: int) -> Decision:
         replaced=tuple(content["replaced"]),
         location=content["location"],
         records=content["records"],
+        places=tuple(Place(*place) for place in content["places"]),
         manifest=content["manifest"],
         manifest_crc=content["manifest_crc"],
-        one_off=content["one_off"],
         host=content["host"],
         process=content["process"],
         time=content["time"],
@@ -138,7 +160,7 @@ class DecisionLog:
         self.undone: dict[int, Decision] = {}
         self.applied: set[int] = set()
         self._position = 0
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
 
     @classmethod
     def of(cls, store: Store) -> DecisionLog:
@@ -192,7 +214,11 @@ class DecisionLog:
 
 
 _known: weakref.WeakKeyDictionary[Store, DecisionLog] = weakref.WeakKeyDictionary()
-_known_mutex = threading.Lock()
+_known_mutex = Mutex()
+
+
+def _done(decision: Decision) -> tuple[str, bytes]:
+    return decision.publisher, _encode(replace(decision, done=True))
 
 
 class DecisionWriter:
@@ -203,31 +229,31 @@ class DecisionWriter:
         self._log = log
         self._appender = appender
 
-    def decide(self, decision: Decision) -> Decision:
-        """Makes a decision; when this returns it holds, whatever happens. OSError, OutcomeUnknownError."""
-        number = self._appender.state.next_offset
+    def decide(self, decision: Decision, done: Sequence[Decision] = ()) -> Decision:
+        """Makes a decision; when this returns it holds, whatever happens. OSError, OutcomeUnknownError.
+
+        In the same write it says of others that they are done, so that nobody looks at them any more.
+        """
+        finished = [_done(other) for other in done if other.publisher != decision.publisher]
+        number = self._appender.state.next_offset + len(finished)
         decision = replace(
             decision, offset=-1, host=socket.gethostname(), process=os.getpid(), time=time.time_ns() // 1_000_000
         )
         before = self._log.last.get(decision.publisher)
-        undone = self._log.undone.keys() - {before.offset if before else -1}
-        self._append([(decision.publisher, _encode(decision))], min([*undone, number]))
+        left = self._log.undone.keys() - {other.offset for other in done} - {before.offset if before else -1}
+        self._append([*finished, (decision.publisher, _encode(decision))], min([*left, number]))
         return replace(decision, offset=number)
 
     def take_over(self, decision: Decision, run: str) -> None:
         """Records that a newer run has the publisher now."""
         self._append([(decision.publisher, _encode(decision.taken_over(run)))], None)
 
-    def finish(self, done: Sequence[Decision]) -> None:
-        """Records that decisions are applied everywhere; publishers of one publish are forgotten."""
-        if done:
+    def finish(self, done: Sequence[Decision], forget: str) -> None:
+        """Records that decisions are applied everywhere, and forgets the publisher `forget`."""
+        records = [(forget, None) if decision.publisher == forget else _done(decision) for decision in done]
+        if records:
             left = self._log.undone.keys() - {decision.offset for decision in done}
-            end = self._appender.state.next_offset + len(done)
-            records = [
-                (decision.publisher, None if decision.one_off else _encode(replace(decision, done=True)))
-                for decision in done
-            ]
-            self._append(records, min([*left, end]))
+            self._append(records, min([*left, self._appender.state.next_offset + len(records)]))
 
     def _append(self, records: Sequence[tuple[str, bytes | None]], first_undone: int | None) -> None:
         keys, values = zip(*records, strict=True)

@@ -17,6 +17,9 @@ from pyspark_log.storage.schema import WriteColumns
 #: Bytes of records that a batch is filled to before compression.
 BATCH_SIZE = 512 * 1024
 
+# Bytes of batches that are being filled, over all partitions; beyond it they go out as they are.
+_MEMORY = 64 * 1024 * 1024
+
 #: Takes a finished record batch: partition, bytes, number of records.
 Sink = Callable[[int, bytes, int], None]
 
@@ -54,6 +57,8 @@ class TopicEncoder:
                 low += builder.append(columns.records, rows, low, high)
                 if low < high:
                     self._seal(partition, builder)
+        if sum(builder.size for builder in self._builders.values()) > _MEMORY:
+            self.flush()
 
     def _new_builder(self) -> BatchBuilder:
         config = self._config

@@ -34,6 +34,30 @@ _FIRST_PAUSE = 0.00002
 _LAST_PAUSE = 0.001
 
 
+class Mutex:
+    """A lock between the threads of a process, for use with `with`; free in a forked child.
+
+    A child has only the thread that forked, so what another thread held would stay held there for ever.
+    """
+
+    def __init__(self) -> None:
+        self.start_anew()
+        _mutexes.add(self)
+
+    def start_anew(self) -> None:
+        """In a forked child: nobody holds it."""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+_mutexes: weakref.WeakSet[Mutex] = weakref.WeakSet()
+
+
 class FileLock:
     """An exclusive lock on `path`, one object a process (see `lock_for`); not reentrant.
 
@@ -94,7 +118,7 @@ class FileLock:
     def _is_current(self) -> bool:
         """Whether the path still names the open file; not if the folder was replaced by a copy of it."""
         assert self._main is not None
-        return os.fstat(self._main.fd).st_ino == os.stat(self.path).st_ino
+        return os.path.samestat(os.fstat(self._main.fd), os.stat(self.path))
 
     def release(self) -> None:
         """Gives the lock back."""
@@ -135,7 +159,7 @@ def _holder(file: files.File) -> str:
 
 
 _table: weakref.WeakValueDictionary[str, FileLock] = weakref.WeakValueDictionary()
-_table_mutex = threading.Lock()
+_table_mutex = Mutex()
 
 
 def lock_for(path: str) -> FileLock:
@@ -149,8 +173,8 @@ def lock_for(path: str) -> FileLock:
 
 
 def _in_child() -> None:
-    global _table_mutex  # noqa: PLW0603
-    _table_mutex = threading.Lock()
+    for mutex in list(_mutexes):
+        mutex.start_anew()
     for lock in list(_table.values()):
         lock.start_anew()
 

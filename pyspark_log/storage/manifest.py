@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import secrets
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from pyspark_log.storage import files
 from pyspark_log.storage.apply import Region
 from pyspark_log.storage.checksum import crc32c
+from pyspark_log.storage.decision_log import Place
 from pyspark_log.storage.errors import StagedOutputError, StoreVersionError
 from pyspark_log.storage.staging import StagedPart
 
@@ -22,21 +22,6 @@ MAGIC = b"PYLOGMF\0"
 VERSION = 1
 SUFFIX = ".manifest"
 _HEADER = struct.Struct(">8sII")  # magic, length of the JSON, its CRC-32C
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestEntry:
-    """What one partition gets.
-
-    Attributes:
-        topic, topic_id, partition: where it goes.
-        regions: the staged bytes, in order.
-    """
-
-    topic: str
-    topic_id: str
-    partition: int
-    regions: tuple[Region, ...]
 
 
 def write(folder: str, parts: Sequence[StagedPart]) -> tuple[str, int]:
@@ -49,7 +34,7 @@ def write(folder: str, parts: Sequence[StagedPart]) -> tuple[str, int]:
     Returns:
         The file's name, and the CRC-32C of its description, which the decision repeats.
     """
-    entries: dict[tuple[str, str, int], list[dict[str, object]]] = {}
+    entries: dict[Place, list[dict[str, object]]] = {}
     inline = bytearray()
     for part in parts:
         region: dict[str, object] = {"size": part.size, "count": part.count, "crcs": part.crcs.hex()}
@@ -58,12 +43,12 @@ def write(folder: str, parts: Sequence[StagedPart]) -> tuple[str, int]:
         else:
             region["position"] = len(inline)
             inline += part.data
-        entries.setdefault((part.topic, part.topic_id, part.partition), []).append(region)
+        entries.setdefault(Place(part.topic, part.topic_id, part.partition), []).append(region)
     description = json.dumps({
         "version": VERSION,
         "parts": [
-            {"topic": topic, "topic_id": topic_id, "partition": partition, "regions": regions}
-            for (topic, topic_id, partition), regions in entries.items()
+            place._asdict() | {"regions": regions}
+            for place, regions in entries.items()
         ],
     }).encode()
     crc = crc32c(description)
@@ -75,8 +60,8 @@ def write(folder: str, parts: Sequence[StagedPart]) -> tuple[str, int]:
     return name, crc
 
 
-def read(folder: str, name: str, crc: int) -> list[ManifestEntry]:
-    """Reads the manifest that a decision names.
+def read(folder: str, name: str, crc: int) -> dict[Place, list[Region]]:
+    """Reads the manifest that a decision names: the staged bytes of each partition, in order.
 
     Raises:
         FileNotFoundError: it is not there (any more).
@@ -94,13 +79,17 @@ def read(folder: str, name: str, crc: int) -> list[ManifestEntry]:
     if content["version"] > VERSION:
         raise StoreVersionError(f"{path}: manifest version {content['version']}, this pyspark-log knows {VERSION}")
     inline_start = _HEADER.size + length
-    return [
-        ManifestEntry(
-            part["topic"], part["topic_id"], part["partition"],
-            tuple(_region(folder, path, inline_start, region) for region in part["regions"]),
-        )
+    return {
+        Place(part["topic"], part["topic_id"], part["partition"]): [
+            _region(folder, path, inline_start, region) for region in part["regions"]
+        ]
         for part in content["parts"]
-    ]  # fmt: skip
+    }
+
+
+def paths(entries: Mapping[Place, Sequence[Region]]) -> set[str]:
+    """The files that hold what a manifest names; its own is among them if it holds any."""
+    return {region.path for regions in entries.values() for region in regions}
 
 
 def _region(folder: str, manifest: str, inline_start: int, region: dict[str, str | int]) -> Region:

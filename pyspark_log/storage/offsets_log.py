@@ -7,7 +7,6 @@ record of a key counts. A null value takes a position back.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,10 +21,11 @@ from pyspark_log.storage.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
+from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.topics import OFFSETS_TOPIC
 from pyspark_log.storage.types import EARLIEST, TopicPartition
 
-OFFSETS_TOPIC = "__consumer_offsets"
 #: Kafka's `offset.metadata.max.bytes`.
 MAX_METADATA_BYTES = 4096
 
@@ -61,7 +61,7 @@ class OffsetsLog:
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
-        self._lock = threading.Lock()
+        self._mutex = Mutex()
         self._topic_id = ""
         self._views: list[_PartitionView] = []
 
@@ -86,7 +86,7 @@ class OffsetsLog:
             "timestamp": pa.array([now] * len(keys), pa.int64()),
         })
         partition = records.partition_for(group, self._make_topic())
-        self._store.append(OFFSETS_TOPIC, batch, partition=partition)
+        self._store.append_to(OFFSETS_TOPIC, batch, partition=partition)
 
     def fetch(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions of a group; empty for one that nobody has heard of.
@@ -96,7 +96,7 @@ class OffsetsLog:
         Raises:
             CorruptRecordError: a record of the group's partition cannot be understood.
         """
-        with self._lock:
+        with self._mutex:
             views = self._current_views()
             if not views:
                 return {}
@@ -106,7 +106,7 @@ class OffsetsLog:
 
     def groups(self) -> list[str]:
         """The names of all groups with a committed position, sorted."""
-        with self._lock:
+        with self._mutex:
             views = self._current_views()
             for view in views:
                 view.follow(self._store)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark_log.storage import state_file
 from pyspark_log.storage.errors import LogDamagedError, OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.storage.place import PartitionPlace
-from pyspark_log.storage.range_reader import READ_SIZE, RangeReader
+from pyspark_log.storage.range_reader import READ_SIZE, RangeReader, missing_is_damage
 from pyspark_log.storage.records import Chunk
 from pyspark_log.storage.segment import LOG, SegmentReader, list_segments, segment_path
 from pyspark_log.storage.state_file import Flags, PartitionState
@@ -59,16 +59,18 @@ class Partition:
         generation, bases = self._segments
         if generation != state.generation:
             bases = [base for base in list_segments(self.place.folder) if base <= state.active_base]
-            self._segments = (state.generation, bases)
+            if bases and bases[-1] == state.active_base:
+                self._segments = (state.generation, bases)
         return bases
 
     def size(self) -> int:
         """Bytes of the `.log` files that count."""
         state = self.state()
         closed = [base for base in self.segments(state) if base != state.active_base]
-        return state.position + sum(
-            os.path.getsize(segment_path(self.place.folder, base, LOG)) for base in closed
-        )
+        with missing_is_damage(self.place):
+            return state.position + sum(
+                os.path.getsize(segment_path(self.place.folder, base, LOG)) for base in closed
+            )
 
     def read(
         self, start: int, end: int, *, max_bytes: int, headers: bool = False, check_crcs: bool = True
@@ -111,10 +113,11 @@ class Partition:
         if state.log_start == state.next_offset:
             return None
         bases = self.segments(state)
-        for base, following in zip(bases, [*bases[1:], None], strict=True):
+        for base, following in zip(bases, [*bases[1:], None], strict=False):
             if following is not None and following <= state.log_start:
                 continue
-            reader = SegmentReader(self.place.folder, base)
+            with missing_is_damage(self.place):
+                reader = SegmentReader(self.place.folder, base)
             try:
                 size = state.position if following is None else reader.log.size()
                 for header in reader.since(timestamp, state.log_start, size):

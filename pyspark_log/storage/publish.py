@@ -12,13 +12,13 @@ means that the publisher and the store do not belong together any more, and is r
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from pyspark_log.storage import files, manifest
-from pyspark_log.storage.apply import apply
-from pyspark_log.storage.decision_log import Decision, DecisionLog
+from pyspark_log.storage.apply import Region, apply
+from pyspark_log.storage.decision_log import Decision, DecisionLog, Place
 from pyspark_log.storage.errors import (
     LockTimeoutError,
     PublisherFencedError,
@@ -29,7 +29,6 @@ from pyspark_log.storage.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
-from pyspark_log.storage.manifest import ManifestEntry
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import STAGING_FOLDER, Store
 
@@ -75,7 +74,7 @@ def publish(
         parts: what StagedWriter.finish gave, of all tasks, in the order in which it is to appear.
         run: which run of the publisher this is. A newer run fences the ones before it; "" leaves that out.
         location: the publisher's checkpoint. A publisher at another one is refused; "" leaves that out.
-        one_off: the publisher has this one publish only and need not be remembered.
+        one_off: the publisher has this one publish only, and is forgotten when this call succeeds.
 
     Raises:
         PublishNumberError: neither the next number nor the last one.
@@ -88,9 +87,10 @@ def publish(
     decisions = DecisionLog.of(store)
     parts = [part for part in parts if part.count]
     name, crc = manifest.write(_staging(store), parts) if parts else ("", 0)
+    places = dict.fromkeys(Place(part.topic, part.topic_id, part.partition) for part in parts)
     wanted = Decision(
         publisher, number, run=run, location=location, records=sum(part.count for part in parts),
-        manifest=name, manifest_crc=crc, one_off=one_off,
+        places=tuple(places), manifest=name, manifest_crc=crc,
     )  # fmt: skip
     try:
         decision, replayed = _decide(store, decisions, wanted, parts)
@@ -108,7 +108,7 @@ def publish(
     _apply(store, decisions, decision, DEFAULT_TIMEOUT)
     if one_off:
         try:
-            tidy(store)
+            tidy(store, forget=publisher)
         except (PylogError, OSError) as error:
             # All of it is published; what is left over costs space until the next one tidies up.
             log.warning("%s: decision %d is done, but could not be tidied up: %s", store.path, decision.offset, error)
@@ -143,23 +143,20 @@ def help_apply(store: Store) -> int:
     return len(waiting)
 
 
-def tidy(store: Store) -> None:
-    """Records which decisions are done, and removes what was staged for them."""
+def tidy(store: Store, forget: str = "") -> None:
+    """Records which decisions are done, and removes what was staged for them.
+
+    The publisher `forget` is no longer remembered. Only it may say so: while it lives it may come back to ask
+    whether its publish took place.
+    """
     decisions = DecisionLog.of(store)
     decisions.follow(store)
-    # Looked up without the lock: what is applied stays so.
-    entries = {}
-    for decision in list(decisions.undone.values()):
-        try:
-            if _is_applied(store, decisions, decision):
-                entries[decision.offset] = _entries(store, decisions, decision)
-        except StagedOutputError as error:
-            log.warning("%s: left as it is: %s", store.path, error)
+    done = _applied(store, decisions)
     with decisions.hold(store) as writer:
-        done = [decisions.undone[offset] for offset in entries if offset in decisions.undone]
-        writer.finish(done)
+        done = [decision for decision in done if decision.offset in decisions.undone]
+        writer.finish(done, forget)
     for decision in done:
-        _remove(store, decision, entries[decision.offset])
+        _remove(store, decision)
 
 
 # ---- deciding
@@ -181,13 +178,13 @@ def _decide(
                     return last, True
             if last is None or last.done or _is_applied(store, decisions, last):
                 _check_parts(store, parts)
-                used = [] if last is None or last.done else _entries(store, decisions, last)
-                decision = writer.decide(wanted if last is None else _inheriting(wanted, last))
+                done = [other for other in decisions.undone.values() if other.offset in decisions.applied]
+                decision = writer.decide(wanted if last is None else _inheriting(wanted, last), done)
                 break
         # The publisher's last decision is not finished. That comes first, and without the lock.
         _apply(store, decisions, last, DEFAULT_TIMEOUT)
-    if last is not None:
-        _remove(store, last, used)
+    for finished in done:
+        _remove(store, finished)
     return decision, False
 
 
@@ -254,75 +251,81 @@ def _staging(store: Store) -> str:
     return f"{store.path}/{STAGING_FOLDER}"
 
 
-def _entries(store: Store, decisions: DecisionLog, decision: Decision) -> list[ManifestEntry]:
+def _entries(store: Store, decisions: DecisionLog, decision: Decision) -> Mapping[Place, Sequence[Region]]:
     """What a decision gives to which partition; nothing any more if it was finished meanwhile."""
     if not decision.manifest:
-        return []
+        return {}
     try:
         return manifest.read(_staging(store), decision.manifest, decision.manifest_crc)
     except FileNotFoundError as error:
         decisions.follow(store)
         if decision.offset not in decisions.undone:
-            return []
+            return {}
         raise StagedOutputError(
             f"decision {decision.offset} of publisher {decision.publisher!r}: its manifest {error.filename} is missing"
         ) from None
 
 
-def _is_live(store: Store, entry: ManifestEntry) -> bool:
-    """Whether the topic that the entry was decided for still exists; if not, that part is void."""
-    try:
-        return store.describe_topic(entry.topic).topic_id == entry.topic_id
-    except UnknownTopicError:
-        return False
-
-
-def _is_applied_in(store: Store, decision: Decision, entry: ManifestEntry) -> bool:
+def _is_applied_in(store: Store, decision: Decision, place: Place) -> bool:
     """Whether a partition has what a decision gives to it; looked up without a lock."""
-    return not _is_live(store, entry) or store.reader(entry.topic, entry.partition).state().applied >= decision.offset
+    try:
+        if store.describe_topic(place.topic).topic_id == place.topic_id:
+            return store.reader(place.topic, place.partition).state().applied >= decision.offset
+    except UnknownTopicError:
+        pass
+    return True  # The topic that was meant is gone, so this part of the decision is void.
 
 
 def _is_applied(store: Store, decisions: DecisionLog, decision: Decision) -> bool:
     if decision.offset not in decisions.applied:
-        entries = _entries(store, decisions, decision)
-        if not all(_is_applied_in(store, decision, entry) for entry in entries):
+        if not all(_is_applied_in(store, decision, place) for place in decision.places):
             return False
         decisions.applied.add(decision.offset)
     return True
+
+
+def _applied(store: Store, decisions: DecisionLog) -> list[Decision]:
+    """The decisions that are applied everywhere but not recorded as done."""
+    return [decision for decision in list(decisions.undone.values()) if _is_applied(store, decisions, decision)]
 
 
 def _apply(store: Store, decisions: DecisionLog, decision: Decision, timeout: float) -> None:
     """Applies a decision wherever it is not yet; in each partition after the decisions before it."""
     if decision.offset not in decisions.undone:
         return
-    waiting: dict[tuple[str, int], list[tuple[Decision, ManifestEntry]]] = {}
+    waiting: dict[Place, list[tuple[Decision, Sequence[Region]]]] = {place: [] for place in decision.places}
     for _, earlier in sorted(decisions.undone.items()):
-        if earlier.offset <= decision.offset and earlier.offset not in decisions.applied:
-            for entry in _entries(store, decisions, earlier):
-                waiting.setdefault((entry.topic, entry.partition), []).append((earlier, entry))
+        if earlier.offset <= decision.offset and not _is_applied(store, decisions, earlier):
+            if waiting.keys() & set(earlier.places):
+                for place, regions in _entries(store, decisions, earlier).items():
+                    if place in waiting:
+                        waiting[place].append((earlier, regions))
 
-    def bring_up(steps: list[tuple[Decision, ManifestEntry]]) -> None:
-        for step, entry in steps:
-            if not _is_applied_in(store, step, entry):
-                apply(store.appender(entry.topic, entry.partition), step.offset, entry.regions, timeout=timeout)
+    def bring_up(place: Place) -> None:
+        for step, regions in waiting[place]:
+            if not _is_applied_in(store, step, place):
+                apply(store.appender(place.topic, place.partition), step.offset, regions, timeout=timeout)
 
-    touched = [steps for _, steps in sorted(waiting.items()) if steps[-1][0].offset == decision.offset]
+    touched = sorted(waiting)
     if len(touched) > 1:
         with ThreadPoolExecutor(min(_APPLY_THREADS, len(touched))) as pool:
             list(pool.map(bring_up, touched))
     else:
-        for steps in touched:
-            bring_up(steps)
+        for place in touched:
+            bring_up(place)
     decisions.applied.add(decision.offset)
 
 
 # ---- removing what was staged
 
 
-def _remove(store: Store, decision: Decision, entries: Sequence[ManifestEntry]) -> None:
+def _remove(store: Store, decision: Decision) -> None:
     """Removes what a finished decision no longer needs. What stays behind costs space only."""
     if decision.manifest:
-        _unlink(store, {region.path for entry in entries for region in entry.regions})
+        try:
+            _unlink(store, manifest.paths(manifest.read(_staging(store), decision.manifest, decision.manifest_crc)))
+        except (FileNotFoundError, StagedOutputError) as error:
+            log.warning("%s: what decision %d had staged is not known: %s", store.path, decision.offset, error)
         _unlink(store, {f"{_staging(store)}/{decision.manifest}"})
 
 
@@ -336,7 +339,7 @@ def _drop(store: Store, decisions: DecisionLog, wanted: Decision, parts: Sequenc
     paths = {f"{_staging(store)}/{name}" for name in names}
     last = decisions.last.get(wanted.publisher)
     if last is not None and not last.done:
-        paths -= {region.path for entry in _entries(store, decisions, last) for region in entry.regions}
+        paths -= manifest.paths(_entries(store, decisions, last))
     _unlink(store, paths)
 
 

@@ -8,6 +8,7 @@ no CRC covers.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from pyspark_log.storage.batch import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX
@@ -21,6 +22,15 @@ READ_SIZE = 1024 * 1024
 # A bad batch is read this often before it is called damaged: on a shared file system the first look can be
 # at pages that another machine has since rewritten.
 _TRIES = 3
+
+
+@contextlib.contextmanager
+def missing_is_damage(place: PartitionPlace) -> Iterator[None]:
+    """Calls a segment file that is not there what it is: LogDamagedError."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LogDamagedError(f"{place}: {error.filename} is missing: it was removed or moved") from None
 
 
 class RangeReader:
@@ -45,12 +55,8 @@ class RangeReader:
         Raises:
             CorruptRecordError, LogDamagedError: as Partition.read says.
         """
-        try:
+        with missing_is_damage(self._place):
             segment = SegmentReader(self._place.folder, base_offset)
-        except FileNotFoundError as error:
-            raise LogDamagedError(
-                f"{self._place}: {error.filename}, which holds offsets from {base_offset} on, is missing"
-            ) from None
         try:
             yield from self._read(segment, segment.log.size() if size is None else size, start, until)
         finally:

@@ -106,7 +106,12 @@ def _bytes(array: pa.Array, name: str, where: str) -> pa.Array:
 
 def _timestamp(array: pa.Array, where: str) -> pa.Array:
     if pa.types.is_timestamp(array.type):
-        return array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False).cast(pa.int64())
+        # Finer times are cut to ms; seconds may be too many.
+        exact = array.type.unit == "s"
+        try:
+            return array.cast(pa.timestamp("ms", tz=array.type.tz), safe=exact).cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise InvalidRecordError(f"{where}: column 'timestamp': {error}") from None
     return _cast(array, pa.int64(), "timestamp", where)
 
 

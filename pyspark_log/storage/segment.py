@@ -221,6 +221,11 @@ class SegmentWriter:
 
     def _count(self, header: BatchHeader, *, index: bool) -> None:
         """Counts a batch that stands at `self.position`, and enters it in the indexes where one is due."""
+        if not self.base_offset <= header.base_offset <= header.last_offset <= self.base_offset + INT_MAX:
+            raise CorruptRecordError(
+                f"its offsets {header.base_offset} to {header.last_offset} are not of this segment",
+                header.position, header.base_offset, self.log.path,
+            )  # fmt: skip
         if header.max_timestamp > self._max_timestamp:
             self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
         if index and self._since_entry > self._config.index_interval_bytes:
@@ -253,11 +258,7 @@ class SegmentWriter:
             self._count(header, index=True)
 
     def finish(self) -> None:
-        """Makes the log durable, and adds the closing time entry: the segment's largest time.
-
-        Both before another segment begins: a hole here would make everything behind it unreachable.
-        """
-        self.log.sync()
+        """Adds the closing time entry: the segment's largest time."""
         self._add_time_entry()
 
     def cut(self, position: int, next_offset: int) -> None:

@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from pyspark_log.storage import files
 from pyspark_log.storage.batch import CRC_AT
-from pyspark_log.storage.config import CODEC_NAMES, TopicConfig
+from pyspark_log.storage.config import CODEC_NAMES, INT_MAX, TopicConfig
 from pyspark_log.storage.encoder import TopicEncoder
 from pyspark_log.storage.errors import InvalidConfigError, UnknownTopicError
 from pyspark_log.storage.store import STAGING_FOLDER, Store
+from pyspark_log.storage.topics import check_open_to_all
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class StagingPlan:
 
         Raises:
             UnknownTopicError: one of them does not exist.
+            InvalidTopicError: it is one of the engine's own.
             InvalidConfigError: there is no such codec.
         """
         if compression_type not in (None, "none", *CODEC_NAMES[:-1]):
@@ -98,6 +100,7 @@ class StagingPlan:
             )
         planned = {}
         for name in topics:
+            check_open_to_all(name)
             description = store.describe_topic(name)
             configs = description.configs
             if compression_type and configs.get("compression.type", "producer") == "producer":
@@ -163,7 +166,8 @@ class StagedWriter:
     def _take(self, place: tuple[str, int], batch: bytes, count: int) -> None:
         run = self._runs.get(place)
         # A part goes into one segment, so it must not be larger than one.
-        if run is not None and run.size + len(batch) > self._plan.topics[place[0]].config.segment_bytes:
+        limit = self._plan.topics[place[0]].config.segment_bytes
+        if run is not None and (run.size + len(batch) > limit or run.count + count > INT_MAX):
             self._spill()
             run = None
         if run is None:

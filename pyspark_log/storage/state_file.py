@@ -25,6 +25,8 @@ SLOT_DISTANCE = 512
 SLOT_COUNT = 4
 FILE_SIZE = SLOT_COUNT * SLOT_DISTANCE
 VERSION = 1
+# A torn slot that claims to be the newest is being written, or was left torn by a power loss: a few looks tell.
+_LOOKS = 3
 
 _BODY = struct.Struct(">BBBxIQ8sQqqqIIqqqiIqqqI")
 _CRC = struct.Struct(">I")
@@ -160,6 +162,20 @@ def load(file: files.File) -> Loaded:
     Raises:
         LogDamagedError: no slot is valid.
     """
+    for _ in range(_LOOKS):
+        loaded, newest = _look(file)
+        if loaded is not None and newest:
+            return loaded
+    if loaded is None:
+        raise LogDamagedError(
+            f"{file.path}: none of its {SLOT_COUNT} slots is valid; the log itself may be whole: "
+            "restore the state file from a copy, or rebuild it in a copy of the store"
+        )
+    return loaded
+
+
+def _look(file: files.File) -> tuple[Loaded | None, bool]:
+    """The newest valid slot, and whether no slot that claims to be newer is torn."""
     data = file.pread(FILE_SIZE, 0)
     # Sequence numbers are looked at before CRCs: nearly always the newest slot is whole.
     raw_seqs = [
@@ -169,12 +185,9 @@ def load(file: files.File) -> Loaded:
     for slot in sorted(range(SLOT_COUNT), key=raw_seqs.__getitem__, reverse=True):
         state = decode_slot(data[slot * SLOT_DISTANCE : slot * SLOT_DISTANCE + SLOT_SIZE], file.path)
         if state is not None:
-            return Loaded(state, slot, tuple(seqs))
+            return Loaded(state, slot, tuple(seqs)), seqs == raw_seqs
         seqs[slot] = -1
-    raise LogDamagedError(
-        f"{file.path}: none of its {SLOT_COUNT} slots is valid; the log itself may be whole: "
-        "restore the state file from a copy, or rebuild it in a copy of the store"
-    )
+    return None, False
 
 
 def read(path: str) -> Loaded | None:

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import re
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -26,11 +25,12 @@ from pyspark_log.storage.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
+from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.schema import RowBuilder
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
-from pyspark_log.storage.topics import TopicCatalog, new_id
+from pyspark_log.storage.topics import TopicCatalog, check_open_to_all, new_id
 from pyspark_log.storage.types import (
     EARLIEST,
     LATEST,
@@ -52,6 +52,8 @@ _TOPICS_FOLDER = "topics"
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
 # Partitions that a process keeps open for appending, with five open files each; the least used go first.
 _OPEN_APPENDERS = 128
+# Stores that a process shares between those who ask for them by path; the least used go first.
+_SHARED_STORES = 8
 # An append of more bytes than this is made in several, so that others get their turn.
 _APPEND_BYTES = 16 * 1024 * 1024
 
@@ -89,7 +91,7 @@ class Store:
         self._catalog = TopicCatalog(f"{path}/{_TOPICS_FOLDER}")
         self._topics: dict[str, _Topic] = {}
         self._appenders: OrderedDict[PartitionPlace, Appender] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
 
     def __repr__(self) -> str:
         return f"Store({self.path!r}, cluster_id={self.cluster_id!r})"
@@ -187,9 +189,12 @@ class Store:
         except OSError:
             stamp = (-1, -1)
         with _shared_mutex:
-            known = _shared.get(folder)
+            known = _shared.pop(folder, None)
             if known is None or known[0] != stamp:
-                known = _shared[folder] = (stamp, cls.open(folder))
+                known = (stamp, cls.open(folder))
+            _shared[folder] = known
+            if len(_shared) > _SHARED_STORES:
+                _shared.popitem(last=False)
             return known[1]
 
     # ---- topics
@@ -257,7 +262,7 @@ class Store:
         with self._mutex:
             topic = self._topics.get(name)
             if topic is None or topic.description is not description:
-                topic = self._topics[name] = _Topic(self, description)
+                topic = self._topics[name] = _Topic(self.path, self.settings, description)
             return topic
 
     # ---- records
@@ -280,9 +285,17 @@ class Store:
 
         Raises:
             UnknownTopicError: no such topic or partition.
+            InvalidTopicError: one of the engine's own topics.
             InvalidRecordError: a column or record is refused; nothing was appended.
             OSError, OutcomeUnknownError: partitions before the one that failed have theirs.
         """
+        check_open_to_all(topic)
+        return self.append_to(topic, data, partition=partition, sync=sync)
+
+    def append_to(
+        self, topic: str, data: pa.RecordBatch | pa.Table, *, partition: int | None = None, sync: bool = False
+    ) -> list[AppendResult]:
+        """The same for any topic; for the parts of the engine that keep their records in one."""
         runtime = self._topic(topic)
         count = runtime.description.partitions
         if partition is not None:
@@ -385,26 +398,18 @@ class Store:
         return found
 
 
-_shared: dict[str, tuple[tuple[int, int], Store]] = {}
-_shared_mutex = threading.Lock()
-
-
-def _reset_shared() -> None:
-    global _shared_mutex  # noqa: PLW0603
-    _shared_mutex = threading.Lock()
-    _shared.clear()
-
-
-os.register_at_fork(after_in_child=_reset_shared)
+_shared: OrderedDict[str, tuple[tuple[int, int], Store]] = OrderedDict()
+_shared_mutex = Mutex()
 
 
 class _Topic:
     """A topic with its partitions, as long as its description stays the same."""
 
-    def __init__(self, store: Store, description: TopicDescription) -> None:
-        self._store = store
+    def __init__(self, path: str, settings: Mapping[str, str], description: TopicDescription) -> None:
+        # No reference to the store: without a circle, its files close as soon as nobody uses it.
+        self._path = path
         self.description = description
-        self.config = TopicConfig.resolve(description.configs, store.settings)
+        self.config = TopicConfig.resolve(description.configs, settings)
         self._readers: dict[int, Partition] = {}
 
     def check(self, partition: int) -> None:
@@ -415,7 +420,7 @@ class _Topic:
 
     def place(self, partition: int) -> PartitionPlace:
         self.check(partition)
-        path, name, topic_id = self._store.path, self.description.name, self.description.topic_id
+        path, name, topic_id = self._path, self.description.name, self.description.topic_id
         return PartitionPlace(
             name, topic_id, partition,
             f"{path}/{DATA_FOLDER}/{name}-{partition}", f"{path}/{_STATE_FOLDER}/{topic_id}-{partition}",

@@ -22,6 +22,9 @@ from pyspark_log.storage.types import TopicDescription
 
 VERSION = 1
 MAX_NAME_LENGTH = 249
+#: Topics of the engine itself; records of anybody else would break it.
+OFFSETS_TOPIC = "__consumer_offsets"
+PUBLISH_TOPIC = "__pylog_publish"
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -36,6 +39,12 @@ def check_name(name: str) -> None:
             f"topic name {name!r}: must be 1 to {MAX_NAME_LENGTH} of the characters a-z, A-Z, 0-9, '.', '_', '-', "
             "and neither '.' nor '..'"
         )
+
+
+def check_open_to_all(name: str) -> None:
+    """Refuses the topics that only the engine writes to. InvalidTopicError."""
+    if name in (OFFSETS_TOPIC, PUBLISH_TOPIC):
+        raise InvalidTopicError(f"topic {name} holds the store's own records; nobody else may write to it")
 
 
 def new_id() -> str:

@@ -11,9 +11,9 @@ PROCESSES = multiprocessing.get_context("spawn")
 APPENDS = 150
 
 
-def _append(path, writer, start):
+def _append(path, writer, everybody):
     store = Store.open(path)
-    start.wait(60)
+    everybody.wait(60)
     for number in range(APPENDS):
         rows = number % 5 + 1
         # Records of one append must stay together, and be told from others.
@@ -23,9 +23,10 @@ def _append(path, writer, start):
         }))  # fmt: skip
 
 
-def _read_until(path, stop, results):
+def _read_until(path, stop, results, everybody):
     """Follows the log until it is told to stop; gives all that it saw, and how often the end moved."""
     store, position, seen, moves = Store.open(path), 0, [], 0
+    everybody.wait(60)
     while True:
         last_look = stop.is_set()
         end = store.latest_offset("t", 0)
@@ -47,12 +48,11 @@ def test_four_writers_and_two_readers(tmp_path):
     path = str(tmp_path / "store")
     store = Store.create(path)
     store.create_topic("t", 1, {"segment.bytes": "20000", "index.interval.bytes": "500"})
-    start, stop, results = PROCESSES.Event(), PROCESSES.Event(), PROCESSES.Queue()
-    readers = [PROCESSES.Process(target=_read_until, args=(path, stop, results)) for _ in range(2)]
-    writers = [PROCESSES.Process(target=_append, args=(path, number, start)) for number in range(4)]
+    everybody, stop, results = PROCESSES.Barrier(6), PROCESSES.Event(), PROCESSES.Queue()
+    readers = [PROCESSES.Process(target=_read_until, args=(path, stop, results, everybody)) for _ in range(2)]
+    writers = [PROCESSES.Process(target=_append, args=(path, number, everybody)) for number in range(4)]
     for process in readers + writers:
         process.start()
-    start.set()
     for process in writers:
         process.join()
         assert process.exitcode == 0

@@ -23,7 +23,7 @@ def append(store: Store, group: str, key: bytes | None, value: bytes | None) -> 
     """A record as another program might write it to the group's partition."""
     batch = pa.record_batch({"key": pa.array([key], pa.binary()), "value": pa.array([value], pa.binary())})
     count = store.describe_topic(OFFSETS_TOPIC).partitions
-    store.append(OFFSETS_TOPIC, batch, partition=records.partition_for(group, count))
+    store.append_to(OFFSETS_TOPIC, batch, partition=records.partition_for(group, count))
 
 
 def offsets(log: OffsetsLog, group: str) -> dict[TopicPartition, int]:

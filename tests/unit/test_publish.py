@@ -12,6 +12,7 @@ from pyspark_log.storage.decision_log import PUBLISH_TOPIC, DecisionLog
 from pyspark_log.storage.errors import (
     InvalidConfigError,
     InvalidRecordError,
+    InvalidTopicError,
     PublisherFencedError,
     PublishNumberError,
     StagedOutputError,
@@ -233,10 +234,11 @@ def test_decisions_are_applied_in_order_in_each_partition(store, monkeypatch):
 
 def test_tidy_ends_what_is_done_and_keeps_what_is_not(store, monkeypatch):
     publish(store, "q", 0, stage(store, b"a"))
+    fresh = Store.open(store.path)
     with monkeypatch.context() as patched:
         patched.setattr(publishing, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError("stop")))
         with pytest.raises(OSError, match="stop"):
-            publish(store, "p", 0, stage(store, b"b"))
+            publish(fresh, "p", 0, stage(store, b"b"))
     assert len(staged_files(store)) == 2
     tidy(store)
     assert len(staged_files(store)) == 1
@@ -250,6 +252,52 @@ def test_tidy_ends_what_is_done_and_keeps_what_is_not(store, monkeypatch):
     assert sorted(content(store)) == [b"a", b"b"]
     publish(store, "q", 1, stage(store, b"c"))
     assert len(content(store)) == 3
+
+
+def test_a_decision_also_says_what_else_is_done(store):
+    """So that few decisions are ever looked at, however many publishers there were."""
+    for number in range(20):
+        publish(store, f"q{number}", 0, stage(store, b"%d" % number))
+    assert len(DecisionLog.of(store).undone) == 1
+    assert len(staged_files(store)) == 1
+    assert [last_number(Store.open(store.path), f"q{number}") for number in range(20)] == [0] * 20
+
+
+def test_a_lost_manifest_holds_up_only_the_partitions_that_it_names(store, monkeypatch):
+    store.create_topic("other", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError("stop")))
+        with pytest.raises(OSError, match="stop"):
+            publish(store, "lost", 0, stage(store, b"a"))
+    for name in staged_files(store):
+        files.unlink(f"{store.path}/staging/{name}")
+    fresh = Store.open(store.path)
+    publish(fresh, "q", 0, stage(fresh, b"b", topic="other"))
+    assert content(store, "other") == [b"b"]
+    with pytest.raises(StagedOutputError, match=r"publisher 'lost'.*missing"):
+        publish(fresh, "r", 0, stage(fresh, b"c"))
+
+
+def test_a_one_off_publisher_can_ask_again_although_others_have_tidied_up(store, monkeypatch):
+    parts = stage(store, b"a")
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError("stop")))
+        with pytest.raises(OSError, match="stop"):
+            publish(store, "once", 0, parts, one_off=True)
+    other = Store.open(store.path)
+    help_apply(other)
+    tidy(other)
+    assert publish(store, "once", 0, parts, one_off=True).replayed
+    assert content(store) == [b"a"]
+
+
+@pytest.mark.parametrize("topic", ["__pylog_publish", "__consumer_offsets"])
+def test_nobody_else_writes_to_the_engines_own_topics(store, topic):
+    publish(store, "q", 0, stage(store, b"a"))
+    with pytest.raises(InvalidTopicError, match="own records"):
+        store.append(topic, batch(b"x"))
+    with pytest.raises(InvalidTopicError, match="own records"):
+        StagingPlan.make(store, [topic])
 
 
 def test_staged_output_that_is_gone_is_refused(store):
