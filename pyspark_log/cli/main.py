@@ -13,6 +13,7 @@ import click
 
 from pyspark_log import __version__
 from pyspark_log.cli.consume import consume
+from pyspark_log.cli.doctor import doctor
 from pyspark_log.cli.dump import dump
 from pyspark_log.cli.groups import groups
 from pyspark_log.cli.offsets import offsets
@@ -63,7 +64,7 @@ def main(ctx: click.Context, store: str | None) -> None:
     ctx.obj = Target(store)
 
 
-for command in (topics, produce, consume, offsets, groups, dump):
+for command in (topics, produce, consume, offsets, groups, dump, doctor):
     main.add_command(command)
 
 

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from pyspark_log.storage import files, state_file
 from pyspark_log.storage.batch import BatchHeader
@@ -22,6 +23,7 @@ from pyspark_log.storage.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT, FileLock, lock_for
+from pyspark_log.storage.mounts import is_shared
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import scan, stamp
 from pyspark_log.storage.segment import (
@@ -38,8 +40,20 @@ log = logging.getLogger(__name__)
 
 _REWRITE_SIZE = 1024 * 1024
 
-#: Finishes or drops an intent that a killed holder left; see apply.py.
-Resolver = Callable[["Appender"], None]
+#: How far ahead of unsynced records offsets are reserved: one sync in so many records.
+RESERVE = 1 << 20
+
+
+class Recovery(NamedTuple):
+    """What an appender does about what others left; it knows when, and not how.
+
+    Attributes:
+        resolve: finishes or drops an intent that a killed holder left; see apply.py.
+        after_restart: puts the partition right if the machine went down since; see power.py.
+    """
+
+    resolve: Callable[[Appender], None]
+    after_restart: Callable[[Appender], None]
 
 
 class Appender:
@@ -50,10 +64,12 @@ class Appender:
         config: the topic's settings.
     """
 
-    def __init__(self, place: PartitionPlace, config: TopicConfig, resolve: Resolver) -> None:
+    def __init__(self, place: PartitionPlace, config: TopicConfig, recovery: Recovery) -> None:
         self.place = place
         self.config = config
-        self._resolve = resolve
+        self._recovery = recovery
+        # Another host may take over at any moment, and sees only what is synced.
+        self._shared = is_shared(os.path.dirname(place.state_path))
         self._lock: FileLock | None = None
         self._segment: SegmentWriter | None = None
         self._state_file: files.File | None = None
@@ -106,9 +122,11 @@ class Appender:
         if not mine and loaded.slot >= 2:
             # Its writer may have died between write and sync; what is built on it must not outlive it.
             lock.file.sync()
-        if loaded.state.intent != Intent.NONE:
+        if loaded.state.boot != state_file.this_boot() and not self._shared:
+            self._recovery.after_restart(self)
+        elif loaded.state.intent != Intent.NONE:
             self.forget()
-            self._resolve(self)
+            self._recovery.resolve(self)
         elif not mine:
             self._catch_up()
         self._cut_leftovers()
@@ -126,7 +144,7 @@ class Appender:
     def save(self, state: PartitionState, *, durable: bool) -> None:
         """Makes `state` the partition's state (and, if `durable`, syncs it)."""
         assert self._lock is not None
-        self._loaded = state_file.store(self._lock.file, self._held, state, durable=durable)
+        self._loaded = state_file.store(self._lock.file, self._held, state, durable=durable, sync=self._shared)
         self._seen = (self._loaded.state.generation, self._loaded.state.seq)
 
     # ---- the active segment
@@ -180,7 +198,9 @@ class Appender:
         """Takes over where another process left off."""
         state = self.state
         if self._segment is not None:
-            if state.generation == self._seen[0] and state.active_base == self._segment.base_offset:
+            same = state.generation == self._seen[0] and state.active_base == self._segment.base_offset
+            # A client of a shared file system sees what others wrote for certain only in a file opened since.
+            if same and not self._shared:
                 self._segment.resume(state.position)
             else:
                 self.forget()
@@ -254,6 +274,10 @@ class Appender:
         headers = scan(data, 0, len(data))
         if self.state.flags & Flags.SUSPECT or self.segment.must_roll(len(data), end - 1):
             self._roll()
+        sync = sync or self._shared
+        if not sync and end > self.state.reserve:
+            # Before readers see offsets that a power loss could take back: none of these is ever used again.
+            self.save(self.state._replace(reserve=end + RESERVE), durable=True)
         segment, state = self.segment, self.state
         try:
             segment.log.pwrite(data, state.position)
@@ -268,8 +292,8 @@ class Appender:
             first_undone=state.first_undone if first_undone is None else first_undone,
         )  # fmt: skip
         try:
-            # Synced too if the log is: else a power loss would leave whole records behind an old end.
-            self.save(moved, durable=sync)
+            # A power loss can take this back and leave the batches, which are then adopted.
+            self.save(moved, durable=False)
         except OSError as error:
             self.forget()
             raise OutcomeUnknownError(
@@ -277,6 +301,17 @@ class Appender:
             ) from error
         self.index(headers)
         return base, end
+
+    def settle(self) -> None:
+        """Makes all that is there durable, and gives back the reserve of offsets. The lock is held.
+
+        Raises:
+            OSError, OutcomeUnknownError: as append says.
+        """
+        state = self.state
+        if state.synced < state.position or state.reserve > state.next_offset:
+            self.sync_log(self.segment)
+            self.save(state._replace(synced=state.position, reserve=state.next_offset), durable=True)
 
     def close_segment(self, segment: SegmentWriter, position: int) -> None:
         """Ends a segment of `position` bytes, durably, before another one begins.

@@ -190,8 +190,7 @@ def _drop(appender: Appender) -> None:
 def resolve(appender: Appender) -> None:
     """Finishes or drops the intent that a killed holder left. The lock is held."""
     state = appender.state
-    # Bytes that a sync has failed for may be in memory only, however whole they look.
-    if not state.flags & Flags.SUSPECT and _is_whole(appender, state):
+    if is_whole(appender):
         for base in list_segments(appender.place.folder):
             if state.active_base <= base <= state.intent_base:
                 with files.open_write(segment_path(appender.place.folder, base, LOG)) as segment:
@@ -203,8 +202,11 @@ def resolve(appender: Appender) -> None:
         _drop(appender)
 
 
-def _is_whole(appender: Appender, state: PartitionState) -> bool:
-    """Whether exactly the intent's batches stand behind the end."""
+def is_whole(appender: Appender) -> bool:
+    """Whether exactly the intent's batches stand behind the end, and can be on the disk."""
+    state = appender.state
+    if state.flags & Flags.SUSPECT:
+        return False  # A sync has failed for them: they may be in memory only.
     offset, start, crcs = state.next_offset, state.position, bytearray()
     bases = [b for b in list_segments(appender.place.folder) if state.active_base <= b <= state.intent_base]
     if not bases or bases[-1] != state.intent_base:

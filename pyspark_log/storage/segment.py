@@ -258,8 +258,13 @@ class SegmentWriter:
             self._count(header, index=True)
 
     def finish(self) -> None:
-        """Adds the closing time entry: the segment's largest time."""
+        """Adds the closing time entry, the segment's largest time, and makes the indexes durable.
+
+        The active segment's are made again after a power loss, those of a closed one are not looked at.
+        """
         self._add_time_entry()
+        self._index.sync()
+        self._times.sync()
 
     def cut(self, position: int, next_offset: int) -> None:
         """Removes what stands behind `position`, in the log and in both indexes."""

@@ -74,6 +74,10 @@ class OffsetIndex:
             self._file.truncate(count * self.WIDTH)
         self.count = count
 
+    def sync(self) -> None:
+        """Makes the entries durable."""
+        self._file.sync()
+
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
@@ -127,6 +131,10 @@ class TimeIndex:
             self.count -= 1
         if self._file.size() != self.count * self.WIDTH:
             self._file.truncate(self.count * self.WIDTH)
+
+    def sync(self) -> None:
+        """Makes the entries durable."""
+        self._file.sync()
 
     def close(self) -> None:
         """Closes the file."""

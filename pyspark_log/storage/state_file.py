@@ -204,17 +204,18 @@ def read(path: str) -> Loaded | None:
         return load(file)
 
 
-def store(file: files.File, before: Loaded, state: PartitionState, *, durable: bool) -> Loaded:
+def store(file: files.File, before: Loaded, state: PartitionState, *, durable: bool, sync: bool = False) -> Loaded:
     """Writes `state` as the newest one. The caller holds the partition's lock and read `before` under it.
 
     Args:
         durable: True syncs it before returning, in the pair of slots that ordinary moves leave alone.
+        sync: True syncs an ordinary move too.
     """
     pair = (2, 3) if durable else (0, 1)
     slot = min(pair, key=before.seqs.__getitem__)
-    state = state._replace(seq=before.state.seq + 1, boot=this_boot())
+    state = state._replace(seq=before.state.seq + 1)
     file.pwrite(encode_slot(state), slot * SLOT_DISTANCE)
-    if durable:
+    if durable or sync:
         file.sync()
     seqs = list(before.seqs)
     seqs[slot] = state.seq

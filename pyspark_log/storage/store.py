@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from pyspark_log.storage import apply, files
+from pyspark_log.storage import files
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.config import TopicConfig, check_store_settings, store_setting
 from pyspark_log.storage.encoder import TopicEncoder
@@ -28,6 +28,7 @@ from pyspark_log.storage.errors import (
 from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.power import RECOVERY
 from pyspark_log.storage.schema import RowBuilder
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.topics import TopicCatalog, check_open_to_all, new_id
@@ -353,6 +354,19 @@ class Store:
         rows = RowBuilder(topic, partition, headers)
         return (rows.rows(chunk.columns, chunk.num_rows) for chunk in chunks)
 
+    def flush(self, topic: str | None = None) -> None:
+        """Makes durable what was appended, by whomever; of one topic, or of all.
+
+        Raises:
+            UnknownTopicError: no such topic.
+            OSError, OutcomeUnknownError: a partition could not be synced.
+        """
+        for name in self.topics(internal=True) if topic is None else [topic]:
+            for partition in range(self.describe_topic(name).partitions):
+                if self.reader(name, partition).state().position:
+                    with self.appender(name, partition).hold() as appender:
+                        appender.settle()
+
     # ---- offsets
 
     def earliest_offset(self, topic: str, partition: int) -> int:
@@ -390,7 +404,7 @@ class Store:
             found = self._appenders.pop(place, None)
             if found is None or found.config is not runtime.config:
                 self._make_folders()
-                found = Appender(place, runtime.config, apply.resolve)
+                found = Appender(place, runtime.config, RECOVERY)
             # One that goes here while it is at work is closed when it is done.
             self._appenders[place] = found
             if len(self._appenders) > _OPEN_APPENDERS:
