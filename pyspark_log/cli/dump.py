@@ -10,8 +10,7 @@ import click
 
 from pyspark_log.cli.records import TIMESTAMP_TYPES, times_ms
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.batch import ATTRIBUTES_AT, BatchHeader
-from pyspark_log.storage.checksum import crc32c
+from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.errors import CorruptRecordError
 from pyspark_log.storage.records import decode, scan
 
@@ -62,7 +61,7 @@ def _dump_buffer(
         for batch in _headers(buffer, size):
             if log_end is not None and batch.base_offset >= log_end:
                 return damaged  # what a writer left behind that did not finish
-            valid = crc32c(memoryview(buffer)[batch.position + ATTRIBUTES_AT : batch.end]) == batch.crc
+            valid = _is_valid(buffer, batch)
             click.echo(_batch_line(batch, valid))
             damaged += not valid
             if with_records and valid:
@@ -74,6 +73,13 @@ def _dump_buffer(
     if end < size and log_end is None:
         click.echo(f"{size - end} bytes from byte {end} on are no whole batch")
     return damaged
+
+
+def _is_valid(buffer: mmap.mmap, batch: BatchHeader) -> bool:
+    try:
+        return len(scan(buffer, batch.position, batch.end, check_crcs=True)) == 1
+    except CorruptRecordError:
+        return False
 
 
 def _headers(buffer: mmap.mmap, size: int) -> Iterator[BatchHeader]:
@@ -109,7 +115,8 @@ def _batch_line(batch: BatchHeader, valid: bool) -> str:
 
 def _print_records(buffer: mmap.mmap, batch: BatchHeader) -> None:
     chunk = decode(
-        buffer, batch.position, batch.end, from_offset=batch.base_offset, until_offset=batch.next_offset,
+        # From 0: a compressed set of an old format tells its last offset only.
+        buffer, batch.position, batch.end, from_offset=0, until_offset=batch.next_offset,
         max_bytes=1, check_crcs=False, headers=True,
     )
     names = ("offset", "timestampType", "key", "value", "headers")

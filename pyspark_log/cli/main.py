@@ -12,14 +12,17 @@ import sys
 import click
 
 from pyspark_log import __version__
+from pyspark_log.cli.clean import clean
 from pyspark_log.cli.consume import consume
 from pyspark_log.cli.doctor import doctor
 from pyspark_log.cli.dump import dump
 from pyspark_log.cli.groups import groups
 from pyspark_log.cli.offsets import offsets
 from pyspark_log.cli.produce import produce
+from pyspark_log.cli.repair import repair
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.topics import topics
+from pyspark_log.cli.verify import verify
 from pyspark_log.storage.errors import PylogError
 
 _INTERRUPTED = 130
@@ -64,7 +67,7 @@ def main(ctx: click.Context, store: str | None) -> None:
     ctx.obj = Target(store)
 
 
-for command in (topics, produce, consume, offsets, groups, dump, doctor):
+for command in (topics, produce, consume, offsets, groups, dump, clean, doctor, verify, repair):
     main.add_command(command)
 
 

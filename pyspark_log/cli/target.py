@@ -23,7 +23,7 @@ class Target:
         What a publisher decided and did not live to make visible is made visible first, where this user may
         write: otherwise a store that is only read would never show it.
         """
-        store = Store.open(self._path())
+        store = Store.open(self.store_path())
         if store.writable:
             try:
                 help_apply(store)
@@ -33,7 +33,7 @@ class Target:
 
     def open_or_create(self) -> Store:
         """The store, for commands that write: makes one in a missing or empty folder, and says so."""
-        path = self._path()
+        path = self.store_path()
         try:
             return Store.open(path)
         except StoreNotFoundError:
@@ -41,7 +41,8 @@ class Target:
             click.echo(f"made a new store in {store.path}", err=True)
             return store
 
-    def _path(self) -> str:
+    def store_path(self) -> str:
+        """The store's folder, unopened. click.UsageError if the user has not said it."""
         if not self.path:
             raise click.UsageError("which store? Give --store PATH before the command, or set PYLOG_STORE.")
         return self.path

@@ -1,4 +1,4 @@
-"""`pylog topics`: make topics and look at them."""
+"""`pylog topics`: make topics, look at them, change and delete them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import click
 from pyspark_log.cli.output import NOTHING, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.errors import TopicExistsError
+from pyspark_log.storage.types import LATEST
 
 
 @click.group()
 def topics() -> None:
-    """Create, list and describe topics."""
+    """Create, list, describe, alter and delete topics."""
 
 
 def _settings(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -86,3 +87,52 @@ def describe(target: Target, topic_names: Sequence[str], as_json: bool) -> None:
 
 def _joined(configs: dict[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(configs.items())) or NOTHING
+
+
+@topics.command()
+@click.argument("topic")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), metavar="N",
+    help="How many partitions it is to have in all; more than it has.",
+)
+@click.option(
+    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_settings,
+    help="A setting of the topic, by Kafka's name; may be given several times.",
+)
+@click.option(
+    "--delete-config", "deleted", multiple=True, metavar="NAME",
+    help="A setting that is to be the store's again; may be given several times.",
+)
+@click.pass_obj
+def alter(
+    target: Target, topic: str, partitions: int | None, configs: dict[str, str], deleted: Sequence[str]
+) -> None:
+    """Give TOPIC more partitions, or other settings."""
+    if not (partitions or configs or deleted):
+        raise click.UsageError("nothing to alter: give --partitions, --config or --delete-config")
+    store = target.open()
+    if configs or deleted:
+        store.alter_configs(topic, configs, deleted)
+    if partitions:
+        store.add_partitions(topic, partitions)
+
+
+@topics.command()
+@click.argument("topic")
+@click.pass_obj
+def delete(target: Target, topic: str) -> None:
+    """Delete TOPIC with all its records."""
+    target.open().delete_topic(topic)
+
+
+@topics.command("delete-records")
+@click.argument("topic")
+@click.option("--partition", type=click.IntRange(min=0), required=True, metavar="N", help="Of this partition.")
+@click.option(
+    "--before", type=click.IntRange(min=LATEST), required=True, metavar="OFFSET",
+    help="The first offset that stays; -1: none does.",
+)
+@click.pass_obj
+def delete_records(target: Target, topic: str, partition: int, before: int) -> None:
+    """Delete the oldest records of a partition of TOPIC; print the first offset that is left."""
+    click.echo(target.open().delete_records(topic, partition, before))

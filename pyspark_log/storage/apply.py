@@ -22,9 +22,10 @@ from pyspark_log.storage.errors import (
     StagedOutputError,
 )
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
-from pyspark_log.storage.records import scan, stamp
-from pyspark_log.storage.segment import LOG, SegmentWriter, list_segments, segment_path
-from pyspark_log.storage.state_file import Flags, Intent, PartitionState
+from pyspark_log.storage.records import restamp, scan, stamp
+from pyspark_log.storage.segment import LOG, SegmentWriter, list_segments, read_headers, segment_path
+from pyspark_log.storage.state_file import Flags, Intent
+from pyspark_log.storage.types import NO_TIMESTAMP
 
 # Staged bytes are copied this many at a time: enough that calls cost nothing, little enough for memory.
 _COPY_SIZE = 8 * 1024 * 1024
@@ -49,9 +50,21 @@ class Region:
 
 
 def apply(
-    appender: Appender, decision: int, regions: Sequence[Region], *, timeout: float = DEFAULT_TIMEOUT
+    appender: Appender,
+    decision: int,
+    decided_at: int,
+    regions: Sequence[Region],
+    *,
+    timeout: float = DEFAULT_TIMEOUT,
 ) -> bool:
     """Appends the regions in order, as one, unless that was done already; True if it was done here.
+
+    Args:
+        appender: of the partition.
+        decision: the decision's number.
+        decided_at: when it was made (ms); the records' time if the topic has LogAppendTime, whoever applies it.
+        regions: what the partition gets.
+        timeout: how long to wait for the lock, in seconds.
 
     Raises:
         StagedOutputError: a region is missing, or is not what was decided; nothing was appended.
@@ -61,11 +74,17 @@ def apply(
     with appender.hold(timeout):
         if appender.state.applied >= decision:
             return False
-        steps = list(_layout(appender.state, regions, appender.config.segment_bytes))
+        active = appender.state.active_base
+        append_time = decided_at if appender.config.log_append_time else None
+        steps = list(_layout(appender, regions, append_time))
         appender.drop_newer_segments()
-        _begin(appender, decision, regions, steps[-1])
         try:
-            segment, headers = _write(appender, steps)
+            digest = _digest(regions, append_time)
+        except (FileNotFoundError, CorruptRecordError) as error:
+            raise StagedOutputError(f"{appender.place}: decision {decision}: {error}") from error
+        _begin(appender, decision, digest, steps[-1])
+        try:
+            segment, headers = _write(appender, steps, append_time)
         except (OSError, OutcomeUnknownError, CorruptRecordError, StagedOutputError) as error:
             _drop(appender)
             if isinstance(error, CorruptRecordError | FileNotFoundError):
@@ -74,6 +93,8 @@ def apply(
         _move_end(appender)
         appender.use_segment(segment)
         appender.index(headers)
+        if segment.base_offset != active:
+            appender.maintain()
         return True
 
 
@@ -87,12 +108,17 @@ class _Step:
     offset: int
 
 
-def _layout(state: PartitionState, regions: Sequence[Region], segment_bytes: int) -> Iterator[_Step]:
+def _layout(appender: Appender, regions: Sequence[Region], append_time: int | None) -> Iterator[_Step]:
+    state = appender.state
     base, position, offset = state.active_base, state.position, state.next_offset
-    roll = bool(state.flags & Flags.SUSPECT)
+    first = regions[0]
+    newest = max(map(_newest, regions)) if append_time is None else append_time
+    roll = bool(state.flags & Flags.SUSPECT) or appender.segment.must_roll(
+        first.size, offset + first.count - 1, newest
+    )
     for region in regions:
         # A region is written in one piece, so the limits of a segment are looked at for it as a whole.
-        full = position > segment_bytes - region.size or offset + region.count - 1 - base > INT_MAX
+        full = position > appender.config.segment_bytes - region.size or offset + region.count - 1 - base > INT_MAX
         if position > 0 and (full or roll):
             base, position, roll = offset, 0, False
         yield _Step(region, base, position, offset)
@@ -100,12 +126,38 @@ def _layout(state: PartitionState, regions: Sequence[Region], segment_bytes: int
         offset += region.count
 
 
-def _begin(appender: Appender, decision: int, regions: Sequence[Region], last: _Step) -> None:
+def _newest(region: Region) -> int:
+    """The largest time of a region's records, in ms. If it cannot be read, copying it will say why."""
+    try:
+        with files.open_read(region.path) as source:
+            headers = read_headers(source, region.position, region.position + region.size)
+            return max(header.max_timestamp for header in headers)
+    except (OSError, CorruptRecordError):
+        return NO_TIMESTAMP
+
+
+def _digest(regions: Sequence[Region], append_time: int | None) -> int:
+    """What tells the records of this decision from all others, as they will be in the log."""
+    if append_time is None:
+        return crc32c(b"".join(region.crcs for region in regions))
+    crcs = bytearray()
+    for region in regions:
+        for data in _staged(region):
+            restamp(data, 0, len(data), append_time)
+            crcs += _crcs(scan(data, 0, len(data)))
+    return crc32c(bytes(crcs))
+
+
+def _crcs(headers: Sequence[BatchHeader]) -> bytes:
+    return b"".join(header.crc.to_bytes(4, "big") for header in headers)
+
+
+def _begin(appender: Appender, decision: int, digest: int, last: _Step) -> None:
     appender.save(
         appender.state._replace(
             intent=Intent.APPLY,
             intent_decision=decision,
-            intent_digest=crc32c(b"".join(region.crcs for region in regions)),
+            intent_digest=digest,
             intent_next=last.offset + last.region.count,
             intent_base=last.base,
             intent_position=last.position + last.region.size,
@@ -114,7 +166,9 @@ def _begin(appender: Appender, decision: int, regions: Sequence[Region], last: _
     )
 
 
-def _write(appender: Appender, steps: Sequence[_Step]) -> tuple[SegmentWriter, list[BatchHeader]]:
+def _write(
+    appender: Appender, steps: Sequence[_Step], append_time: int | None
+) -> tuple[SegmentWriter, list[BatchHeader]]:
     """Writes all steps durably; gives the last segment and its batches that are not indexed yet."""
     segment, headers = appender.segment, list[BatchHeader]()
     for step in steps:
@@ -122,29 +176,36 @@ def _write(appender: Appender, steps: Sequence[_Step]) -> tuple[SegmentWriter, l
             segment.enter(headers)
             appender.close_segment(segment, segment.position)
             segment, headers = appender.new_segment(step.base), []
-        headers += _copy(segment, step, appender.state.leader_epoch)
+        headers += _copy(segment, step, appender.state.leader_epoch, append_time)
     appender.sync_log(segment)
     return segment, headers
 
 
-def _copy(segment: SegmentWriter, step: _Step, epoch: int) -> Iterator[BatchHeader]:
-    region, offset, target, crcs = step.region, step.offset, step.position, bytearray()
-    source = files.open_read(region.path)
-    try:
+def _copy(segment: SegmentWriter, step: _Step, epoch: int, append_time: int | None) -> Iterator[BatchHeader]:
+    offset, target = step.offset, step.position
+    for data in _staged(step.region):
+        offset = stamp(data, 0, len(data), offset, epoch)
+        if append_time is not None:
+            restamp(data, 0, len(data), append_time)
+        segment.log.pwrite(data, target)
+        yield from scan(data, 0, len(data))
+        target += len(data)
+    if offset != step.offset + step.region.count:
+        raise StagedOutputError(f"{step.region.path}: the part at {step.region.position} holds other counts than said")
+
+
+def _staged(region: Region) -> Iterator[bytearray]:
+    """The batches of a region, some at a time, with every CRC checked; at the end, whether they are the right ones."""
+    crcs = bytearray()
+    with files.open_read(region.path) as source:
         position, end = region.position, region.position + region.size
         while position < end:
             data = bytearray(source.pread(min(_COPY_SIZE, end - position), position))
-            whole = _whole_batches(data, region, end - position, source, position)
-            offset = stamp(whole, 0, len(whole), offset, epoch)
-            headers = scan(whole, 0, len(whole), check_crcs=True)
-            crcs += b"".join(header.crc.to_bytes(4, "big") for header in headers)
-            segment.log.pwrite(whole, target)
-            yield from headers
-            position += len(whole)
-            target += len(whole)
-    finally:
-        source.close()
-    if crcs != region.crcs or offset != step.offset + region.count:
+            data = _whole_batches(data, region, end - position, source, position)
+            crcs += _crcs(scan(data, 0, len(data), check_crcs=True))
+            position += len(data)
+            yield data
+    if crcs != region.crcs:
         raise StagedOutputError(f"{region.path}: the bytes at {region.position} are not those that were staged")
 
 
@@ -223,7 +284,7 @@ def is_whole(appender: Appender) -> bool:
                 if header.base_offset != offset:
                     return False
                 offset = header.next_offset
-                crcs += header.crc.to_bytes(4, "big")
+                crcs += _crcs([header])
         except CorruptRecordError:
             return False
         finally:

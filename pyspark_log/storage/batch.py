@@ -1,4 +1,4 @@
-"""The header of a record batch in format 2 (Kafka's DefaultRecordBatch, KIP-98).
+"""The header of a record batch in format 2 (Kafka's DefaultRecordBatch, KIP-98), and what is known of a batch.
 
 All integers are big-endian. The CRC covers everything from the attributes on, so that base offset
 and leader epoch can be set later without computing it anew. The header is never compressed; the
@@ -40,6 +40,16 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
+#: The count of a batch whose header does not tell it: a compressed set of messages of format 0 or 1.
+UNKNOWN_COUNT: Final = -1
+
+#: Bytes that one batch may become in memory: its records once they are decompressed, and ROW_BYTES for
+#: each record and each header. It bounds what a reader needs, whatever the bytes claim, and keeps every
+#: column below the 2 GiB that Arrow's 32-bit offsets reach.
+MAX_BATCH_BYTES: Final = 512 * 1024 * 1024
+#: What the columns hold of a record or a header besides its bytes: offset, time, lengths.
+ROW_BYTES: Final = 32
+
 #: Names of the codecs by their number in the attributes; 5 to 7 are no codecs.
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -50,21 +60,28 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 class BatchHeader(NamedTuple):
     """A batch's header, and where the batch is.
 
+    A message of formats 0 and 1 (Kafka's LegacyRecord) is a batch of its own. It has no leader epoch, no
+    producer and no flags of format 2. If it is a compressed set of messages, its header has the offset of
+    the last of them only, which is `base_offset` here too: how many there are, and where they begin, is
+    known once they are decompressed (`decode`).
+
     Attributes:
         position: byte at which the batch starts, in the buffer or file that was scanned.
         base_offset: the first record's offset as it was written.
         size: bytes of the whole batch, the prefix of 12 included.
         leader_epoch: epoch of the leader that assigned the offsets; -1 for none.
-        magic: format, 2.
-        crc: CRC-32C of the bytes from the attributes on.
-        attributes: codec and flags.
+        magic: format, 0 to 2.
+        crc: CRC-32C of the bytes from the attributes on; in formats 0 and 1 CRC-32 from the magic on.
+        attributes: codec and flags; without the bits that the format does not know.
         last_offset_delta: last offset - base offset; compaction keeps it even if the last record
             is gone.
         base_timestamp: ms that the records' times are relative to; the delete horizon, if the
             batch has one.
-        max_timestamp: largest time of a record in ms, or the time of the append.
+        max_timestamp: largest time of a record in ms, or the time of the append; -1 for none, as
+            always in format 0.
         producer_id, producer_epoch, base_sequence: of an idempotent producer; -1 for none.
         count: how many records there are; fewer than offsets after compaction, even 0.
+            UNKNOWN_COUNT for a compressed set of messages.
     """
 
     position: int
@@ -104,7 +121,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> int:
-        """0 for the time of creation, 1 for the time of the append (`max_timestamp` for all records)."""
+        """0: time of creation; 1: time of the append (`max_timestamp`, for all records); -1: format 0 has none."""
+        if self.magic == 0:
+            return -1
         return 1 if self.attributes & LOG_APPEND_TIME else 0
 
     @property

@@ -9,7 +9,8 @@ What Kafka's readers want of each codec, and where libraries differ:
 - gzip: several members are read as one; what follows the last one is ignored.
 - snappy: the framing of xerial's snappy-java (a header of 16 bytes, then blocks of 32 KiB, each with
   its length before it), not the official framing format. One raw block without a header is read too.
-- lz4: one frame of independent blocks. Linked blocks, the default of most libraries, are refused.
+- lz4: one frame of independent blocks. Linked blocks, the default of most libraries, are refused. In
+  message format 0 the frame's header has a wrong checksum, which `mend_lz4_header` sets right.
 - zstd: one frame or several, with or without their size in the header.
 """
 
@@ -50,6 +51,7 @@ _LZ4_SHORTEST: Final = 11  # header and end mark
 _LZ4_INDEPENDENT: Final = 0x20
 _LZ4_CONTENT_SIZE: Final = 0x08
 _LZ4_DICTIONARY: Final = 0x01
+_LZ4_DESCRIPTOR_AT: Final = 4  # flags, block size, content size; then a byte of checksum
 _LZ4_RATIO: Final = 255
 _LZ4_FASTEST: Final = 0
 _LZ4_HIGHEST: Final = 16
@@ -263,6 +265,40 @@ def _unlz4(data: BytesLike, limit: int) -> bytes:
         pieces.append(piece)
         step, guess = b"", 2 * guess
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def mend_lz4_header(data: BytesLike) -> BytesLike:
+    """An lz4 frame with the checksum that its header should have.
+
+    Kafka's writers of format 0 computed it over the frame's magic number too, so that its readers do not
+    look at it there (KIP-57). What is too short for a frame is returned as it is.
+    """
+    mended = bytearray(data)
+    if len(mended) < _LZ4_SHORTEST:
+        return data
+    end = _LZ4_DESCRIPTOR_AT + (10 if mended[_LZ4_DESCRIPTOR_AT] & _LZ4_CONTENT_SIZE else 2)
+    mended[end] = _xxh32_short(mended[_LZ4_DESCRIPTOR_AT:end]) >> 8 & 0xFF
+    return mended
+
+
+def _xxh32_short(data: bytes | bytearray) -> int:
+    """XXH32 with seed 0 of less than 16 bytes."""
+    prime1, prime2, prime3, prime4, prime5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
+    value = prime5 + len(data)
+    whole = len(data) - len(data) % 4
+    for at in range(0, whole, 4):
+        value = _rotate(value + int.from_bytes(data[at : at + 4], "little") * prime3, 17) * prime4
+    for byte in data[whole:]:
+        value = _rotate(value + byte * prime5, 11) * prime1
+    value &= 0xFFFFFFFF
+    value = (value ^ value >> 15) * prime2 & 0xFFFFFFFF
+    value = (value ^ value >> 13) * prime3 & 0xFFFFFFFF
+    return value ^ value >> 16
+
+
+def _rotate(value: int, bits: int) -> int:
+    value &= 0xFFFFFFFF
+    return value << bits | value >> (32 - bits)
 
 
 def _zstd(data: BytesLike, level: int | None) -> bytes:

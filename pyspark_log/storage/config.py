@@ -116,7 +116,8 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("max.message.bytes", "message.max.bytes", "1048588", "bytes",
               "the largest record batch, after compression", _whole(0, INT_MAX)),
     ConfigKey("message.timestamp.type", "log.message.timestamp.type", "CreateTime", "",
-              "whose clock a record's time is: the writer's (CreateTime)", _one_of("CreateTime")),
+              "whose time a record has: its writer's (CreateTime) or that of the append (LogAppendTime)",
+              _one_of("CreateTime", "LogAppendTime")),
     ConfigKey("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", "0.5", "",
               "share of not yet compacted bytes from which a log is compacted", _fraction),
     ConfigKey("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", "0", "ms",
@@ -143,6 +144,8 @@ STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
               "partitions of a topic that is made without a number", _whole(1, INT_MAX)),
     ConfigKey("offsets.topic.num.partitions", "offsets.topic.num.partitions", "50", "",
               "partitions of __consumer_offsets, fixed when it is made", _whole(1, INT_MAX)),
+    ConfigKey("producer.id.expiration.ms", "producer.id.expiration.ms", "86400000", "ms",
+              "how long the sequence numbers of a producer that is idle are remembered", _whole(1, INT_MAX)),
 )  # fmt: skip
 
 _BY_STORE_NAME: Mapping[str, ConfigKey] = {
@@ -180,12 +183,21 @@ class TopicConfig:
     """The resolved settings of a topic that the engine works by; units as in TOPIC_CONFIGS."""
 
     compact: bool
+    deletes: bool
     codec: str
     level: int | None
+    log_append_time: bool
+    keeps_codec: bool  # a record batch that comes ready-made stays compressed as it is
+    file_delete_delay_ms: int
     index_interval_bytes: int
     max_message_bytes: int
+    producer_id_expiration_ms: int
+    retention_bytes: int
+    retention_ms: int
     segment_bytes: int
     segment_index_bytes: int
+    segment_jitter_ms: int
+    segment_ms: int
 
     @classmethod
     def resolve(cls, topic: Mapping[str, str], store: Mapping[str, str]) -> TopicConfig:
@@ -203,12 +215,26 @@ class TopicConfig:
         policy = TOPIC_CONFIGS["cleanup.policy"].value(text("cleanup.policy"))
         assert isinstance(policy, tuple)
         codec = {"producer": "none", "uncompressed": "none"}.get(text("compression.type"), text("compression.type"))
+        compact = "compact" in policy
+        # Compaction leaves the active segment alone, so that one must not stay active for longer than the lag.
+        longest = whole("max.compaction.lag.ms") if compact else LONG_MAX
+        expiration = store_setting(store, "producer.id.expiration.ms")
+        assert isinstance(expiration, int)
         return cls(
-            compact="compact" in policy,
+            compact=compact,
+            deletes="delete" in policy,
             codec=codec,
             level=None if codec in ("none", "snappy") else whole(f"compression.{codec}.level"),
+            log_append_time=text("message.timestamp.type") == "LogAppendTime",
+            keeps_codec=text("compression.type") == "producer",
+            file_delete_delay_ms=whole("file.delete.delay.ms"),
             index_interval_bytes=whole("index.interval.bytes"),
             max_message_bytes=whole("max.message.bytes"),
+            producer_id_expiration_ms=expiration,
+            retention_bytes=whole("retention.bytes"),
+            retention_ms=whole("retention.ms"),
             segment_bytes=whole("segment.bytes"),
             segment_index_bytes=whole("segment.index.bytes"),
+            segment_jitter_ms=whole("segment.jitter.ms"),
+            segment_ms=min(whole("segment.ms"), longest),
         )

@@ -111,7 +111,18 @@ def _encode(decision: Decision) -> bytes:
     }).encode()
 
 
-def _decode(publisher: str, value: bytes, offset: int) -> Decision:
+def decode_decision(publisher: str, value: bytes, offset: int) -> Decision:
+    """What a record of the log says.
+
+    Args:
+        publisher: its key.
+        value: its value; not null.
+        offset: its offset, which is the decision's number if it decides.
+
+    Raises:
+        CorruptRecordError: it is no decision.
+        StoreVersionError: a newer version wrote it.
+    """
     try:
         content = json.loads(value)
         return _from_json(publisher, content, offset)
@@ -195,7 +206,7 @@ class DecisionLog:
             self.applied.discard(before.offset)
         if value is None:
             return
-        decision = self.last[publisher] = _decode(publisher, value, offset)
+        decision = self.last[publisher] = decode_decision(publisher, value, offset)
         if not decision.done:
             self.undone[decision.offset] = decision
 

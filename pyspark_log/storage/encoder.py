@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable
 
 import pyarrow as pa
 
-from pyspark_log.storage.batch import HEADER_SIZE
+from pyspark_log.storage.batch import HEADER_SIZE, MAX_TIMESTAMP_AT
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import RecordTooLargeError
 from pyspark_log.storage.partitioner import Partitioner, group
 from pyspark_log.storage.records import BatchBuilder
 from pyspark_log.storage.schema import WriteColumns
+
+log = logging.getLogger(__name__)
 
 #: Bytes of records that a batch is filled to before compression.
 BATCH_SIZE = 512 * 1024
@@ -29,11 +32,15 @@ class TopicEncoder:
 
     Rows keep their order within a partition. Rows that name no partition go where Kafka's default
     partitioner puts them: by murmur2 of the key, or, without a key, to one partition for a batch's worth of
-    bytes and then to another.
+    bytes and then to another. A record batch that is past the topic's retention when it is written is warned of, once.
     """
 
-    def __init__(self, topic: str, partitions: int, config: TopicConfig, sink: Sink) -> None:
+    def __init__(
+        self, topic: str, partitions: int, config: TopicConfig, sink: Sink, log_append_time: int | None = None
+    ) -> None:
+        """`log_append_time` (ms): the time of all records, whatever they bring, if the append takes place now."""
         self._topic = topic
+        self._log_append_time = log_append_time
         self._partitions = partitions
         self._config = config
         self._sink = sink
@@ -42,9 +49,14 @@ class TopicEncoder:
         self._batch_size = max(1, min(BATCH_SIZE, room))
         self._partitioner = Partitioner(partitions, self._batch_size, secrets.randbits(32))
         self._builders: dict[int, BatchBuilder] = {}
+        self._warned = False
+        self._oldest = -1  # records before this time (ms) are past the topic's retention
 
     def add(self, data: pa.RecordBatch, now: int) -> None:
         """Adds rows; `now` (ms) is the time of those that bring none. InvalidRecordError: see WriteColumns."""
+        config = self._config
+        if config.deletes and config.retention_ms >= 0 and not config.log_append_time:
+            self._oldest = now - config.retention_ms
         columns = WriteColumns(data, now, keys_required=self._config.compact, where=self._topic)
         assignment = self._partitioner.assign(columns.key, columns.value, columns.partition, data.num_rows)
         rows, bounds = group(assignment, self._partitions)
@@ -66,7 +78,15 @@ class TopicEncoder:
 
     def _seal(self, partition: int, builder: BatchBuilder) -> None:
         count = builder.count
-        batch = builder.seal()
+        batch = builder.seal(log_append_time=self._log_append_time)
+        newest = int.from_bytes(batch[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8], "big", signed=True)
+        if 0 <= newest < self._oldest and not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: records of time %d (ms) and before are past the topic's retention.ms (%d) already: they go with "
+                "the next cleaning. Set retention.ms=-1 to keep them",
+                self._topic, newest, self._config.retention_ms,
+            )  # fmt: skip
         if len(batch) > self._config.segment_bytes:
             raise RecordTooLargeError(
                 f"{self._topic}: a record batch of {len(batch)} bytes is larger than segment.bytes "

@@ -16,6 +16,12 @@ The tree:
     |   `-- RecordTooLargeError
     |-- CorruptRecordError     bytes that should be a record batch and are not; carries the place
     |-- LogDamagedError        a partition whose files contradict its state file
+    |-- SideFileError          a file beside the log that is not in its format
+    |-- ProducerError          a batch of a producer that numbers its records was refused
+    |   |-- OutOfOrderSequenceError    a gap, or a repetition of more than five batches ago
+    |   |-- InvalidProducerEpochError  a newer instance of that producer writes here
+    |   |-- InvalidTxnStateError       a batch outside the transaction that its producer has open
+    |   `-- TransactionCoordinatorFencedError  a marker of a coordinator that was replaced
     |-- LockTimeoutError       somebody holds a lock for too long (retriable)
     |-- OutcomeUnknownError    an I/O error after which nobody can say what reached the disk
     `-- PublishError
@@ -162,6 +168,45 @@ class LogDamagedError(PylogError):
     """A partition's files contradict its state file: something other than the engine changed them."""
 
     condition = "PYLOG_LOG_DAMAGED"
+
+
+class SideFileError(PylogError):
+    """A checkpoint, snapshot, transaction index or properties file that is not in its format.
+
+    The message names the file and, where it has lines, the line.
+    """
+
+    condition = "PYLOG_SIDE_FILE"
+
+
+class ProducerError(PylogError):
+    """A batch with a producer id was refused; nothing was appended."""
+
+    condition = "PYLOG_PRODUCER"
+
+
+class OutOfOrderSequenceError(ProducerError):
+    """The batch does not follow the producer's last one, and repeats none of its last five."""
+
+    condition = "PYLOG_OUT_OF_ORDER_SEQUENCE"
+
+
+class InvalidProducerEpochError(ProducerError):
+    """A later epoch of that producer id has written here: this producer was replaced."""
+
+    condition = "PYLOG_INVALID_PRODUCER_EPOCH"
+
+
+class InvalidTxnStateError(ProducerError):
+    """The producer has a transaction open here, and the batch is not part of one."""
+
+    condition = "PYLOG_INVALID_TXN_STATE"
+
+
+class TransactionCoordinatorFencedError(ProducerError):
+    """A later transaction coordinator has written a marker for that producer: this one was replaced."""
+
+    condition = "PYLOG_TRANSACTION_COORDINATOR_FENCED"
 
 
 class LockTimeoutError(PylogError):

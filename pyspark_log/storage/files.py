@@ -25,7 +25,7 @@ class Change:
     """One change to files, told to the observer before it is made.
 
     Attributes:
-        kind: "create", "write", "truncate", "sync", "mkdir", "rename", "link", "unlink" or "sync_folder".
+        kind: "create", "write", "truncate", "sync", "mkdir", "rmdir", "rename", "link", "unlink" or "sync_folder".
         path: the file or folder.
         target: the second name, for "rename" and "link".
         position: where, in bytes, for "write"; the new size, for "truncate".
@@ -197,6 +197,19 @@ def unlink(path: str) -> None:
     _tell("unlink", path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
+
+
+def remove_folder(path: str) -> None:
+    """Removes a folder with the files in it, if it is there. Not durable; a part of it may be gone if it fails."""
+    try:
+        names = os.listdir(path)
+    except FileNotFoundError:
+        return
+    for name in names:
+        unlink(f"{path}/{name}")
+    _tell("rmdir", path)
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(path)
 
 
 def _write_aside(path: str, data: bytes) -> str:

@@ -23,3 +23,14 @@ class PartitionPlace:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    def owner(self) -> str:
+        """The id of the topic whose files are in the folder: another one's, once this one was deleted.
+
+        By Kafka's `partition.metadata`; "" if the folder does not say, or is not there.
+        """
+        try:
+            with open(f"{self.folder}/partition.metadata", encoding="ascii", errors="replace") as file:
+                return file.read().partition("topic_id: ")[2].strip()
+        except FileNotFoundError:
+            return ""

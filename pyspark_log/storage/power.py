@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 
-from pyspark_log.storage import apply, files, state_file
+from pyspark_log.storage import apply, files, leader_epochs, retention, state_file
 from pyspark_log.storage.appender import Appender, Recovery
 from pyspark_log.storage.errors import LogDamagedError
 from pyspark_log.storage.gap import gap_batch
@@ -41,7 +41,7 @@ def after_restart(appender: Appender) -> None:
         _finish(appender, state)
         return
     with file:
-        position, found = _whole_up_to(file, state)
+        position, found, flags = _whole_up_to(file, state)
         if found < state.next_offset:
             log.error(
                 "%s: the machine went down before offsets %d to %d were synced; they are lost",
@@ -61,7 +61,10 @@ def after_restart(appender: Appender) -> None:
     appender.drop_newer_segments()
     files.sync_folder(appender.place.folder)
     SegmentWriter(appender.place.folder, state.active_base, position, appender.config).close()
-    _finish(appender, state._replace(next_offset=end, position=position, synced=position, reserve=end))
+    state = state._replace(flags=flags, next_offset=end, position=position, synced=position, reserve=end)
+    appender.producers.rebuild(state, appender.clock())
+    leader_epochs.begin(appender.place.folder, state.leader_epoch + 1, end)
+    _finish(appender, state)
 
 
 def _finish(appender: Appender, state: PartitionState) -> None:
@@ -92,9 +95,12 @@ def _settle_intent(appender: Appender) -> None:
         appender.save(state.without_intent(), durable=True)
 
 
-def _whole_up_to(file: files.File, state: PartitionState) -> tuple[int, int]:
-    """How far the active segment is whole: the position behind its last good batch, and the offset there."""
-    position, offset = 0, state.active_base
+def _whole_up_to(file: files.File, state: PartitionState) -> tuple[int, int, Flags]:
+    """How far the active segment is whole: the position behind its last good batch, and the offset there.
+
+    And the state's flags, with those that its batches call for: a move of the end that was lost may have set them.
+    """
+    position, offset, flags = 0, state.active_base, state.flags
     if state.synced == state.position:
         position, offset = state.position, state.next_offset
     size = file.size()
@@ -102,8 +108,10 @@ def _whole_up_to(file: files.File, state: PartitionState) -> tuple[int, int]:
         raise LogDamagedError(f"{file.path} has {size} bytes, of which {position} were synced: something cut it")
     while (header := batch_at(file, position, size)) is not None and header.base_offset == offset:
         position, offset = header.end, header.next_offset
-    return position, offset
+        if header.producer_id >= 0:
+            flags |= Flags.PRODUCERS
+    return position, offset, flags
 
 
-#: What an appender does about what others left: a killed holder, or a power loss.
-RECOVERY = Recovery(apply.resolve, after_restart)
+#: What an appender does about what others left: a killed holder, a power loss, or old segments.
+RECOVERY = Recovery(apply.resolve, after_restart, retention.clean)

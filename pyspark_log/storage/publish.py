@@ -11,6 +11,7 @@ means that the publisher and the store do not belong together any more, and is r
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -258,7 +259,10 @@ def _entries(store: Store, decisions: DecisionLog, decision: Decision) -> Mappin
     try:
         return manifest.read(_staging(store), decision.manifest, decision.manifest_crc)
     except FileNotFoundError as error:
-        decisions.follow(store)
+        # It goes only after a record says that it is done with. A power loss can hide that record, until somebody
+        # takes the lock.
+        with decisions.hold(store):
+            pass
         if decision.offset not in decisions.undone:
             return {}
         raise StagedOutputError(
@@ -295,16 +299,21 @@ def _apply(store: Store, decisions: DecisionLog, decision: Decision, timeout: fl
         return
     waiting: dict[Place, list[tuple[Decision, Sequence[Region]]]] = {place: [] for place in decision.places}
     for _, earlier in sorted(decisions.undone.items()):
-        if earlier.offset <= decision.offset and not _is_applied(store, decisions, earlier):
-            if waiting.keys() & set(earlier.places):
-                for place, regions in _entries(store, decisions, earlier).items():
-                    if place in waiting:
-                        waiting[place].append((earlier, regions))
+        if earlier.offset > decision.offset or not waiting.keys() & set(earlier.places):
+            continue
+        if not _is_applied(store, decisions, earlier):
+            for place, regions in _entries(store, decisions, earlier).items():
+                if place in waiting:
+                    waiting[place].append((earlier, regions))
 
     def bring_up(place: Place) -> None:
         for step, regions in waiting[place]:
             if not _is_applied_in(store, step, place):
-                apply(store.appender(place.topic, place.partition), step.offset, regions, timeout=timeout)
+                # A topic that is deleted (and perhaps made anew) at this moment makes the part void.
+                with contextlib.suppress(UnknownTopicError):
+                    appender = store.appender(place.topic, place.partition)
+                    if appender.place.topic_id == place.topic_id:
+                        apply(appender, step.offset, step.time, regions, timeout=timeout)
 
     touched = sorted(waiting)
     if len(touched) > 1:

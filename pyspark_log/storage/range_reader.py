@@ -8,7 +8,6 @@ no CRC covers.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 from pyspark_log.storage.batch import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX
@@ -24,15 +23,6 @@ READ_SIZE = 1024 * 1024
 _TRIES = 3
 
 
-@contextlib.contextmanager
-def missing_is_damage(place: PartitionPlace) -> Iterator[None]:
-    """Calls a segment file that is not there what it is: LogDamagedError."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise LogDamagedError(f"{place}: {error.filename} is missing: it was removed or moved") from None
-
-
 class RangeReader:
     """Reads from the segments of one partition, with one buffer for all of them."""
 
@@ -44,25 +34,17 @@ class RangeReader:
         self._check_crcs = check_crcs
         self._buffer = memoryview(bytearray(READ_SIZE))
 
-    def read(self, base_offset: int, size: int | None, start: int, until: int) -> Iterator[Chunk]:
-        """The records [start, until) of the segment `base_offset`.
+    def read(self, segment: SegmentReader, size: int, start: int, until: int) -> Iterator[Chunk]:
+        """The records [start, until) of a segment.
 
         Args:
-            base_offset: which segment.
-            size: how many of its bytes count; None: all, it is closed.
+            segment: which one.
+            size: how many of its bytes count.
             start, until: offsets; the segment holds all records of the range.
 
         Raises:
             CorruptRecordError, LogDamagedError: as Partition.read says.
         """
-        with missing_is_damage(self._place):
-            segment = SegmentReader(self._place.folder, base_offset)
-        try:
-            yield from self._read(segment, segment.log.size() if size is None else size, start, until)
-        finally:
-            segment.close()
-
-    def _read(self, segment: SegmentReader, size: int, start: int, until: int) -> Iterator[Chunk]:
         offset, position, tries = start, segment.position_of(start, size), 0
         follows = segment.base_offset if position == 0 else -1
         while position < size:

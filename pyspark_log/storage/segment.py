@@ -11,16 +11,20 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pyspark_log.storage import files
-from pyspark_log.storage.batch import HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC, BatchHeader
+from pyspark_log.storage.batch import HEADER_SIZE, BatchHeader
+from pyspark_log.storage.checksum import crc32c
+from pyspark_log.storage.clock import Clock, now_ms
 from pyspark_log.storage.config import INT_MAX, TopicConfig
 from pyspark_log.storage.errors import CorruptRecordError
-from pyspark_log.storage.records import scan
-from pyspark_log.storage.sparse_index import OffsetEntry, OffsetIndex, TimeIndex
+from pyspark_log.storage.records import headers_in, scan
+from pyspark_log.storage.sparse_index import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from pyspark_log.storage.types import NO_TIMESTAMP
 
-LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
+LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+#: All that a segment can have; the last two only where producers number their records.
+SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
 
-_LOG_NAME = re.compile(r"(\d{20})\.log")
+_LOG_NAME = re.compile(r"[0-9]{20}\.log")
 # Headers are read this many bytes at a time: many small batches in one read, and little waste on large ones.
 _HEADER_WINDOW = 16 * 1024
 # After this many entries that the log does not prove, an index is garbage and is not asked further.
@@ -38,48 +42,38 @@ def list_segments(folder: str) -> list[int]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    return sorted(int(match.group(1)) for name in names if (match := _LOG_NAME.fullmatch(name)))
+    return sorted(int(name[:20]) for name in names if name.endswith(LOG) and _LOG_NAME.fullmatch(name))
 
 
 def read_headers(file: files.File, start: int, end: int) -> Iterator[BatchHeader]:
-    """The headers of the batches in [start, end) of a log file. CRCs are not looked at.
+    """The headers of the batches in [start, end) of a log file, of any format. CRCs are not looked at.
 
     Raises:
-        CorruptRecordError: the bytes are no chain of whole batches of format 2 that ends at `end`.
+        CorruptRecordError: the bytes are no chain of whole batches that ends at `end`.
     """
-    position, window, window_start = start, b"", start
+    position = start
     while position < end:
-        at = position - window_start
-        if at + HEADER_SIZE > len(window):
-            window = file.pread(min(_HEADER_WINDOW, end - position), position)
-            window_start, at = position, 0
-            if len(window) < HEADER_SIZE:
-                raise CorruptRecordError("the last batch is not whole", position, file=file.path)
-        base_offset, length, *rest = HEADER.unpack_from(window, at)
-        header = BatchHeader(position, base_offset, length + LENGTH_PREFIX, *rest)
-        if header.size < HEADER_SIZE or header.magic != MAGIC or header.end > end:
-            raise CorruptRecordError(
-                f"no whole batch of format {MAGIC}: magic {header.magic}, {header.size} bytes of "
-                f"{end - position} that are left",
-                position, base_offset, file.path,
-            )  # fmt: skip
-        yield header
-        position = header.end
+        window = file.pread(min(_HEADER_WINDOW, end - position), position)
+        try:
+            headers = headers_in(window, position, end)
+        except CorruptRecordError as error:
+            raise error.located(0, file.path, "", -1) from None
+        if not headers:
+            raise CorruptRecordError(f"no whole batch in the {end - position} bytes left", position, file=file.path)
+        yield from headers
+        position = headers[-1].end
 
 
 def batch_at(file: files.File, position: int, end: int) -> BatchHeader | None:
     """The whole batch with a right CRC that starts at `position` and ends by `end`, if there is one."""
-    if not 0 <= position <= end - HEADER_SIZE:
+    if not 0 <= position < end:
         return None
-    length = int.from_bytes(file.pread(4, position + 8), "big", signed=True)
-    if not HEADER_SIZE <= length + LENGTH_PREFIX <= end - position:
-        return None
-    data = file.pread(length + LENGTH_PREFIX, position)
     try:
-        found = scan(data, 0, len(data), check_crcs=True)
+        headers = headers_in(file.pread(min(HEADER_SIZE, end - position), position), position, end)
+        data = file.pread(headers[0].size, position) if headers else b""
+        return headers[0] if scan(data, 0, len(data), check_crcs=True) else None
     except CorruptRecordError:
         return None
-    return found[0]._replace(position=position) if len(found) == 1 else None
 
 
 def _open_index(path: str) -> files.File | None:
@@ -144,14 +138,39 @@ class SegmentReader:
             entry = index.entry(number)
         finally:
             file.close()
-        # The entry says that up to its offset nothing is later than its time. Its own batch must bear that out.
-        position = self.position_of(entry.offset, end)
-        for header in read_headers(self.log, position, end):
+        header = self._bearing_out(entry, end)
+        return by_offset if header is None else max(by_offset, header.position)
+
+    def _bearing_out(self, entry: TimeEntry, end: int) -> BatchHeader | None:
+        """The batch that a time entry is of, if there is one.
+
+        The entry says that up to its offset nothing is later than its time. Its own batch must bear that out.
+        """
+        for header in read_headers(self.log, self.position_of(entry.offset, end), end):
             if header.last_offset >= entry.offset:
-                if (header.last_offset, header.max_timestamp) == (entry.offset, entry.timestamp):
-                    return max(by_offset, header.position)
-                break
-        return by_offset
+                same = (header.last_offset, header.max_timestamp) == (entry.offset, entry.timestamp)
+                return header if same else None
+        return None
+
+    def largest_timestamp(self, end: int) -> int:
+        """The largest time (ms) of a record in the first `end` bytes; NO_TIMESTAMP if none has one.
+
+        By the last time entry and the batches behind it; by all batches if the log does not bear the entry out.
+
+        Raises:
+            CorruptRecordError: the bytes are no chain of whole batches.
+        """
+        start, largest = 0, NO_TIMESTAMP
+        file = _open_index(segment_path(self._folder, self.base_offset, TIME_INDEX))
+        if file is not None:
+            with file:
+                entry = TimeIndex(file, self.base_offset).last()
+            header = None if entry is None else self._bearing_out(entry, end)
+            if header is not None:
+                start = header.position
+        for header in read_headers(self.log, start, end):
+            largest = max(largest, header.max_timestamp)
+        return largest
 
     def close(self) -> None:
         """Closes the file."""
@@ -163,6 +182,17 @@ def _proven(log: files.File, entry: OffsetEntry, end: int) -> bool:
     return header is not None and header.last_offset == entry.offset
 
 
+def _created(folder: str, base_offset: int) -> int:
+    """When a segment was made, in ms; asked for only where its records have no time.
+
+    The time index is made with it, and is not written to before a record has a time.
+    """
+    try:
+        return os.stat(segment_path(folder, base_offset, TIME_INDEX)).st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return os.stat(segment_path(folder, base_offset, LOG)).st_mtime_ns // 1_000_000
+
+
 class SegmentWriter:
     """The active segment, open for appending. Whoever uses it holds the partition's lock.
 
@@ -172,7 +202,9 @@ class SegmentWriter:
         position: bytes of the log that are written and indexed.
     """
 
-    def __init__(self, folder: str, base_offset: int, position: int, config: TopicConfig) -> None:
+    def __init__(
+        self, folder: str, base_offset: int, position: int, config: TopicConfig, clock: Clock = now_ms
+    ) -> None:
         """Opens a segment whose log counts up to `position`, and takes its indexes up where they end.
 
         Entries that are missing (their writer was killed before it came to them) are added, so that the
@@ -180,6 +212,12 @@ class SegmentWriter:
         """
         self.base_offset = base_offset
         self._config = config
+        self._clock = clock
+        self._created = _created(folder, base_offset) if position else clock()
+        self._first_timestamp: int | None = None
+        # By the segment's name, so that all processes that append to it agree.
+        name = segment_path(os.path.basename(folder), base_offset, "")
+        self._jitter = crc32c(name.encode()) % max(1, min(config.segment_jitter_ms, config.segment_ms))
         self.log = files.open_write(segment_path(folder, base_offset, LOG))
         self._index = OffsetIndex(files.open_or_create(segment_path(folder, base_offset, INDEX)), base_offset)
         self._times = TimeIndex(
@@ -228,6 +266,8 @@ class SegmentWriter:
             )  # fmt: skip
         if header.max_timestamp > self._max_timestamp:
             self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
+        if self.position == 0:
+            self._first_timestamp = header.max_timestamp
         if index and self._since_entry > self._config.index_interval_bytes:
             # The time entry first: if only one of the two is written, the next resume finds no gap.
             self._add_time_entry()
@@ -240,17 +280,37 @@ class SegmentWriter:
         if self._max_timestamp != NO_TIMESTAMP:
             self._times.append(self._max_timestamp, self._max_timestamp_offset)
 
-    def must_roll(self, size: int, last_offset: int) -> bool:
-        """Whether an append of `size` bytes that ends at `last_offset` needs a new segment (LogSegment.shouldRoll)."""
+    def must_roll(self, size: int, last_offset: int, timestamp: int) -> bool:
+        """Whether an append needs a new segment (LogSegment.shouldRoll).
+
+        Args:
+            size: its bytes.
+            last_offset: the offset of its last record.
+            timestamp: the largest time of its records, in ms; NO_TIMESTAMP if they have none.
+        """
         if self.position == 0 and last_offset - self.base_offset <= INT_MAX:
             return False
         return (
             self.position > self._config.segment_bytes - size
+            or self._waited(timestamp) > self._config.segment_ms - self._jitter
             or last_offset - self.base_offset > INT_MAX
             or self._index.count >= self._config.segment_index_bytes // OffsetIndex.WIDTH
             # One place of the time index is kept for the closing entry.
             or self._times.count >= self._config.segment_index_bytes // TimeIndex.WIDTH - 1
         )
+
+    def _waited(self, timestamp: int) -> int:
+        """How long the segment is active (ms): by the times of its records, else by the clock.
+
+        So records that are loaded with the times of their events are cut into segments by these.
+        """
+        if self._first_timestamp is None:
+            try:
+                self._first_timestamp = next(read_headers(self.log, 0, self.position)).max_timestamp
+            except CorruptRecordError:
+                self._first_timestamp = NO_TIMESTAMP  # Damage is the business of those who read it.
+        first = self._first_timestamp
+        return timestamp - first if first >= 0 else self._clock() - self._created
 
     def enter(self, headers: Sequence[BatchHeader]) -> None:
         """Counts and indexes batches that were written at `position` and that readers see by now."""

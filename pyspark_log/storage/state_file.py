@@ -40,6 +40,7 @@ class Flags(IntFlag):
     DEAD = 1  # the topic was deleted: nothing may be done here any more
     CUTTING = 2  # bytes behind the end are being removed; the next holder does it again
     SUSPECT = 4  # the active segment could not be synced; the next append begins another
+    PRODUCERS = 8  # a batch with a producer id was written here at some time
 
 
 class Intent(IntEnum):

@@ -8,17 +8,20 @@ import os
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from pyspark_log.storage import files
+from pyspark_log.storage import files, retention, state_file, topic_remains
 from pyspark_log.storage.appender import Appender
+from pyspark_log.storage.client_batch import admit
+from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.config import TopicConfig, check_store_settings, store_setting
 from pyspark_log.storage.encoder import TopicEncoder
 from pyspark_log.storage.errors import (
     InvalidConfigError,
+    PylogError,
     StoreExistsError,
     StoreNotFoundError,
     StoreVersionError,
@@ -26,6 +29,8 @@ from pyspark_log.storage.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.locks import Mutex
+from pyspark_log.storage.log_folder import LogFolder
+from pyspark_log.storage.missing import no_state
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.power import RECOVERY
@@ -46,8 +51,10 @@ VERSION = 1
 STORE_FILE = "store.json"
 DATA_FOLDER = "data"
 STAGING_FOLDER = "staging"
-_STATE_FOLDER = "state"
-_TOPICS_FOLDER = "topics"
+STATE_FOLDER = "state"
+TOPICS_FOLDER = "topics"
+_TOPICS_LOCK = "topics.lock"
+_CHECKPOINTS_LOCK = "checkpoints.lock"
 
 # What a process that was killed while it made a store may leave behind.
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
@@ -55,6 +62,8 @@ _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
 _OPEN_APPENDERS = 128
 # Stores that a process shares between those who ask for them by path; the least used go first.
 _SHARED_STORES = 8
+# How long cleaning waits for a partition's lock, in seconds; what is left is for the next time.
+_CLEAN_TIMEOUT = 5.0
 # An append of more bytes than this is made in several, so that others get their turn.
 _APPEND_BYTES = 16 * 1024 * 1024
 
@@ -89,7 +98,10 @@ class Store:
         self.path = path
         self.cluster_id = cluster_id
         self.settings = settings
-        self._catalog = TopicCatalog(f"{path}/{_TOPICS_FOLDER}")
+        self._catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{_TOPICS_LOCK}")
+        self._log_folder = LogFolder(
+            f"{path}/{DATA_FOLDER}", f"{path}/{STATE_FOLDER}/{_CHECKPOINTS_LOCK}", cluster_id
+        )
         self._topics: dict[str, _Topic] = {}
         self._appenders: OrderedDict[PartitionPlace, Appender] = OrderedDict()
         self._mutex = Mutex()
@@ -230,7 +242,147 @@ class Store:
             default = store_setting(self.settings, "num.partitions")
             assert isinstance(default, int)
             partitions = default
-        return self._catalog.create(name, partitions, configs or {})
+        self._make_folders()
+        with self._catalog.changing():
+            for deleted in self._catalog.deleted():
+                if deleted.topic.name == name:
+                    self._bury(deleted.topic)
+            return self._catalog.create(name, partitions, configs or {})
+
+    def add_partitions(self, name: str, total: int) -> TopicDescription:
+        """Gives a topic more partitions.
+
+        Records with keys that are written from now on can go to other partitions than those before.
+
+        Args:
+            name: which topic.
+            total: how many it is to have in all.
+
+        Raises:
+            UnknownTopicError, InvalidTopicError: no such topic, or one of the engine's own.
+            InvalidConfigError: it has as many already, or more.
+        """
+        check_open_to_all(name)
+        self._make_folders()
+        with self._catalog.changing():
+            return self._catalog.add_partitions(name, total)
+
+    def alter_configs(
+        self, name: str, configs: Mapping[str, str] | None = None, delete: Collection[str] = ()
+    ) -> TopicDescription:
+        """Changes settings of a topic, for all processes from their next call on.
+
+        Args:
+            name: which topic.
+            configs: settings by Kafka's names.
+            delete: names of settings that are to be the store's again.
+
+        Raises:
+            UnknownTopicError, InvalidTopicError: no such topic, or one of the engine's own.
+            InvalidConfigError: refused; nothing was changed.
+        """
+        check_open_to_all(name)
+        self._make_folders()
+        with self._catalog.changing():
+            return self._catalog.alter_configs(name, configs or {}, delete)
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic with its records, durably. Its files go after its file.delete.delay.ms.
+
+        Readers that are at work go on with what they have open, and then get UnknownTopicError.
+
+        Raises:
+            UnknownTopicError, InvalidTopicError: no such topic, or one of the engine's own.
+        """
+        check_open_to_all(name)
+        self._make_folders()
+        with self._catalog.changing():
+            topic = self._catalog.delete(name)
+            try:
+                self._bury(topic)
+            except (PylogError, OSError) as error:
+                log.warning("%s: topic %s is deleted, but some files are still in place: %s", self.path, name, error)
+        self._forget_appenders(name, "")
+        self._remove_deleted()
+
+    def _bury(self, topic: TopicDescription) -> None:
+        """Ends the partitions of a deleted topic, of whose name there is no other yet. The topics' lock is held."""
+        for place in self._places(topic):
+            topic_remains.bury(place)
+        files.sync_folder(f"{self.path}/{DATA_FOLDER}")
+
+    def _remove_deleted(self) -> None:
+        """Removes the files of deleted topics whose time has come."""
+        for topic, since in self._catalog.deleted():
+            delay = TopicConfig.resolve(topic.configs, self.settings).file_delete_delay_ms
+            if now_ms() - since < delay:
+                continue
+            try:
+                with self._catalog.changing():
+                    if not self._catalog.exists(topic.name):  # Else it was buried before that one was made.
+                        self._bury(topic)
+                for place in self._places(topic):
+                    topic_remains.remove(place)
+                self._catalog.forget(topic.topic_id)
+            except (PylogError, OSError) as error:
+                log.warning("%s: files of the deleted topic %s are still there: %s", self.path, topic.name, error)
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        """Deletes the records before an offset, durably; readers no longer see them when this returns.
+
+        Args:
+            topic, partition: where.
+            before_offset: the first offset that stays; LATEST: none does.
+
+        Returns:
+            The log start: `before_offset`, or one beyond it where more was deleted before.
+
+        Raises:
+            UnknownTopicError, InvalidTopicError: no such topic or partition, or one of the engine's own.
+            InvalidConfigError: the topic's cleanup.policy is not to delete.
+            OffsetOutOfRangeError: beyond the log end; nothing was deleted.
+        """
+        check_open_to_all(topic)
+        if not self.topic_config(topic).deletes:
+            raise InvalidConfigError(f"topic {topic!r}: records are deleted only where cleanup.policy has delete")
+        with self.appender(topic, partition).hold() as appender:
+            end = appender.state.next_offset
+            retention.delete_before(appender, end if before_offset == LATEST else before_offset)
+            return appender.state.log_start
+
+    def clean(self, topic: str | None = None) -> int:
+        """Lets go of segments that retention no longer asks for, and removes files whose delay is over.
+
+        Appenders do this too, each for its partition when it begins a segment. This is for partitions that nobody
+        writes to any more.
+
+        Args:
+            topic: which one; None: all, and what is left of deleted ones.
+
+        Returns:
+            How many segments went.
+
+        Raises:
+            UnknownTopicError, InvalidTopicError: no such topic.
+            PylogError, OSError: the first that a partition gave; the others were cleaned.
+        """
+        count, failed = 0, None
+        for name in self.topics(internal=True) if topic is None else [topic]:
+            runtime = self._topic(name)
+            for partition in range(runtime.description.partitions):
+                if not os.path.exists(runtime.place(partition).state_path):
+                    continue  # Nothing was ever written to it.
+                try:
+                    with self.appender(name, partition).hold(_CLEAN_TIMEOUT) as appender:
+                        count += retention.clean(appender)
+                except (PylogError, OSError) as error:
+                    log.warning("%s: %s-%d could not be cleaned: %s", self.path, name, partition, error)
+                    failed = failed or error
+        if topic is None:
+            self._remove_deleted()
+        if failed is not None:
+            raise failed
+        return count
 
     def make_topic_if_missing(self, name: str) -> bool:
         """Makes a topic that is about to be written to, where the store lets writers do so; True if it did.
@@ -262,9 +414,20 @@ class Store:
         description = self._catalog.describe(name)
         with self._mutex:
             topic = self._topics.get(name)
-            if topic is None or topic.description is not description:
-                topic = self._topics[name] = _Topic(self.path, self.settings, description)
-            return topic
+            if topic is not None and topic.description is description:
+                return topic
+            topic = self._topics[name] = _Topic(self.path, self.settings, description)
+        self._forget_appenders(name, description.topic_id)
+        return topic
+
+    def _forget_appenders(self, name: str, topic_id: str) -> None:
+        """Closes the files of other topics of that name, which were deleted: open, they still take room."""
+        with self._mutex:
+            for place in [place for place in self._appenders if place.topic == name and place.topic_id != topic_id]:
+                del self._appenders[place]
+
+    def _places(self, topic: TopicDescription) -> Iterator[PartitionPlace]:
+        return map(_Topic(self.path, self.settings, topic).place, range(topic.partitions))
 
     # ---- records
 
@@ -303,10 +466,11 @@ class Store:
             runtime.check(partition)
             data = _with_partition(data, partition)
         batches: dict[int, list[bytes]] = {}
-        encoder = TopicEncoder(
-            topic, count, runtime.config, lambda target, batch, _: batches.setdefault(target, []).append(batch)
-        )
         now = time.time_ns() // 1_000_000
+        encoder = TopicEncoder(
+            topic, count, runtime.config, lambda target, batch, _: batches.setdefault(target, []).append(batch),
+            now if runtime.config.log_append_time else None,
+        )  # fmt: skip
         for part in data.to_batches() if isinstance(data, pa.Table) else [data]:
             encoder.add(part, now)
         encoder.flush()
@@ -314,9 +478,36 @@ class Store:
             _append_all(self.appender(topic, target), encoded, sync) for target, encoded in sorted(batches.items())
         ]
 
+    def append_batch(self, topic: str, partition: int, batch: bytes, *, sync: bool = False) -> AppendResult:
+        """Appends a record batch as a client of Kafka sends it; once, if its producer numbers its records.
+
+        A batch with producer id, epoch and sequence numbers that was appended before, and is one of the producer's
+        last five, is answered with the offsets that it got then. Nothing is written for it.
+
+        Args:
+            topic, partition: where.
+            batch: one whole batch of format 2 with base offset 0, in any codec. A part of a transaction is taken
+                as well; there is nobody here to end it.
+            sync: as for `append`.
+
+        Raises:
+            UnknownTopicError: no such topic or partition.
+            InvalidTopicError: one of the engine's own topics.
+            InvalidRecordError, CorruptRecordError: the batch is refused for what it is; nothing was appended.
+            ProducerError: it does not follow the producer's last one, or a newer epoch of that producer has
+                written here; nothing was appended.
+            OSError, OutcomeUnknownError: it can be sent again: what is there by then is recognised.
+        """
+        check_open_to_all(topic)
+        target = self.appender(topic, partition)
+        data = admit(batch, target.config, str(target.place))
+        with target.hold() as appender:
+            return AppendResult(partition, *appender.append(data, sync=sync))
+
     def _make_folders(self) -> None:
-        for name in (_STATE_FOLDER, DATA_FOLDER):
+        for name in (STATE_FOLDER, DATA_FOLDER):
             files.make_folder(f"{self.path}/{name}")
+        self._log_folder.introduce()
 
     def read(
         self,
@@ -363,9 +554,10 @@ class Store:
         """
         for name in self.topics(internal=True) if topic is None else [topic]:
             for partition in range(self.describe_topic(name).partitions):
-                if self.reader(name, partition).state().position:
+                if self.reader(name, partition).state().next_offset:
                     with self.appender(name, partition).hold() as appender:
                         appender.settle()
+        self._log_folder.write_due()
 
     # ---- offsets
 
@@ -400,16 +592,27 @@ class Store:
         """The partition, for changing it. UnknownTopicError."""
         runtime = self._topic(topic)
         place = runtime.place(partition)
+        if not os.path.exists(place.state_path):
+            self._make_state(place)
         with self._mutex:
             found = self._appenders.pop(place, None)
             if found is None or found.config is not runtime.config:
-                self._make_folders()
-                found = Appender(place, runtime.config, RECOVERY)
+                found = Appender(place, runtime.config, RECOVERY, self._log_folder)
             # One that goes here while it is at work is closed when it is done.
             self._appenders[place] = found
             if len(self._appenders) > _OPEN_APPENDERS:
                 self._appenders.popitem(last=False)
         return found
+
+    def _make_state(self, place: PartitionPlace) -> None:
+        """Gives a partition its state file, with its first record; but not that of a topic that is deleted."""
+        self._make_folders()
+        with self._catalog.changing():
+            if self._catalog.describe(place.topic).topic_id != place.topic_id:
+                raise UnknownTopicError(f"{place}: the topic was deleted")
+            if list_segments(place.folder) and not os.path.exists(place.state_path):
+                raise no_state(place)
+            state_file.create(place.state_path)
 
 
 _shared: OrderedDict[str, tuple[tuple[int, int], Store]] = OrderedDict()
@@ -437,7 +640,7 @@ class _Topic:
         path, name, topic_id = self._path, self.description.name, self.description.topic_id
         return PartitionPlace(
             name, topic_id, partition,
-            f"{path}/{DATA_FOLDER}/{name}-{partition}", f"{path}/{_STATE_FOLDER}/{topic_id}-{partition}",
+            f"{path}/{DATA_FOLDER}/{name}-{partition}", f"{path}/{STATE_FOLDER}/{topic_id}-{partition}",
         )  # fmt: skip
 
     def reader(self, partition: int) -> Partition:
@@ -462,7 +665,7 @@ def _append_all(appender: Appender, batches: list[bytes], sync: bool) -> AppendR
     for batch in [*batches, None]:
         if data and (batch is None or len(data) + len(batch) > limit):
             with appender.hold():
-                base, end = appender.append(data, sync=sync)
+                base, end, _ = appender.append(data, sync=sync)
             first = base if first < 0 else first
             data = bytearray()
         data += batch or b""

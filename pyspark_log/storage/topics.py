@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from pyspark_log.storage import files
-from pyspark_log.storage.config import INT_MAX, check_topic_configs
+from pyspark_log.storage.config import INT_MAX, TOPIC_CONFIGS, check_topic_configs
 from pyspark_log.storage.errors import (
     InvalidConfigError,
     InvalidTopicError,
@@ -18,9 +21,12 @@ from pyspark_log.storage.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
+from pyspark_log.storage.locks import lock_for
 from pyspark_log.storage.types import TopicDescription
 
 VERSION = 1
+# The descriptions of deleted topics whose files are still there, one file each, named by the topic's id.
+_DELETED = "deleted"
 MAX_NAME_LENGTH = 249
 #: Topics of the engine itself; records of anybody else would break it.
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -55,15 +61,35 @@ def new_id() -> str:
             return text
 
 
+class DeletedTopic(NamedTuple):
+    """A topic that is gone, while its files are not: what it was, and since when (ms) it is gone."""
+
+    topic: TopicDescription
+    since: int
+
+
 class TopicCatalog:
     """Reads and writes the descriptions of topics.
 
-    A description is read again only when its file changes, so looking one up costs a `stat`.
+    A description is read again only when its file changes, so looking one up costs a `stat` and no lock. All
+    changes are made under one lock, `changing`.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, lock_path: str) -> None:
         self._folder = folder
+        self._lock_path = lock_path
         self._known: dict[str, tuple[tuple[int, int], TopicDescription]] = {}
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Holds the lock of all topics; it comes before the lock of any partition. LockTimeoutError, OSError."""
+        files.open_or_create(self._lock_path).close()
+        lock = lock_for(self._lock_path)
+        lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}.json"
@@ -75,6 +101,10 @@ class TopicCatalog:
         except FileNotFoundError:
             return []
         return sorted(name[: -len(".json")] for name in found if name.endswith(".json"))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a topic of that name."""
+        return os.path.exists(self._path(name))
 
     def describe(self, name: str) -> TopicDescription:
         """What the store says of a topic.
@@ -92,40 +122,118 @@ class TopicCatalog:
             known = self._known.get(name)
             if known is not None and known[0] == stamp:
                 return known[1]
-            with open(path, "rb") as file:
-                content = json.load(file)
+            description = _read(path, name)
         except FileNotFoundError:
             raise UnknownTopicError(f"there is no topic {name!r}") from None
-        if content["version"] > VERSION:
-            raise StoreVersionError(
-                f"{path}: written in version {content['version']}, this pyspark-log knows {VERSION}: "
-                "use a newer pyspark-log"
-            )
-        description = TopicDescription(name, content["topic_id"], content["partitions"], content["configs"])
         self._known[name] = (stamp, description)
         return description
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicDescription:
-        """Makes a topic. Its partitions get files with their first record.
+        """Makes a topic. Its partitions get files with their first record. The lock is held.
 
         Raises:
             InvalidTopicError, InvalidConfigError: refused.
-            TopicExistsError: there is one of that name, or another process made it first.
+            TopicExistsError: there is one of that name.
         """
         check_name(name)
         check_topic_configs(configs)
         if not 1 <= partitions <= INT_MAX:
             raise InvalidConfigError(f"topic {name!r}: {partitions} partitions; it must have 1 at least")
         description = TopicDescription(name, new_id(), partitions, dict(configs))
-        content = {
-            "version": VERSION,
-            "topic_id": description.topic_id,
-            "partitions": partitions,
-            "configs": dict(configs),
-        }
         files.make_folder(self._folder)
         try:
-            files.create_whole(self._path(name), json.dumps(content, indent=2).encode() + b"\n")
+            files.create_whole(self._path(name), _encode(description))
         except FileExistsError:
             raise TopicExistsError(f"topic {name!r} exists already") from None
         return description
+
+    def add_partitions(self, name: str, total: int) -> TopicDescription:
+        """Gives a topic more partitions, `total` in all. The lock is held.
+
+        Raises:
+            InvalidTopicError, UnknownTopicError: no such topic.
+            InvalidConfigError: it has as many already, or more: partitions are never taken away.
+        """
+        before = self.describe(name)
+        if not before.partitions < total <= INT_MAX:
+            raise InvalidConfigError(
+                f"topic {name!r} has {before.partitions} partitions; it can get more, not {total}"
+            )
+        return self._replace(replace(before, partitions=total))
+
+    def alter_configs(self, name: str, set_to: Mapping[str, str], delete: Collection[str]) -> TopicDescription:
+        """Changes settings of a topic; those that are deleted follow the store's again. The lock is held.
+
+        Raises:
+            InvalidTopicError, UnknownTopicError: no such topic.
+            InvalidConfigError: a setting is unknown, or its value is bad; nothing was changed.
+        """
+        before = self.describe(name)
+        check_topic_configs({**{key: "" for key in delete if key not in TOPIC_CONFIGS}, **set_to})
+        kept = {key: value for key, value in before.configs.items() if key not in delete}
+        return self._replace(replace(before, configs={**kept, **set_to}))
+
+    def _replace(self, description: TopicDescription) -> TopicDescription:
+        files.replace_whole(self._path(description.name), _encode(description))
+        return self.describe(description.name)
+
+    def delete(self, name: str) -> TopicDescription:
+        """Deletes a topic, in one durable step. What is left of it is for others. The lock is held.
+
+        Raises:
+            InvalidTopicError, UnknownTopicError: no such topic.
+        """
+        description = self.describe(name)
+        files.make_folder(f"{self._folder}/{_DELETED}")
+        files.rename(self._path(name), self._deleted_path(description.topic_id))
+        # The new name first: a topic that is in neither place would leave its files behind for ever.
+        files.sync_folder(f"{self._folder}/{_DELETED}")
+        files.sync_folder(self._folder)
+        return description
+
+    def deleted(self) -> list[DeletedTopic]:
+        """The deleted topics whose files are not all gone."""
+        found = []
+        try:
+            names = os.listdir(f"{self._folder}/{_DELETED}")
+        except FileNotFoundError:
+            return []
+        for name in sorted(names):
+            path = f"{self._folder}/{_DELETED}/{name}"
+            # Another process may be done with it by now.
+            with contextlib.suppress(FileNotFoundError):
+                since = os.stat(path).st_ctime_ns // 1_000_000
+                found.append(DeletedTopic(_read(path), since))
+        return found
+
+    def forget(self, topic_id: str) -> None:
+        """A deleted topic's files are all gone."""
+        files.unlink(self._deleted_path(topic_id))
+
+    def _deleted_path(self, topic_id: str) -> str:
+        return f"{self._folder}/{_DELETED}/{topic_id}.json"
+
+
+def _encode(description: TopicDescription) -> bytes:
+    content = {
+        "version": VERSION,
+        "name": description.name,
+        "topic_id": description.topic_id,
+        "partitions": description.partitions,
+        "configs": dict(description.configs),
+    }
+    return json.dumps(content, indent=2).encode() + b"\n"
+
+
+def _read(path: str, name: str | None = None) -> TopicDescription:
+    """Reads a description; `name` is the topic's, where the name of the file is."""
+    with open(path, "rb") as file:
+        content: dict[str, Any] = json.load(file)
+    if content["version"] > VERSION:
+        raise StoreVersionError(
+            f"{path}: written in version {content['version']}, this pyspark-log knows {VERSION}: "
+            "use a newer pyspark-log"
+        )
+    return TopicDescription(
+        name or content["name"], content["topic_id"], content["partitions"], content["configs"]
+    )

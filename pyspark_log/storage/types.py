@@ -52,8 +52,14 @@ class OffsetAndTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """Where an append went: the records have the offsets [base_offset, next_offset)."""
+    """Where an append went: the records have the offsets [base_offset, next_offset).
+
+    Attributes:
+        partition, base_offset, next_offset: where.
+        duplicate: whether they were there already, and nothing was written.
+    """
 
     partition: int
     base_offset: int
     next_offset: int
+    duplicate: bool = False

@@ -1,7 +1,8 @@
 """The power goes before any change to files; of what was not synced any part may stay.
 
 Afterwards everything that was acknowledged as durable is there, once; an offset that readers may have seen never
-has another record; and the partition can be read and written.
+has another record; the partition can be read and written; and a producer that numbers its records can go on
+where the log ends for it.
 """
 
 import random
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from numbered import abort_transaction, batch, check_index
 from power import Trace
 
-from pyspark_log.storage import state_file
+from pyspark_log.storage import log_folder, state_file
 from pyspark_log.storage.errors import UnknownTopicError
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
@@ -21,10 +23,11 @@ from pyspark_log.storage.store import Store
 
 TOPIC = "t"
 CONFIG = {"segment.bytes": "3000", "index.interval.bytes": "200"}
+PRODUCER = 7
 
 
 class Workload:
-    """Appends, synced and not, publishes, a flush; each tells the trace what it acknowledges."""
+    """Appends, synced and not, numbered and not, publishes, a flush; each tells the trace what it acknowledges."""
 
     def __init__(self, path, trace):
         self.path, self.trace = str(path), trace
@@ -35,6 +38,9 @@ class Workload:
         self.trace.mark({"store": True})
         for number in range(8):
             self.append(store, f"unsynced {number}", sync=False)
+            self.append_numbered(store, number)
+            if number == 4:
+                abort_transaction(store, TOPIC, 0, PRODUCER)
             if number % 3 == 1:
                 self.append(store, f"synced {number}", sync=True)
             if number % 2 == 0:
@@ -48,6 +54,10 @@ class Workload:
         ends = {result.partition: result.next_offset for result in results}
         self.trace.mark({"name": name, "ends": ends, "durable": sync})
 
+    def append_numbered(self, store, number):
+        result = store.append_batch(TOPIC, 0, numbered(number), sync=number % 3 == 2)
+        self.trace.mark({"name": f"numbered {number}", "ends": {0: result.next_offset}, "durable": number % 3 == 2})
+
     def publish(self, store, number):
         publish(store, "query", number, stage(store, number), run="run")
         ends = {partition: store.latest_offset(TOPIC, partition) for partition in range(2)}
@@ -60,6 +70,12 @@ def rows(name):
         "value": [f"{name}: {row}".encode() + b"." * 100 for row in range(6)],
         "partition": pa.array([row % 2 for row in range(6)], pa.int32()),
     })
+
+
+def numbered(number):
+    """Two records with the sequence numbers 2 * number and 2 * number + 1, part of a transaction."""
+    values = [f"numbered {number}: {row}".encode() + b"." * 100 for row in range(2)]
+    return batch(2 * number, values, PRODUCER, transactional=True)
 
 
 def stage(store, number):
@@ -78,6 +94,14 @@ def content(store):
         }
         for partition in range(2)
     ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def checkpoints_always():
+    """Kafka's checkpoints are written whenever they can be, not by the clock."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(log_folder, "INTERVAL", 0)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +133,7 @@ def check(trace, full, count, folder, mode, choices, monkeypatch):
         for partition in range(2):
             store.append(TOPIC, pa.record_batch({"value": [b"after"]}), partition=partition)
         found = content(Store.open(target))
-        shown = [max([mark["ends"][p] for mark in marks if "ends" in mark] or [0]) for p in range(2)]
+        shown = [max([mark["ends"].get(p, 0) for mark in marks if "ends" in mark] or [0]) for p in range(2)]
         flushed = max((number for number, mark in enumerate(marks) if "flushed" in mark), default=-1)
         durable = {m["name"] for n, m in enumerate(marks) if "name" in m and (m["durable"] or n < flushed)}
         for partition in range(2):
@@ -120,6 +144,7 @@ def check(trace, full, count, folder, mode, choices, monkeypatch):
             missing = {v for v in full[partition].values() if v.split(":")[0] in durable} - set(values)
             assert not missing, f"lost: {missing}"
             assert values[-1] == "after"
+        check_numbered(store, found[0].values())
         # A publish that was under way is decided or not; publishing it again leaves it there once.
         number = sum(name.startswith("publish") for name in (m.get("name", "") for m in marks))
         publish(store, "query", number, stage(store, number), run="run")
@@ -131,6 +156,19 @@ def check(trace, full, count, folder, mode, choices, monkeypatch):
         Store.open(target).append(TOPIC, rows("last"))
         assert [e - s for e, s in zip((store.latest_offset(TOPIC, p) for p in range(2)), ends, strict=True)] == [3, 3]
     shutil.rmtree(target)
+
+
+def check_numbered(store, values):
+    """The producer sends its last batch again, and goes on."""
+    there = [value for value in values if value.startswith("numbered")]
+    following = len(there) // 2
+    assert there == [f"numbered {number}: {row}" for number in range(following) for row in range(2)]
+    for number in range(max(following - 1, 0), following + 2):
+        result = store.append_batch(TOPIC, 0, numbered(number))
+        assert result.duplicate is (number < following)
+    check_index(store, TOPIC, 0)
+    abort_transaction(store, TOPIC, 0, PRODUCER)
+    check_index(Store.open(store.path), TOPIC, 0)
 
 
 def run(recorded, every, rounds, capsys, monkeypatch):

@@ -9,5 +9,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.partitioner.default import murmur2 as peer_murmur2
     from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+    from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-__all__ = ["DefaultRecordBatch", "DefaultRecordBatchBuilder", "peer_murmur2"]
+__all__ = ["DefaultRecordBatch", "DefaultRecordBatchBuilder", "LegacyRecordBatchBuilder", "peer_murmur2"]

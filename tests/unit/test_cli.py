@@ -23,6 +23,8 @@ from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.types import TopicPartition
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java"
+
 COMMAND = [sys.executable, "-m", "pyspark_log.cli.main"]
 T0 = 1_700_000_000_000
 
@@ -121,6 +123,36 @@ def test_topics_describe_prints_a_table_and_json(events, path):
     assert json.loads(output(path, "topics", "describe", "events", "--json")) == [
         {"topic": "events", "topic_id": ids["events"], "partitions": 2, "configs": {}}
     ]
+
+
+def test_topics_alter(events, path):
+    changes = ["--partitions", "4", "--config", "segment.ms=1000", "--config", "flush.ms=1"]
+    output(path, "topics", "alter", "events", *changes)
+    output(path, "topics", "alter", "events", "--delete-config", "flush.ms")
+    topic = events.describe_topic("events")
+    assert (topic.partitions, topic.configs) == (4, {"segment.ms": "1000"})
+    result = pylog(path, "topics", "alter", "events", "--partitions", "3")
+    assert result.stderr == "Error: [PYLOG_INVALID_CONFIG] topic 'events' has 4 partitions; it can get more, not 3\n"
+    assert pylog(path, "topics", "alter", "events").exit_code == 2
+
+
+def test_topics_delete_and_delete_records(events, path):
+    assert output(path, "topics", "delete-records", "events", "--partition", "0", "--before", "2") == "2\n"
+    assert events.earliest_offset("events", 0) == 2
+    assert output(path, "topics", "delete-records", "events", "--partition", "0", "--before", "-1") == "3\n"
+    result = pylog(path, "topics", "delete-records", "events", "--partition", "0", "--before", "4")
+    assert result.stderr.startswith("Error: [PYLOG_OFFSET_OUT_OF_RANGE] events-0: offset 4 is out of range")
+    output(path, "topics", "delete", "events")
+    assert events.topics() == []
+    assert pylog(path, "topics", "delete", "events").exit_code == 1
+
+
+def test_clean(events, path):
+    events.create_topic("other", 1)
+    events.append("other", records([None], [b"x"]))
+    assert output(path, "clean", "other") == "1 segments removed\n"
+    assert output(path, "clean") == "2 segments removed\n"
+    assert output(path, "clean") == "0 segments removed\n"
 
 
 # --- produce
@@ -502,3 +534,16 @@ def wait_until(condition):
 
 def has_output(run, seconds):
     return bool(select.select([run.stdout], [], [], seconds)[0])
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("name", ["01_none_basic", "02_gzip_basic", "03_snappy_basic"])
+def test_dump_shows_a_segment_of_an_old_format(tmp_path, magic, name):
+    golden = json.loads((GOLDEN / f"magic{magic}" / f"{name}.json").read_text())
+    segment = tmp_path / f"{0:020d}.log"
+    segment.write_bytes(bytes.fromhex(golden["hex"]))
+    shown = CliRunner().invoke(main, ["dump", str(segment), "--records"])
+    assert shown.exit_code == 0, shown.output
+    assert f"magic: {magic}" in shown.output
+    assert "isvalid: false" not in shown.output
+    assert shown.output.count("| offset:") == len(golden["inputs"]["records"])

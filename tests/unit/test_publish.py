@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -409,3 +410,26 @@ def test_the_inline_limit_holds_for_a_whole_task(store, monkeypatch):
     monkeypatch.setattr(staging, "INLINE_LIMIT", 1000)
     assert all(part.file for part in stage(store, *(b"x" * 100 for _ in range(21))))
     assert not any(part.file for part in stage(store, *(b"x" * 100 for _ in range(3))))
+
+
+@pytest.mark.parametrize("how", ["append", "publish"])
+def test_records_of_a_log_append_time_topic_have_the_time_of_the_append(store, how):
+    store.create_topic("l", 1, {"message.timestamp.type": "LogAppendTime", "segment.bytes": "3000"})
+    values = [b"%03d" % number + b"." * 50 for number in range(200)]
+    before = time.time_ns() // 1_000_000
+    data = batch(*values).append_column("timestamp", pa.array([1000] * 200, pa.int64()))
+    if how == "append":
+        store.append("l", data)
+    else:
+        writer = StagedWriter(store, StagingPlan.make(store, ["l"]))
+        writer.append("l", data)
+        publish(store, "q", 0, writer.finish())
+    after = time.time_ns() // 1_000_000
+    rows = [row for read in store.read("l", 0) for row in read.to_pylist()]
+    assert [row["value"] for row in rows] == values
+    assert {row["timestampType"] for row in rows} == {1}
+    times = {round(row["timestamp"].timestamp() * 1000) for row in rows}
+    assert before <= min(times) <= max(times) <= after
+    assert store.offset_for_timestamp("l", 0, before).offset == 0
+    if how == "publish":
+        assert len(times) == 1, "one decision, one time"

@@ -58,7 +58,7 @@ def _writes(store, count, **columns):
 @pytest.fixture
 def store(tmp_path):
     store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"index.interval.bytes": "100", "segment.bytes": "4000"})
+    store.create_topic("t", 1, {"index.interval.bytes": "100", "segment.bytes": "4000", "retention.ms": "-1"})
     return store
 
 
@@ -135,7 +135,7 @@ def test_a_full_index_rolls(tmp_path):
 def test_offsets_by_timestamp(tmp_path):
     """Times of Kafka's LogSegmentTest: record 40 + n has the time 10 * offset."""
     store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"index.interval.bytes": "50"})
+    store.create_topic("t", 1, {"index.interval.bytes": "50", "retention.ms": "-1"})
     for number in range(10):
         store.append("t", pa.record_batch({"value": [b"x"], "timestamp": pa.array([10 * (40 + number)], pa.int64())}))
     asked = {420: 2, 421: 3, 430: 3, 431: 4, 401: 1, 399: 0}

@@ -1,10 +1,6 @@
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
-
-from pyspark_log.storage.batch import BatchHeader
-
-MAX_BATCH_BYTES: Final[int]
 
 class RecordColumns:
     @property
@@ -38,33 +34,5 @@ class BatchBuilder:
         base_sequence: int = -1,
         transactional: bool = False,
         control: bool = False,
+        log_append_time: int | None = None,
     ) -> bytes: ...
-
-class Chunk:
-    @property
-    def columns(self) -> dict[str, pa.Array]: ...
-    @property
-    def num_rows(self) -> int: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def next_offset(self) -> int: ...
-    @property
-    def follows(self) -> int: ...
-
-# `buffer`: any contiguous bytes-like object (bytes, memoryview, mmap, pa.Buffer); of `stamp` a writable one.
-def decode(
-    buffer: Any,
-    start: int,
-    end: int,
-    *,
-    from_offset: int,
-    until_offset: int,
-    max_bytes: int,
-    check_crcs: bool = True,
-    headers: bool = False,
-    dense: bool = False,
-    follows: int = -1,
-) -> Chunk: ...
-def scan(buffer: Any, start: int, end: int, *, check_crcs: bool = False) -> list[BatchHeader]: ...
-def stamp(buffer: Any, start: int, end: int, base_offset: int, leader_epoch: int) -> int: ...

@@ -1,0 +1,57 @@
+"""`pylog repair`: make a mended copy of a damaged store."""
+
+from __future__ import annotations
+
+import click
+
+from pyspark_log.cli.output import NOTHING, human_size, print_table
+from pyspark_log.cli.target import Target
+from pyspark_log.cli.verify import ProgressLine
+from pyspark_log.storage.repair import RepairReport
+from pyspark_log.storage.repair import repair as mend
+from pyspark_log.storage.repair_partition import Loss
+
+
+@click.command()
+@click.option("--into", required=True, metavar="FOLDER", type=click.Path(), help="A new or empty folder, for the copy.")
+@click.pass_obj
+def repair(target: Target, into: str) -> None:
+    """Make a mended copy of the store in a new folder; the store itself stays as it is.
+
+    Stop all who write first. All that is whole is copied, with its offsets; what is not is left out, told, and kept
+    in FOLDER/cut. Ends with code 1 if the copy lacks anything.
+    """
+    progress = ProgressLine()
+    try:
+        report = mend(target.store_path(), into, progress=progress)
+    finally:
+        progress.clear()
+    _print(report)
+    if not report.complete:
+        raise click.exceptions.Exit(1)
+
+
+def _print(report: RepairReport) -> None:
+    for finding in report.findings:
+        click.echo(f"not as it was: {finding.file}: {finding.what}; {finding.advice}")
+    if report.losses:
+        print_table(("LOST FROM", "OFFSETS", "SIZE", "FILE", "BYTE", "WHY", "KEPT IN"), [
+            (
+                f"{loss.topic}-{loss.partition}", _offsets(loss), human_size(loss.size), loss.file,
+                NOTHING if loss.position < 0 else loss.position, " ".join(loss.reason.split()),
+                loss.evidence or NOTHING,
+            )
+            for loss in report.losses
+        ])  # fmt: skip
+    for copy in report.stopped:
+        click.echo(f"{copy.place}: copied, but cannot be read or written there: {copy.reason}")
+    records = sum(copy.records for copy in report.copies)
+    size = sum(copy.bytes for copy in report.copies)
+    click.echo(
+        f"copied {len(report.copies)} partitions, {records} records, {human_size(size)} into {report.path}; "
+        f"{len(report.losses)} losses. Now look at it: pylog --store {report.path} verify"
+    )
+
+
+def _offsets(loss: Loss) -> str:
+    return NOTHING if loss.first_offset >= loss.next_offset else f"{loss.first_offset}..{loss.next_offset - 1}"

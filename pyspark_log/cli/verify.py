@@ -1,0 +1,107 @@
+"""`pylog verify`: look for damage anywhere in a store."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table
+from pyspark_log.cli.target import Target
+from pyspark_log.storage.findings import Finding
+from pyspark_log.storage.verify import Report
+from pyspark_log.storage.verify import verify as look
+
+# How often progress is shown, in seconds.
+_EVERY = 0.2
+
+
+class ProgressLine:
+    """One line on standard error that says how far it is; nothing where that is no terminal."""
+
+    def __init__(self) -> None:
+        self._shown = 0.0
+        self._visible = sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Shows it, if the last time is some while ago."""
+        now = time.monotonic()
+        if self._visible and now - self._shown > _EVERY:
+            self._shown = now
+            share = 100 * done // total if total else 100
+            click.echo(f"\r\x1b[K{human_size(done)} of {human_size(total)} ({share} %)", nl=False, err=True)
+
+    def clear(self) -> None:
+        """Takes the line away."""
+        if self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+@click.command()
+@click.option("--topic", help="Only this topic.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="How many partitions at once; as many as processors."
+)
+@json_option
+@click.pass_obj
+def verify(target: Target, topic: str | None, jobs: int | None, as_json: bool) -> None:
+    """Look for damage anywhere in the store: every byte of every segment, indexes, states, what was published.
+
+    Changes nothing and needs no right to; others may write meanwhile. Ends with code 1 if there is damage. Wrong
+    indexes and notes are told, too, but are no damage.
+    """
+    progress = ProgressLine()
+    try:
+        report = look(target.store_path(), topic, jobs=jobs, progress=progress)
+    finally:
+        progress.clear()
+    if as_json:
+        print_json(_document(report))
+    else:
+        _print(report)
+    if report.damaged:
+        raise click.exceptions.Exit(1)
+
+
+def _document(report: Report) -> dict[str, object]:
+    totals = report.totals
+    return {
+        "damaged": report.damaged,
+        "findings": [finding.to_dict() for finding in report.findings],
+        "partitions": report.partitions,
+        "segments": totals.segments,
+        "batches": totals.batches,
+        "records": totals.records,
+        "bytes": totals.bytes,
+        "seconds": round(report.seconds, 3),
+    }
+
+
+def _print(report: Report) -> None:
+    if report.findings:
+        print_table(("SEVERITY", "PARTITION", "OFFSETS", "FILE", "BYTE", "WHAT", "WHAT TO DO"), [
+            (
+                finding.severity.value, _partition(finding), _offsets(finding), finding.file,
+                NOTHING if finding.position < 0 else finding.position, " ".join(finding.what.split()),
+                finding.advice or NOTHING,
+            )
+            for finding in report.findings
+        ])  # fmt: skip
+    totals = report.totals
+    click.echo(
+        f"{'DAMAGED' if report.damaged else 'no damage'}: {report.partitions} partitions, {totals.segments} segments, "
+        f"{totals.batches} batches, {totals.records} records, {human_size(totals.bytes)} in {report.seconds:.1f} s"
+    )
+
+
+def _partition(finding: Finding) -> str:
+    if not finding.topic:
+        return NOTHING
+    return finding.topic if finding.partition < 0 else f"{finding.topic}-{finding.partition}"
+
+
+def _offsets(finding: Finding) -> str:
+    if finding.first_offset < 0:
+        return NOTHING
+    return f"{finding.first_offset}.." + ("" if finding.next_offset < 0 else str(finding.next_offset - 1))

@@ -1,0 +1,47 @@
+"""What a look through a store finds: one value for each thing that is not as it should be."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+
+
+class Severity(str, Enum):
+    """How bad a finding is."""
+
+    #: Records cannot be read, would be read wrongly, or are in danger at the next write.
+    DAMAGE = "damage"
+    #: An index does not say what a rebuild would. Reads by offset take longer; a look-up by time can be wrong.
+    INDEX = "index"
+    #: Nothing is wrong with the records; worth knowing when something else is.
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding.
+
+    Attributes:
+        severity: see Severity.
+        topic: whose it is; "" if it is the store's.
+        partition: -1 if it is not one partition's.
+        file: the file or folder, relative to the store.
+        position: the byte in the file where it begins; -1 if it is the file as a whole.
+        first_offset, next_offset: the offsets that it affects, the second exclusive; -1 = not known, or none.
+        what: what is wrong.
+        advice: what to do about it.
+    """
+
+    severity: Severity
+    topic: str
+    partition: int
+    file: str
+    position: int
+    first_offset: int
+    next_offset: int
+    what: str
+    advice: str
+
+    def to_dict(self) -> dict[str, object]:
+        """The fields by name, for JSON."""
+        return asdict(self) | {"severity": self.severity.value}

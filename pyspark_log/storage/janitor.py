@@ -1,0 +1,95 @@
+"""Cleans a whole store: what retention lets go of, and what writers that died have left behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+
+from pyspark_log.storage import files, manifest
+from pyspark_log.storage.clock import now_ms
+from pyspark_log.storage.decision_log import DecisionLog
+from pyspark_log.storage.publish import tidy
+from pyspark_log.storage.store import STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER, Store
+
+log = logging.getLogger(__name__)
+
+#: Staged output that was last written to so long ago (ms) belongs to no job that is still under way.
+STAGED_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
+
+# What is renamed to this is not looked for any more.
+_TRASH = ".trash"
+# A file that is being written whole, until it gets its name.
+_UNFINISHED = ".tmp"
+
+
+def clean(store: Store) -> int:
+    """Cleans all topics, what is left of deleted ones, and the store's other folders.
+
+    Returns:
+        How many segments retention let go of.
+
+    Raises:
+        PylogError, OSError: the first that something gave; a part was cleaned.
+    """
+    try:
+        return store.clean()
+    finally:
+        sweep_staging(store)
+        for folder in ("", f"{TOPICS_FOLDER}/", f"{STATE_FOLDER}/"):
+            for path in _old(f"{store.path}/{folder}", _UNFINISHED):
+                files.unlink(path)
+
+
+def sweep_staging(store: Store) -> int:
+    """Removes staged output that was never published and is older than STAGED_LIFETIME_MS; returns how many files.
+
+    Raises:
+        StagedOutputError, FileNotFoundError: what an undone decision names cannot be found out; nothing was removed.
+        LockTimeoutError, OSError: the decision log cannot be held.
+    """
+    folder = f"{store.path}/{STAGING_FOLDER}/"
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    if decisions.undone:
+        tidy(store)
+    if any(_old(folder)):
+        # Who decides looks for its files under this lock, so none goes between the look and the decision.
+        with decisions.hold(store):
+            named = _named(store, decisions)
+            for path in _old(folder):
+                if os.path.basename(path) not in named and not path.endswith(_TRASH):
+                    files.rename(path, path + _TRASH)
+    trash = list(_old(folder, _TRASH))
+    for path in trash:
+        files.unlink(path)
+    if trash:
+        log.info("%s: %d files of staged output that was never published are gone", store.path, len(trash))
+    return len(trash)
+
+
+def _named(store: Store, decisions: DecisionLog) -> set[str]:
+    """The names of all files that undone decisions need."""
+    named = set()
+    for decision in decisions.undone.values():
+        if decision.manifest:
+            named.add(decision.manifest)
+            entries = manifest.read(f"{store.path}/{STAGING_FOLDER}", decision.manifest, decision.manifest_crc)
+            named |= {os.path.basename(path) for path in manifest.paths(entries)}
+    return named
+
+
+def _old(folder: str, suffix: str = "") -> Iterator[str]:
+    """The files in a folder with that suffix which nobody has written to for STAGED_LIFETIME_MS."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return
+    for name in names:
+        if name.endswith(suffix):
+            try:
+                written = os.stat(folder + name).st_mtime_ns // 1_000_000
+            except FileNotFoundError:
+                continue
+            if now_ms() - written > STAGED_LIFETIME_MS:
+                yield folder + name

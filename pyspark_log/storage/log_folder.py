@@ -1,0 +1,137 @@
+"""The files that Kafka keeps beside the logs of a folder: `meta.properties` and the checkpoints of offsets.
+
+They are for Kafka and its tools; nothing here reads them to go by them. The truth is in each partition's state
+file, from which the checkpoints are made now and then: when a segment is rolled, when the store is flushed,
+but not more often than once a second, by whichever process. What is late in them costs who relies on them a
+longer look at the log. There is no mark of a clean shutdown, as nobody ever shuts a store down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from typing import Final, NamedTuple
+
+from pyspark_log.storage import checkpoint_files, files
+from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, MetaProperties
+from pyspark_log.storage.errors import LockTimeoutError, SideFileError
+from pyspark_log.storage.locks import FileLock, Mutex, lock_for
+from pyspark_log.storage.topics import new_id
+from pyspark_log.storage.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+META_PROPERTIES: Final = "meta.properties"
+#: Seconds between two writings of the checkpoints.
+INTERVAL = 1.0
+#: A store is no broker, but the file must name one.
+_NODE_ID: Final = 0
+
+
+class LogOffsets(NamedTuple):
+    """What the checkpoints say of a partition.
+
+    Attributes:
+        recovery_point: what lies below it is known to be on the disk.
+        high_watermark: the log end, as there is no replica to wait for.
+        log_start: the first offset that can be read; None if it is the first that is there.
+    """
+
+    recovery_point: int
+    high_watermark: int
+    log_start: int | None
+
+
+class LogFolder:
+    """One folder of logs (Kafka's log.dir). Safe to use from several threads.
+
+    Attributes:
+        path: the folder.
+    """
+
+    def __init__(self, path: str, lock_path: str, cluster_id: str) -> None:
+        """Changes nothing yet.
+
+        Args:
+            path: the folder.
+            lock_path: a file outside of it, made when it is needed, whose lock the writer of checkpoints holds.
+            cluster_id: of the store.
+        """
+        self.path = path
+        self._lock_path = lock_path
+        self._cluster_id = cluster_id
+        self._lock: FileLock | None = None
+        self._noted: dict[TopicPartition, LogOffsets] = {}
+        self._mutex = Mutex()
+
+    def introduce(self) -> None:
+        """Writes `meta.properties` if it is missing. The folder exists. OSError."""
+        path = f"{self.path}/{META_PROPERTIES}"
+        if not os.path.exists(path):
+            properties = MetaProperties(self._cluster_id, _NODE_ID, new_id())
+            # Another process that is faster gives the folder its id.
+            with contextlib.suppress(FileExistsError):
+                files.create_whole(path, checkpoint_files.encode_meta_properties(properties))
+
+    def note(self, partition: TopicPartition, offsets: LogOffsets) -> None:
+        """Keeps what the checkpoints are to say of a partition."""
+        with self._mutex:
+            self._noted[partition] = offsets
+
+    def write_due(self) -> None:
+        """Writes what was noted to the checkpoints, if it is time. Never waits, never fails: the next one does it."""
+        if not self._noted or not self._due():
+            return
+        try:
+            if self._lock is None:
+                files.open_or_create(self._lock_path).close()
+                self._lock = lock_for(self._lock_path)
+            self._lock.acquire(timeout=0)
+        except LockTimeoutError:
+            return
+        except OSError as error:
+            log.warning("%s: %s", self._lock_path, error)
+            return
+        try:
+            self._write()
+        except OSError as error:
+            log.warning("%s: the checkpoints could not be written: %s", self.path, error)
+        finally:
+            self._lock.release()
+
+    def _due(self) -> bool:
+        try:
+            written = os.stat(f"{self.path}/{HIGH_WATERMARK}").st_mtime
+        except FileNotFoundError:
+            return True
+        # A time that is to come says nothing: the clock was set back.
+        return not 0 <= time.time() - written < INTERVAL
+
+    def _write(self) -> None:
+        with self._mutex:
+            noted = dict(self._noted)
+        names = set(os.listdir(self.path))
+        for file, field in (
+            (LOG_START, "log_start"), (RECOVERY_POINT, "recovery_point"), (HIGH_WATERMARK, "high_watermark"),
+        ):  # fmt: skip
+            path = f"{self.path}/{file}"
+            before = _read_or_none(path)
+            offsets = before | {partition: getattr(known, field) for partition, known in noted.items()}
+            # Partitions that were deleted go; one that is made anew must not begin with the old one's offsets.
+            after = {one: at for one, at in offsets.items() if at is not None and str(one) in names}
+            if after != before or file == HIGH_WATERMARK or not os.path.exists(path):
+                checkpoint_files.write_offsets(path, after)
+        with self._mutex:
+            for partition, known in noted.items():
+                if self._noted.get(partition) is known:
+                    del self._noted[partition]
+
+
+def _read_or_none(path: str) -> dict[TopicPartition, int | None]:
+    try:
+        return dict(checkpoint_files.read_offsets(path))
+    except SideFileError as error:
+        log.warning("replacing a checkpoint that is damaged: %s", error)
+        return {}

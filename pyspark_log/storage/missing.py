@@ -1,0 +1,33 @@
+"""What it means that a file of a partition is not there: damage, or a topic that was deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+from pyspark_log.storage.errors import LogDamagedError, UnknownTopicError
+from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.segment import list_segments
+
+
+@contextlib.contextmanager
+def missing_is_damage(place: PartitionPlace) -> Iterator[None]:
+    """Calls a segment file that is not there what it is: LogDamagedError."""
+    try:
+        yield
+    except OSError as error:
+        # On a network file system a file that another machine removed is stale.
+        if error.errno not in (errno.ENOENT, errno.ESTALE):
+            raise
+        raise LogDamagedError(f"{place}: {error.filename} is missing: it was removed or moved") from None
+
+
+def no_state(place: PartitionPlace) -> UnknownTopicError | LogDamagedError:
+    """Why a partition that was written to has no state file."""
+    if list_segments(place.folder) and place.owner() in ("", place.topic_id):
+        return LogDamagedError(
+            f"{place}: {place.folder} holds segments, but its state file {place.state_path} is missing: "
+            "restore it from a copy of the store"
+        )
+    return UnknownTopicError(f"{place}: the topic was deleted")

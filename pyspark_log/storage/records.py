@@ -1,0 +1,16 @@
+"""Records to bytes and back: the names of the compiled modules that others use.
+
+`record_writer` makes batches of format 2 from Arrow columns, `record_reader` makes columns from batches of any
+format, and `batch_headers` finds and changes their headers.
+"""
+
+from __future__ import annotations
+
+from pyspark_log.storage.batch import MAX_BATCH_BYTES
+from pyspark_log.storage.batch_headers import headers_in, restamp, scan, stamp
+from pyspark_log.storage.record_reader import Chunk, decode
+from pyspark_log.storage.record_writer import BatchBuilder, RecordColumns
+
+__all__ = [
+    "MAX_BATCH_BYTES", "BatchBuilder", "Chunk", "RecordColumns", "decode", "headers_in", "restamp", "scan", "stamp",
+]

@@ -1,0 +1,331 @@
+"""Copies what is whole of one partition's log into another store, batch by batch.
+
+Offsets stay as they are. Where batches had to be left out, an empty batch takes their offsets, so that what is
+read from the copy is what was undamaged, in its place, and no offset is ever given to another record.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyspark_log.storage import files, state_file
+from pyspark_log.storage.batch import HEADER_SIZE, LEADER_EPOCH_AT, MAGIC_AT, BatchHeader
+from pyspark_log.storage.checkpoint_files import write_partition_metadata
+from pyspark_log.storage.config import INT_MAX, TopicConfig
+from pyspark_log.storage.gap import gap_batch
+from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.records import scan
+from pyspark_log.storage.segment import LOG, SegmentWriter, list_segments, segment_path
+from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
+from pyspark_log.storage.state_check import Slots, read_slots
+from pyspark_log.storage.state_file import Flags, Intent, PartitionState
+from pyspark_log.storage.verify_partition import CUT_FOLDER, Epochs, RecordCheck, acknowledged_behind
+
+_EVIDENCE_SIZE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Something that is not in the copy.
+
+    Attributes:
+        topic, partition: whose it was.
+        file: where it was, relative to the damaged store.
+        position, size: which bytes of the file; size 0: they are missing there, too.
+        first_offset, next_offset: the offsets that are empty in the copy, the second exclusive; both the same: none.
+        reason: what was wrong.
+        evidence: where the bytes are kept, relative to the copy; "" if there are none.
+    """
+
+    topic: str
+    partition: int
+    file: str
+    position: int
+    size: int
+    first_offset: int
+    next_offset: int
+    reason: str
+    evidence: str = ""
+
+
+@dataclass(slots=True)
+class PartitionCopy:
+    """What came of one partition.
+
+    Attributes:
+        place: where it is now.
+        state: its state; None: the copy has none, and neither reads nor writes it (see `reason`).
+        reason: why it has none.
+        batches, records, bytes: what was copied.
+        losses: what was not.
+    """
+
+    place: PartitionPlace
+    state: PartitionState | None = None
+    reason: str = ""
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    losses: list[Loss] = field(default_factory=list)
+
+
+class Damaged(NamedTuple):
+    """A partition of the damaged store.
+
+    Attributes:
+        place: where it is.
+        slots: what its state file says.
+        bases: the segments that are there.
+        uncertain: whether its end is not known for certain: whole batches behind it then belong to it.
+    """
+
+    place: PartitionPlace
+    slots: Slots
+    bases: Sequence[int]
+    uncertain: bool
+
+    @classmethod
+    def look(cls, place: PartitionPlace) -> Damaged | None:
+        """Reads what there is; None if there is nothing to copy. OSError."""
+        slots, bases = read_slots(place.state_path), list_segments(place.folder)
+        state = slots.state
+        if state is None:
+            if not bases or (slots.size < 0 and place.owner() not in ("", place.topic_id)):
+                return None  # nothing was written; or it is what an earlier topic of that name left
+            return cls(place, slots, bases, True)
+        if state.flags & Flags.DEAD:
+            return None
+        # An intent says what stands behind the end. It is dropped: its decision is applied to the copy.
+        restarted = state.boot != state_file.this_boot() and state.intent == Intent.NONE
+        return cls(place, slots, bases, restarted or acknowledged_behind(place.folder, slots) is not None)
+
+    @property
+    def needs_decisions(self) -> bool:
+        """Whether its state does not tell which decisions it has."""
+        return self.slots.state is None or acknowledged_behind(self.place.folder, self.slots) is not None
+
+
+class PartitionMender:
+    """Copies one partition; `run` does it. Not for several threads."""
+
+    def __init__(
+        self,
+        source: Damaged,
+        target: PartitionPlace,
+        config: TopicConfig,
+        roots: tuple[str, str],
+        progress: Callable[[int], None],
+        check_records: RecordCheck | None = None,
+    ) -> None:
+        """Prepares it.
+
+        Args:
+            source: the damaged partition.
+            target: where it goes; there is nothing yet.
+            config: the topic's settings.
+            roots: the folders of the damaged store and of the copy.
+            progress: called with the bytes that were read since the last call.
+            check_records: what else must hold for its records.
+        """
+        self._source, self._state = source, source.slots.state
+        self._config = config
+        self._roots = roots
+        self._progress = progress
+        self._check_records = check_records
+        self._copy = PartitionCopy(target)
+        self._epochs = Epochs(self._state)
+        self._writer: SegmentWriter | None = None
+        self._offset = 0
+        # Whether producers with ids have written here, which the state remembers.
+        self._producers = self._state is not None and bool(self._state.flags & Flags.PRODUCERS)
+
+    def run(self, applied: int, least_end: int = 0) -> PartitionCopy:
+        """Makes the copy, durably, but for its state file: whoever asked for it writes that.
+
+        Args:
+            applied: the last decision whose records it has, if the state does not say.
+            least_end: the log must end there or behind, lest an offset be used twice.
+        """
+        folder = self._copy.place.folder
+        files.make_folder(folder)
+        write_partition_metadata(f"{folder}/partition.metadata", self._copy.place.topic_id)
+        state = self._state or PartitionState(log_start=min(self._source.bases, default=0), applied=applied)
+        self._offset = state.log_start
+        walker = SegmentWalker()
+        for base, until, position in self._spans():
+            if self._writer is None and base < self._offset:
+                self._offset = base  # the log starts inside of this segment
+            if not self._is_next(base):
+                break
+            self._lose_up_to(base, segment_path(self._source.place.folder, self._offset, LOG), "segments are missing")
+            self._copy_segment(walker, base, until, position)
+        end = max(self._offset, least_end)
+        if self._state is not None:
+            restarted = self._state.boot != state_file.this_boot()
+            end = max(end, state.next_offset, state.reserve if restarted else 0)
+        active = segment_path(self._source.place.folder, state.active_base, LOG)
+        self._lose_up_to(end, active, "the log's end is missing")
+        self._close()
+        self._copy.state = self._final(state)
+        return self._copy
+
+    def _final(self, state: PartitionState) -> PartitionState:
+        base, position = (self._writer.base_offset, self._writer.position) if self._writer else (self._offset, 0)
+        return state.without_intent()._replace(
+            flags=Flags.PRODUCERS if self._producers else Flags.NONE,
+            generation=state.generation + 1, owner=0, active_base=base, next_offset=self._offset,
+            position=position, synced=position, reserve=self._offset,
+            leader_epoch=max(state.leader_epoch, self._epochs.last, 0),
+        )  # fmt: skip
+
+    def _spans(self) -> Iterator[tuple[int, int | None, int | None]]:
+        """Each segment that counts: base offset, the offset that it must reach, and its size; None: not known."""
+        state, bases = self._state, list(self._source.bases)
+        if state is None:
+            yield from ((base, until, None) for base, until in zip(bases, [*bases[1:], None], strict=False))
+            return
+        closed = [base for base in bases if base < state.active_base]
+        for base, until in zip(closed, [*closed[1:], state.active_base], strict=False):
+            if until is not None and until > state.log_start:
+                yield base, until, None
+        if state.active_base not in bases:
+            return
+        if not self._source.uncertain:
+            yield state.active_base, state.next_offset, state.position
+        else:
+            yield from ((base, None, None) for base in bases if base >= state.active_base)
+
+    def _is_next(self, base: int) -> bool:
+        """Whether a segment belongs to the log: behind an uncertain end only if it goes on right there."""
+        state = self._state
+        return state is None or base <= state.active_base or base == self._offset
+
+    # ---- copying
+
+    def _copy_segment(self, walker: SegmentWalker, base: int, until: int | None, position: int | None) -> None:
+        path = segment_path(self._source.place.folder, base, LOG)
+        self._begin(base)
+        with files.open_read(path) as file:
+            size = file.size() if position is None else min(position, file.size())
+            for piece in walker.walk(file, size, base, until):
+                if isinstance(piece, Sound):
+                    self._keep(file, piece)
+                    self._progress(len(piece.data))
+                else:
+                    self._lose(file, piece)
+                    self._progress(piece.end - piece.position)
+
+    def _keep(self, file: files.File, piece: Sound) -> None:
+        data = bytearray(piece.data)
+        first = piece.headers[0].position
+        bad = dict(self._check_records(piece.columns)) if self._check_records else {}
+        start, left_out = 0, list[BatchHeader]()
+        for header in piece.headers:
+            at = header.position - first
+            if self._epochs.fault(header):
+                data[at + LEADER_EPOCH_AT : at + MAGIC_AT] = self._epochs.last.to_bytes(4, "big", signed=True)
+            reason = next((bad[o] for o in sorted(bad) if header.base_offset <= o < header.next_offset), "")
+            if reason:
+                self._write(data[start:at], [h for h in piece.headers if start <= h.position - first < at])
+                start = at + header.size
+                left_out.append(header)
+                self._lose(file, Unsound(header.position, header.end, header.base_offset, header.next_offset, reason))
+        self._copy.records += len(piece.columns["offset"]) - sum(h.count for h in left_out)
+        self._write(data[start:], [h for h in piece.headers if h.position - first >= start])
+
+    def _lose(self, file: files.File, piece: Unsound) -> None:
+        size = piece.end - piece.position
+        evidence = self._keep_evidence(file, piece) if size else ""
+        self._note_loss(file.path, piece.position, size, piece.next_offset, piece.reason, evidence)
+
+    def _lose_up_to(self, offset: int, path: str, reason: str) -> None:
+        if offset > self._offset:
+            self._note_loss(path, -1, 0, offset, reason, "")
+
+    def _note_loss(self, path: str, position: int, size: int, next_offset: int, reason: str, evidence: str) -> None:
+        place = self._copy.place
+        self._copy.losses.append(Loss(
+            place.topic, place.partition, os.path.relpath(path, self._roots[0]), position, size,
+            self._offset, next_offset, reason, evidence,
+        ))  # fmt: skip
+        self._fill(next_offset)
+
+    def _fill(self, until: int) -> None:
+        """Empty batches up to `until`."""
+        while self._offset < until:
+            if self._writer is None or not self._fits(HEADER_SIZE, self._offset):
+                self._begin(self._offset)
+            assert self._writer is not None
+            end = min(until, self._writer.base_offset + INT_MAX + 1)
+            self._put(gap_batch(self._offset, end, max(self._epochs.last, 0)))
+            self._offset = end
+
+    def _write(self, data: bytearray, headers: Sequence[BatchHeader]) -> None:
+        """Adds batches as they are."""
+        if not headers:
+            return
+        if not self._fits(len(data), headers[-1].last_offset) and len(headers) > 1:
+            at = 0
+            for header in headers:
+                self._write(data[at : at + header.size], [header])
+                at += header.size
+            return
+        if not self._fits(len(data), headers[-1].last_offset):
+            self._begin(headers[0].base_offset)
+        assert self._writer is not None
+        self._put(data)
+        self._offset = headers[-1].next_offset
+        self._producers = self._producers or any(header.producer_id >= 0 for header in headers)
+        self._copy.batches += len(headers)
+        self._copy.bytes += len(data)
+
+    # ---- the segments of the copy
+
+    def _fits(self, size: int, last_offset: int) -> bool:
+        """Whether the segment that is being written has room."""
+        writer = self._writer
+        assert writer is not None
+        room = writer.position == 0 or writer.position <= self._config.segment_bytes - size
+        return room and last_offset - writer.base_offset <= INT_MAX
+
+    def _put(self, data: bytes | bytearray) -> None:
+        assert self._writer is not None
+        self._writer.log.pwrite(data, self._writer.position)
+        self._writer.enter(scan(data, 0, len(data)))
+
+    def _begin(self, base_offset: int) -> None:
+        """Ends the segment that is being written, if there is one, and begins another."""
+        if self._writer is not None:
+            self._writer.log.sync()
+            self._writer.finish()
+            self._writer.close()
+        folder = self._copy.place.folder
+        files.create(segment_path(folder, base_offset, LOG)).close()
+        self._writer = SegmentWriter(folder, base_offset, 0, self._config)
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.log.sync()
+            self._writer.close()
+        files.sync_folder(self._copy.place.folder)
+
+    def _keep_evidence(self, file: files.File, piece: Unsound) -> str:
+        """Copies bytes that are left out; what cannot be read is zeros. Returns where, relative to the copy."""
+        place = self._copy.place
+        base = os.path.basename(file.path).partition(".")[0]
+        name = CUT_FOLDER
+        for part in (f"{place.topic}-{place.partition}", f"{base}-{piece.position}.bytes"):
+            files.make_folder(f"{self._roots[1]}/{name}")
+            name = f"{name}/{part}"
+        with files.create(f"{self._roots[1]}/{name}") as kept:
+            for at in range(piece.position, piece.end, _EVIDENCE_SIZE):
+                size = min(_EVIDENCE_SIZE, piece.end - at)
+                try:
+                    data = file.pread(size, at)
+                except OSError:
+                    data = bytes(size)
+                kept.pwrite(data, at - piece.position)
+        return name

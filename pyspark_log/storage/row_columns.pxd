@@ -1,0 +1,83 @@
+# The columns that records are read into, as compiled code fills them. Each parser of a format appends rows;
+# `RowColumns` has made the room before, so that no row needs a check of its own.
+
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+cdef enum:
+    # Short values are copied as one block of this size, whatever their length.
+    BLOCK = 16
+
+
+cdef struct HeaderField:
+    const uint8_t* key
+    const uint8_t* value
+    int32_t key_length
+    int32_t value_length
+
+
+cdef struct Rows:
+    # Output columns, with room for all rows that the batches can give, and how far they are filled.
+    int64_t* offset
+    int64_t* time
+    int32_t* time_type
+    int32_t* key_edge
+    int32_t* value_edge
+    uint8_t* key
+    uint8_t* value
+    uint8_t* key_valid
+    uint8_t* value_valid
+    int64_t count
+    int64_t key_nulls
+    int64_t value_nulls
+    # Headers are noted first and copied at the end, when it is known how many there are.
+    int32_t* headers_edge  # NULL: nobody wants them
+    uint8_t* headers_valid
+    int64_t headers_nulls
+    HeaderField* header
+    int64_t header_count
+    int64_t header_room
+    int64_t header_limit
+    bint too_many_headers  # the limit was met
+
+
+cdef inline bint time_fits(int64_t time) noexcept nogil:
+    # A time in ms must fit a column of microseconds.
+    return -(INT64_MAX // 1000) <= time <= INT64_MAX // 1000
+
+
+cdef inline void clear_bit(uint8_t* bitmap, int64_t index) noexcept nogil:
+    bitmap[index >> 3] &= <uint8_t>~(1 << (index & 7))
+
+
+cdef inline void copy_value(
+    uint8_t* to, const uint8_t* data, Py_ssize_t length, const uint8_t* end
+) noexcept nogil:
+    # Columns have room for a block behind their last byte; the source may not.
+    if length <= BLOCK and end - data >= BLOCK:
+        memcpy(to, data, BLOCK)
+    else:
+        memcpy(to, data, length)
+
+
+# Notes a header of the row that comes next; returns what is wrong, or NULL.
+cdef const char* note_header(Rows* rows, const HeaderField* field) noexcept nogil
+
+
+cdef class RowColumns:
+    cdef Rows rows
+    cdef dict buffers
+
+    # Makes room for `capacity` rows with `size` bytes of keys and values, and for columns of headers if
+    # there may be more than -1 of them.
+    cdef int allocate_all(self, int64_t capacity, Py_ssize_t size, int64_t header_limit) except -1
+
+    # The filled columns by name.
+    cdef dict finish(self)
+
+    cdef uint8_t* allocate(self, str name, Py_ssize_t size) except NULL
+    cdef int32_t* allocate_edges(self, str name, int64_t count) except NULL
+    cdef uint8_t* allocate_bitmap(self, str name, int64_t count) except NULL
+    cdef object taken_buffer(self, str name, Py_ssize_t size)
+    cdef object bytes_column(self, str name, int32_t* edges, int64_t count, int64_t nulls)
+    cdef object headers_column(self)

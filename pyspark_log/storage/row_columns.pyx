@@ -1,0 +1,152 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The Arrow columns that records are read into: their buffers, before and after they are filled."""
+
+import pyarrow as pa
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+cdef object BINARY = pa.binary()
+cdef object STRING = pa.string()
+cdef object INT32 = pa.int32()
+cdef object INT64 = pa.int64()
+cdef object TIMESTAMP = pa.timestamp("us", tz="UTC")
+cdef object HEADER_TYPE = pa.struct([("key", pa.string()), ("value", pa.binary())])
+cdef object HEADERS_TYPE = pa.list_(HEADER_TYPE)
+
+
+cdef const char* note_header(Rows* rows, const HeaderField* field) noexcept nogil:
+    cdef int64_t room
+    cdef HeaderField* grown
+    if rows.header_count == rows.header_room:
+        if rows.header_count >= rows.header_limit:
+            rows.too_many_headers = True
+            return b"there are too many headers"
+        room = min(2 * rows.header_room + 64, rows.header_limit)
+        grown = <HeaderField*>realloc(rows.header, room * sizeof(HeaderField))
+        if grown == NULL:
+            return b"there is no memory for its headers"
+        rows.header = grown
+        rows.header_room = room
+    rows.header[rows.header_count] = field[0]
+    rows.header_count += 1
+    return NULL
+
+
+cdef class RowColumns:
+    """Columns of received records in the making: allocated, filled by a parser, finished."""
+
+    def __cinit__(self):
+        memset(&self.rows, 0, sizeof(Rows))
+        self.buffers = {}
+
+    def __dealloc__(self):
+        free(self.rows.header)
+
+    cdef int allocate_all(self, int64_t capacity, Py_ssize_t size, int64_t header_limit) except -1:
+        cdef Rows* rows = &self.rows
+        rows.offset = <int64_t*>self.allocate("offset", capacity * sizeof(int64_t))
+        rows.time = <int64_t*>self.allocate("time", capacity * sizeof(int64_t))
+        rows.time_type = <int32_t*>self.allocate("time_type", capacity * sizeof(int32_t))
+        rows.key_edge = self.allocate_edges("key_edge", capacity)
+        rows.value_edge = self.allocate_edges("value_edge", capacity)
+        rows.key_valid = self.allocate_bitmap("key_valid", capacity)
+        rows.value_valid = self.allocate_bitmap("value_valid", capacity)
+        # Room for all bytes of the batches, since nobody knows what part of them is keys. Pages that
+        # are not written to cost nothing.
+        rows.key = self.allocate("key", size + BLOCK)
+        rows.value = self.allocate("value", size + BLOCK)
+        if header_limit >= 0:
+            rows.headers_edge = self.allocate_edges("headers_edge", capacity)
+            rows.headers_valid = self.allocate_bitmap("headers_valid", capacity)
+            rows.header_limit = header_limit
+        return 0
+
+    cdef uint8_t* allocate(self, str name, Py_ssize_t size) except NULL:
+        """A buffer of Arrow's memory pool, which hands out the same pages again and again."""
+        # At least a byte, so that there is an address.
+        buffer = pa.allocate_buffer(size + 1, resizable=True)
+        self.buffers[name] = buffer
+        return <uint8_t*><uintptr_t>buffer.address
+
+    cdef int32_t* allocate_edges(self, str name, int64_t count) except NULL:
+        cdef int32_t* edges = <int32_t*>self.allocate(name, (count + 1) * sizeof(int32_t))
+        edges[0] = 0
+        return edges
+
+    cdef uint8_t* allocate_bitmap(self, str name, int64_t count) except NULL:
+        cdef uint8_t* bitmap = self.allocate(name, count // 8 + 1)
+        memset(bitmap, 0xFF, count // 8 + 1)
+        return bitmap
+
+    cdef object taken_buffer(self, str name, Py_ssize_t size):
+        """The buffer, cut to what was filled of it."""
+        buffer = self.buffers[name]
+        buffer.resize(size, shrink_to_fit=True)
+        return buffer
+
+    cdef object bytes_column(self, str name, int32_t* edges, int64_t count, int64_t nulls):
+        return pa.Array.from_buffers(
+            BINARY, count,
+            [
+                self.buffers[name + "_valid"] if nulls else None,
+                self.buffers[name + "_edge"],
+                self.taken_buffer(name, edges[count]),
+            ],
+            nulls,
+        )
+
+    cdef dict finish(self):
+        cdef Rows* rows = &self.rows
+        buffers = self.buffers
+        columns = {
+            "key": self.bytes_column("key", rows.key_edge, rows.count, rows.key_nulls),
+            "value": self.bytes_column("value", rows.value_edge, rows.count, rows.value_nulls),
+            "offset": pa.Array.from_buffers(INT64, rows.count, [None, buffers["offset"]], 0),
+            "timestamp": pa.Array.from_buffers(TIMESTAMP, rows.count, [None, buffers["time"]], 0),
+            "timestampType": pa.Array.from_buffers(INT32, rows.count, [None, buffers["time_type"]], 0),
+        }
+        if rows.headers_edge != NULL:
+            columns["headers"] = self.headers_column()
+        return columns
+
+    cdef object headers_column(self):
+        cdef Rows* rows = &self.rows
+        cdef int64_t index, count = rows.header_count
+        cdef Py_ssize_t key_bytes = 0, value_bytes = 0
+        cdef int64_t nulls = 0
+        cdef int32_t* key_edge = self.allocate_edges("header_key_edge", count)
+        cdef int32_t* value_edge = self.allocate_edges("header_value_edge", count)
+        cdef uint8_t* value_valid = self.allocate_bitmap("header_value_valid", count)
+        for index in range(count):
+            key_bytes += rows.header[index].key_length
+            key_edge[index + 1] = <int32_t>key_bytes
+            if rows.header[index].value_length >= 0:
+                value_bytes += rows.header[index].value_length
+            else:
+                clear_bit(value_valid, index)
+                nulls += 1
+            value_edge[index + 1] = <int32_t>value_bytes
+        cdef uint8_t* key = self.allocate("header_key", key_bytes)
+        cdef uint8_t* value = self.allocate("header_value", value_bytes)
+        for index in range(count):
+            memcpy(key + key_edge[index], rows.header[index].key, rows.header[index].key_length)
+            if rows.header[index].value_length > 0:
+                memcpy(value + value_edge[index], rows.header[index].value, rows.header[index].value_length)
+        keys = as_text(self.bytes_column("header_key", key_edge, count, 0))
+        values = self.bytes_column("header_value", value_edge, count, nulls)
+        structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE))
+        return pa.Array.from_buffers(
+            HEADERS_TYPE, rows.count,
+            [self.buffers["headers_valid"] if rows.headers_nulls else None, self.buffers["headers_edge"]],
+            rows.headers_nulls, children=[structs],
+        )
+
+
+cdef object as_text(keys):
+    """Header keys as strings. What is no UTF-8 becomes U+FFFD, as it does in Kafka's clients."""
+    try:
+        return keys.cast(STRING)  # validates, copies nothing
+    except pa.ArrowInvalid:
+        return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], STRING)

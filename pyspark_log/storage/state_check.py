@@ -1,0 +1,71 @@
+"""Reads a state file slot by slot, for those who must know more of it than which slot counts."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from pyspark_log.storage import files
+from pyspark_log.storage.errors import StoreVersionError
+from pyspark_log.storage.state_file import FILE_SIZE, SLOT_COUNT, SLOT_DISTANCE, SLOT_SIZE, PartitionState, decode_slot
+
+# A slot that is being written is whole at the next look; a torn one stays torn.
+_LOOKS = 3
+_PAUSE = 0.005
+
+
+class Slots(NamedTuple):
+    """What the slots of a state file say.
+
+    Attributes:
+        state: the newest valid one; None if there is none.
+        torn: the numbers of those that were written and are not valid.
+        torn_newest: whether one of them claims to be newer than `state`.
+        size: bytes of the file; -1: there is none.
+        problem: why a whole slot cannot be understood; "" if none is so.
+    """
+
+    state: PartitionState | None
+    torn: tuple[int, ...]
+    torn_newest: bool
+    size: int
+    problem: str = ""
+
+
+def read_slots(path: str) -> Slots:
+    """Reads a state file without a lock, and again if something in it is torn. OSError."""
+    slots = _look(path)
+    for _ in range(_LOOKS - 1):
+        if slots.size < 0 or not (slots.torn or slots.problem):
+            break
+        time.sleep(_PAUSE)
+        slots = _look(path)
+    return slots
+
+
+def _look(path: str) -> Slots:
+    try:
+        file = files.open_read(path)
+    except FileNotFoundError:
+        return Slots(None, (), False, -1)
+    with file:
+        data, size = file.pread(FILE_SIZE, 0), file.size()
+    newest: PartitionState | None = None
+    torn: list[int] = []
+    claimed = -1
+    problem = ""
+    for number in range(SLOT_COUNT):
+        slot = data[number * SLOT_DISTANCE : number * SLOT_DISTANCE + SLOT_SIZE]
+        if not any(slot):
+            continue
+        try:
+            state = decode_slot(slot, path)
+        except (StoreVersionError, ValueError) as error:
+            problem = str(error)
+            continue
+        if state is None:
+            torn.append(number)
+            claimed = max(claimed, int.from_bytes(slot[8:16], "big"))
+        elif newest is None or state.seq > newest.seq:
+            newest = state
+    return Slots(newest, tuple(torn), newest is None or claimed > newest.seq, size, problem)

@@ -1,0 +1,348 @@
+"""Looks for damage anywhere in a store, and changes nothing.
+
+Needs no lock and no right to write; others may write meanwhile. Partitions are looked at side by side: reading,
+checksums and the decoding of records let other threads run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyspark_log.storage.checkpoint_files import read_partition_metadata
+from pyspark_log.storage.config import INT_MAX
+from pyspark_log.storage.errors import (
+    InvalidConfigError,
+    PylogError,
+    StoreNotFoundError,
+    StoreVersionError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.findings import Finding, Severity
+from pyspark_log.storage.locks import Mutex
+from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.storage.state_check import read_slots
+from pyspark_log.storage.state_file import Flags
+from pyspark_log.storage.store import (
+    DATA_FOLDER,
+    STAGING_FOLDER,
+    STATE_FOLDER,
+    STORE_FILE,
+    TOPICS_FOLDER,
+    Store,
+    local_path,
+)
+from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC, check_name
+from pyspark_log.storage.types import TopicDescription
+from pyspark_log.storage.verify_decisions import DecisionCheck, DecisionRecords, group_record_faults
+from pyspark_log.storage.verify_partition import CUT_FOLDER, PartitionCheck, PartitionReport, RecordCheck, Totals
+
+#: Told how far it is: bytes of segments that were looked at, and bytes that there are.
+Progress = Callable[[int, int], None]
+
+# In the folder of topics: the descriptions of deleted ones.
+_DELETED = "deleted"
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+_FOLDER_NAME = re.compile(r"(.+)-(\d+)")
+_STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(\d+)(\.turn)?")
+_LOCK_NAME = re.compile(r"[a-z]+\.lock(\.turn)?")
+_UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
+_ROOT_NAMES = {STORE_FILE, TOPICS_FOLDER, STATE_FOLDER, DATA_FOLDER, STAGING_FOLDER, CUT_FOLDER}
+
+
+@dataclass(slots=True)
+class Report:
+    """What `verify` found.
+
+    Attributes:
+        findings: the worst first; of equals in the order of topics, partitions and offsets.
+        partitions: how many partitions with records (or traces of them) were looked at.
+        totals: segments, batches, records and bytes that were looked at.
+        seconds: how long it took.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    partitions: int = 0
+    totals: Totals = field(default_factory=Totals)
+    seconds: float = 0.0
+
+    @property
+    def damaged(self) -> bool:
+        """Whether anything is wrong with the records."""
+        return any(finding.severity is Severity.DAMAGE for finding in self.findings)
+
+
+def verify(
+    path: str | os.PathLike[str], topic: str | None = None, *, jobs: int | None = None, progress: Progress | None = None
+) -> Report:
+    """Looks at every byte of a store, or of one topic of it.
+
+    Args:
+        path: the store's folder, or a `file:` URI.
+        topic: only this topic; what was published, and what belongs to no topic, is not looked at then.
+        jobs: how many partitions are looked at side by side; None: as many as there are processors.
+        progress: called now and then, by any thread but never by two at once.
+
+    Raises:
+        StoreNotFoundError: there is no store.json in the folder, nor anything else of a store.
+        StoreVersionError: a newer version wrote it.
+        UnknownTopicError: there is no such topic.
+    """
+    began = time.monotonic()
+    store, findings = open_damaged(path)
+    described: list[TopicDescription] = []
+    for name in [topic] if topic is not None else store.topics(internal=True):
+        found = describe(store, name, findings)
+        if found is not None:
+            described.append(found)
+        elif topic is not None and not any(finding.topic == topic for finding in findings):
+            raise UnknownTopicError(f"there is no topic {topic!r}")
+    decisions = DecisionRecords()
+    reports = _check_partitions(store, described, decisions, jobs or os.cpu_count() or 1, progress)
+    report = Report(findings)
+    for part in reports:
+        report.findings += part.findings
+        report.totals.add(part.totals)
+        report.partitions += bool(part.totals.segments or part.findings)
+    if topic is None:
+        check = DecisionCheck(store, decisions)
+        for part in reports:
+            if part.state is not None and part.state.applied >= 0:
+                report.findings += check.applied_beyond(part.place.topic, part.place.partition, part.state.applied)
+        report.findings += check.run()
+        report.findings += _twins(described)
+        report.findings += strangers(store, described)
+    order = list(Severity)
+    report.findings.sort(key=lambda f: order.index(f.severity))
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
+    """Opens a store even if its store.json is damaged, then without settings. Errors as of `verify`."""
+    folder = local_path(path)
+    try:
+        return Store.open(folder), []
+    except StoreVersionError:
+        raise
+    except StoreNotFoundError as error:
+        if not os.path.isdir(f"{folder}/{TOPICS_FOLDER}"):
+            raise
+        what = str(error)
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"it does not say what a store's description says: {error!r}"
+    return Store(folder, "", {}), [
+        Finding(
+            Severity.DAMAGE, "", -1, STORE_FILE, -1, -1, -1, what,
+            "bring the file back from a copy: the store does not open without it",
+        )
+    ]  # fmt: skip
+
+
+def describe(store: Store, name: str, findings: list[Finding]) -> TopicDescription | None:
+    """A topic's description; None if there is none or it is damaged, which then is added to `findings`."""
+
+    def found(severity: Severity, what: str, advice: str) -> None:
+        findings.append(Finding(severity, name, -1, f"{TOPICS_FOLDER}/{name}.json", -1, -1, -1, what, advice))
+
+    try:
+        check_name(name)
+    except InvalidConfigError as error:
+        found(Severity.NOTE, f"not a file of the engine: {error}", "take it out of the store's folder")
+        return None
+    try:
+        description = store.describe_topic(name)
+        store.topic_config(name)
+        id_and_count = f"topic id {description.topic_id!r}, {description.partitions!r} partitions"
+        problem = "" if _is_sane(description) else id_and_count
+    except UnknownTopicError:
+        return None
+    except (PylogError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        problem = repr(error)
+    if problem:
+        found(
+            Severity.DAMAGE, f"the topic's description cannot be used: {problem}",
+            "bring the file back from a copy: the topic does not open without it",
+        )  # fmt: skip
+        return None
+    return description
+
+
+def _is_sane(description: TopicDescription) -> bool:
+    # JSON says what it likes, whatever the type says here.
+    topic_id: object = description.topic_id
+    partitions: object = description.partitions
+    return (
+        isinstance(topic_id, str) and _TOPIC_ID.fullmatch(topic_id) is not None
+        and isinstance(partitions, int) and 1 <= partitions <= INT_MAX
+    )  # fmt: skip
+
+
+# ---- partitions
+
+
+def _check_partitions(
+    store: Store,
+    described: Sequence[TopicDescription],
+    decisions: DecisionRecords,
+    jobs: int,
+    progress: Progress | None,
+) -> list[PartitionReport]:
+    """Looks at all partitions; the largest first, so that no thread is left alone with one at the end."""
+    checks: dict[str, RecordCheck] = {PUBLISH_TOPIC: decisions.take, OFFSETS_TOPIC: group_record_faults}
+    work: list[tuple[int, PartitionPlace]] = []
+    intervals: dict[str, int] = {}
+    for topic in described:
+        # It may be deleted by now, and another may have its name.
+        with contextlib.suppress(UnknownTopicError):
+            intervals[topic.name] = store.topic_config(topic.name).index_interval_bytes
+            places = [store.reader(topic.name, partition).place for partition in range(topic.partitions)]
+            work += [
+                (log_bytes(place.folder), place)
+                for place in places
+                if place.topic_id == topic.topic_id
+                and (os.path.exists(place.state_path) or os.path.isdir(place.folder))
+            ]
+    told = Told(progress, sum(size for size, _ in work))
+
+    def run(place: PartitionPlace) -> PartitionReport:
+        check = PartitionCheck(place, intervals[place.topic], store.path, told.add, checks.get(place.topic))
+        try:
+            return check.run()
+        except OSError as error:
+            return PartitionReport(place, None, [_unreadable(store, place, error)])
+
+    work.sort(key=lambda item: item[0], reverse=True)
+    with ThreadPoolExecutor(max(1, min(jobs, len(work)))) as pool:
+        reports = list(pool.map(run, [place for _, place in work]))
+    return sorted(reports, key=lambda report: (report.place.topic, report.place.partition))
+
+
+def _unreadable(store: Store, place: PartitionPlace, error: OSError) -> Finding:
+    path = os.path.relpath(error.filename or place.folder, store.path)
+    return Finding(
+        Severity.DAMAGE, place.topic, place.partition, path, -1, -1, -1, f"cannot be read: {error.strerror}",
+        "may this user read it? Is the disk well?",
+    )  # fmt: skip
+
+
+def log_bytes(folder: str) -> int:
+    """Bytes of the segments in a partition's folder."""
+    size = 0
+    for base in list_segments(folder):
+        with contextlib.suppress(FileNotFoundError):
+            size += os.path.getsize(segment_path(folder, base, LOG))
+    return size
+
+
+class Told:
+    """Adds up what all threads have looked at, and tells a Progress."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total = progress, total
+        self._done = 0
+        self._mutex = Mutex()
+
+    def add(self, size: int) -> None:
+        """Adds bytes that were looked at."""
+        if self._progress is not None:
+            with self._mutex:
+                self._done += size
+                # Others write meanwhile, and what changed is looked at twice.
+                self._progress(self._done, max(self._done, self._total))
+
+
+# ---- what belongs to no partition
+
+
+def _twins(described: Sequence[TopicDescription]) -> Iterator[Finding]:
+    """Topics with one id: they would share their state files."""
+    first: dict[str, str] = {}
+    for topic in described:
+        other = first.setdefault(topic.topic_id, topic.name)
+        if other != topic.name:
+            yield Finding(
+                Severity.DAMAGE, topic.name, -1, f"{TOPICS_FOLDER}/{topic.name}.json", -1, -1, -1,
+                f"it has the topic id of {other}: one is a copy of the other", "take the copy away",
+            )  # fmt: skip
+
+
+def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[Finding]:
+    """Files of no topic; and those of topics whose descriptions are lost. `described`: the topics that there were."""
+    for name in _names(store.path):
+        if name not in _ROOT_NAMES:
+            yield _alien(name)
+    for name in _names(f"{store.path}/{TOPICS_FOLDER}"):
+        if not name.endswith(".json") and name != _DELETED:
+            yield _alien(f"{TOPICS_FOLDER}/{name}")
+    folders = _names(f"{store.path}/{DATA_FOLDER}")
+    # After the folders, which are younger than the topics and partitions that they belong to.
+    ids = {topic.topic_id: _partitions_now(store, topic) for topic in described}
+    partitions = {f"{topic.name}-{number}" for topic in described for number in range(ids[topic.topic_id])}
+    # Those that were made since are among them; they are left to the next look.
+    damaged = set(store.topics(internal=True)) - {topic.name for topic in described}
+    for name in folders:
+        path = f"{store.path}/{DATA_FOLDER}/{name}"
+        match = _FOLDER_NAME.fullmatch(name)
+        if name in partitions or (match and match[1] in damaged) or not os.path.isdir(path):
+            continue
+        topic_id = _topic_id(path)
+        state = read_slots(f"{store.path}/{STATE_FOLDER}/{topic_id}-{match[2]}").state if match and topic_id else None
+        deleted = os.path.exists(f"{store.path}/{TOPICS_FOLDER}/{_DELETED}/{topic_id}.json")
+        if match and state is not None and not deleted and not state.flags & Flags.DEAD:
+            yield Finding(
+                Severity.DAMAGE, match[1], int(match[2]), f"{DATA_FOLDER}/{name}", -1,
+                state.log_start, state.next_offset,
+                f"the topic (id {topic_id}) is not described, or has fewer partitions",
+                f"bring {TOPICS_FOLDER}/{match[1]}.json back: its records cannot be reached without it",
+            )  # fmt: skip
+        else:
+            yield Finding(
+                Severity.NOTE, "", -1, f"{DATA_FOLDER}/{name}", -1, -1, -1, "a folder of no topic",
+                "none, if its topic was deleted",
+            )  # fmt: skip
+    for name in _names(f"{store.path}/{STATE_FOLDER}"):
+        match = _STATE_NAME.fullmatch(name)
+        if match is None:
+            if not _LOCK_NAME.fullmatch(name):
+                yield _alien(f"{STATE_FOLDER}/{name}")
+        elif not match[3] and not damaged and int(match[2]) >= ids.get(match[1], 0):
+            yield Finding(
+                Severity.NOTE, "", -1, f"{STATE_FOLDER}/{name}", -1, -1, -1, "a state file of no topic",
+                "none, if its topic was deleted",
+            )  # fmt: skip
+
+
+def _partitions_now(store: Store, topic: TopicDescription) -> int:
+    try:
+        return max(topic.partitions, store.describe_topic(topic.name).partitions)
+    except PylogError:
+        return topic.partitions
+
+
+def _topic_id(folder: str) -> str | None:
+    try:
+        return read_partition_metadata(f"{folder}/partition.metadata")
+    except PylogError:
+        return None
+
+
+def _alien(name: str) -> Finding:
+    advice = "take it out of the store's folder"
+    what = "not a file of the engine"
+    if _UNFINISHED.fullmatch(os.path.basename(name)):
+        what, advice = "a file whose writing was not finished", "none while others write; else remove it"
+    return Finding(Severity.NOTE, "", -1, name, -1, -1, -1, what, advice)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []

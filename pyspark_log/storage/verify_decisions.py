@@ -1,0 +1,241 @@
+"""Looks for damage in what was published: decisions, and the staged output that those still need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from pyspark_log.storage import coordinator_records, files, manifest
+from pyspark_log.storage.apply import Region
+from pyspark_log.storage.batch import CRC_AT
+from pyspark_log.storage.decision_log import Decision, DecisionLog, Place
+from pyspark_log.storage.decision_log import decode_decision
+from pyspark_log.storage.errors import PylogError, UnknownTopicError
+from pyspark_log.storage.findings import Finding, Severity
+from pyspark_log.storage.records import scan
+from pyspark_log.storage.store import STAGING_FOLDER, Store
+from pyspark_log.storage.topics import PUBLISH_TOPIC
+
+_GIVE_UP = "bring the file back; or make a mended copy of the store (pylog repair), which gives the rest of it up"
+# Batches of a region are read this many bytes at a time, unless one is larger.
+_READ_SIZE = 4 * 1024 * 1024
+
+
+def group_record_faults(columns: Mapping[str, pa.Array]) -> Iterator[tuple[int, str]]:
+    """The records of `__consumer_offsets` that cannot be decoded: offset and reason."""
+    for key, value, offset in _rows(columns):
+        try:
+            what = coordinator_records.decode_key(key or b"")
+            if isinstance(what, coordinator_records.OffsetCommitKey) and value is not None:
+                coordinator_records.decode_offset_value(value)
+        except ValueError as error:
+            yield offset, f"no group record of Kafka's: {error}"
+
+
+def _rows(columns: Mapping[str, pa.Array]) -> Iterable[tuple[bytes | None, bytes | None, int]]:
+    return zip(*(columns[name].to_pylist() for name in ("key", "value", "offset")), strict=True)
+
+
+class DecisionRecords:
+    """The decisions that a decision log holds, as far as it can be read.
+
+    Attributes:
+        last: the last decision of each publisher.
+    """
+
+    def __init__(self) -> None:
+        self.last: dict[str, Decision] = {}
+
+    def take(self, columns: Mapping[str, pa.Array]) -> Iterator[tuple[int, str]]:
+        """Takes records in; gives the offset of each that is no decision, and why."""
+        for key, value, offset in _rows(columns):
+            try:
+                publisher = (key or b"").decode()
+                if key is None:
+                    yield offset, "a decision without a publisher"
+                elif value is None:
+                    self.last.pop(publisher, None)
+                else:
+                    self.last[publisher] = decode_decision(publisher, value, offset)
+            except (PylogError, ValueError, AttributeError) as error:
+                yield offset, f"no decision: {error}"
+
+    def undone(self) -> list[Decision]:
+        """Those that no record calls done, in their order."""
+        return sorted((d for d in self.last.values() if not d.done), key=lambda decision: decision.offset)
+
+
+class DecisionCheck:
+    """The check of a store's decisions against its partitions and its staging folder."""
+
+    def __init__(self, store: Store, records: DecisionRecords) -> None:
+        """`records`: what the decision log held when it was looked at."""
+        self._store = store
+        self._records = records
+        self._folder = f"{store.path}/{STAGING_FOLDER}"
+
+    def run(self) -> Iterator[Finding]:
+        """Everything that is wrong, and what each file in the staging folder is."""
+        named: set[str] = set()
+        for decision in self._records.last.values():
+            waiting = [place for place in decision.places if not self._is_applied(decision, place)]
+            if decision.done and waiting:
+                yield from self._taken_back(decision, waiting)
+            elif not decision.done:
+                yield from self._undone(decision, waiting, named)
+        yield from self._unnamed(named)
+
+    def applied_beyond(self, topic: str, partition: int, applied: int) -> Iterator[Finding]:
+        """A partition that has a decision which the decision log has not. Ask after its state was read."""
+        try:
+            end = self._store.reader(PUBLISH_TOPIC, 0).state().next_offset
+        except UnknownTopicError:
+            end = 0
+        except PylogError:
+            return  # It is damaged, which was told.
+        if applied >= end:
+            yield Finding(
+                Severity.DAMAGE, topic, partition, "state", -1, -1, -1,
+                f"decision {applied} was applied here, but the decision log ends at {end}: they are not of one time, "
+                "and the next decisions would be taken for applied",
+                "bring both back from one copy; or make a mended copy of the store: pylog repair",
+            )  # fmt: skip
+
+    def _is_applied(self, decision: Decision, place: Place) -> bool:
+        try:
+            if self._store.describe_topic(place.topic).topic_id != place.topic_id:
+                return True  # The topic that was meant is gone.
+            return self._store.reader(place.topic, place.partition).state().applied >= decision.offset
+        except UnknownTopicError:
+            return True
+        except (PylogError, OSError, ValueError, KeyError):
+            return True  # Its damage is told where it is; what was applied cannot be known.
+
+    def _finding(
+        self, severity: Severity, decision: Decision, file: str, position: int, what: str, advice: str,
+        place: Place | None = None,
+    ) -> Finding:
+        return Finding(
+            severity, place.topic if place else PUBLISH_TOPIC, place.partition if place else 0, file, position,
+            -1, -1, f"decision {decision.offset} (publisher {decision.publisher!r}, number {decision.number}): {what}",
+            advice,
+        )  # fmt: skip
+
+    def _taken_back(self, decision: Decision, places: Sequence[Place]) -> Iterator[Finding]:
+        for place in places:
+            yield self._finding(
+                Severity.DAMAGE, decision, "state", -1,
+                "it is recorded as done, but the partition does not have it: its files were brought back from an "
+                "older copy",
+                "bring the whole store back from one copy", place,
+            )  # fmt: skip
+
+    def _undone(self, decision: Decision, waiting: Sequence[Place], named: set[str]) -> Iterator[Finding]:
+        named.add(decision.manifest)
+        try:
+            entries = self._entries(decision)
+        except (PylogError, OSError, ValueError, KeyError) as error:
+            if waiting and not self._finished_meanwhile(decision):
+                yield self._finding(
+                    Severity.DAMAGE, decision, self._staged(decision.manifest), -1,
+                    f"its manifest cannot be read: {_said(error)}", _GIVE_UP,
+                )  # fmt: skip
+            return
+        staged = {os.path.basename(path) for path in manifest.paths(entries)} | ({decision.manifest} - {""})
+        named |= staged
+        if waiting:
+            names = ", ".join(f"{place.topic}-{place.partition}" for place in waiting)
+            yield self._finding(
+                Severity.NOTE, decision, self._staged(decision.manifest), -1,
+                f"decided, and not yet applied in {names}", "none: whoever reads or publishes next applies it",
+            )  # fmt: skip
+        else:
+            yield self._finding(
+                Severity.NOTE, decision, self._staged(decision.manifest), -1,
+                f"applied; its {len(staged)} staged files wait to be removed",
+                "none: the next publish removes them",
+            )  # fmt: skip
+        for place in waiting:
+            for region in entries.get(place, ()):
+                what = region_fault(region)
+                if what and not self._finished_meanwhile(decision):
+                    yield self._finding(
+                        Severity.DAMAGE, decision, self._staged(os.path.basename(region.path)), region.position,
+                        what, _GIVE_UP, place,
+                    )  # fmt: skip
+
+    def _entries(self, decision: Decision) -> Mapping[Place, Sequence[Region]]:
+        if not decision.manifest:
+            return {}
+        return manifest.read(self._folder, decision.manifest, decision.manifest_crc)
+
+    def _finished_meanwhile(self, decision: Decision) -> bool:
+        decisions = DecisionLog()
+        try:
+            decisions.follow(self._store)
+        except PylogError:
+            return False
+        return decision.offset not in decisions.undone
+
+    def _staged(self, name: str) -> str:
+        return f"{STAGING_FOLDER}/{name}"
+
+    def _unnamed(self, named: set[str]) -> Iterator[Finding]:
+        try:
+            names = sorted(set(os.listdir(self._folder)) - named)
+        except FileNotFoundError:
+            return
+        staged = [name for name in names if name.endswith((".staged", manifest.SUFFIX, ".tmp", ".trash"))]
+        if staged:
+            size = sum(_size(f"{self._folder}/{name}") for name in staged)
+            yield Finding(
+                Severity.NOTE, "", -1, self._staged(staged[0]), -1, -1, -1,
+                f"{len(staged)} staged files of {size} bytes that no decision names, this is the first: of jobs that "
+                "run, or that died",
+                "none while jobs run",
+            )  # fmt: skip
+        for name in sorted(set(names) - set(staged)):
+            yield Finding(
+                Severity.NOTE, "", -1, self._staged(name), -1, -1, -1, "not a file of the engine",
+                "take it out of the store's folder",
+            )  # fmt: skip
+
+
+def region_fault(region: Region) -> str:
+    """What is wrong with staged batches; "" if they are those that were decided."""
+    crcs, position, end = bytearray(), region.position, region.position + region.size
+    count = 0
+    try:
+        with files.open_read(region.path) as file:
+            if file.size() < end:
+                return f"the staged file has {file.size()} bytes, the decision needs {end}"
+            size = min(_READ_SIZE, region.size)
+            while position < end:
+                data = file.pread(min(size, end - position), position)
+                headers = scan(data, 0, len(data), check_crcs=True)
+                if not headers:
+                    if size >= end - position:
+                        return f"no whole record batch at byte {position}"
+                    size = end - position
+                    continue
+                crcs += b"".join(data[h.position + CRC_AT : h.position + CRC_AT + 4] for h in headers)
+                count += sum(header.last_offset_delta + 1 for header in headers)
+                position += headers[-1].end
+    except (OSError, PylogError) as error:
+        return _said(error)
+    return "" if (bytes(crcs), count) == (region.crcs, region.count) else "its batches are not those that were decided"
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "the file is missing"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0

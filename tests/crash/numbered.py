@@ -1,0 +1,51 @@
+"""Batches of a producer that numbers its records; and a check of the index of its aborted transactions."""
+
+import struct
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from pyspark_log.storage.producer_state import ProducerStates
+from pyspark_log.storage.records import BatchBuilder, RecordColumns, scan
+from pyspark_log.storage.txn_index import read_entries
+from pyspark_log.storage.txn_markers import decode_marker
+
+
+def batch(sequence, values, producer, transactional=False):
+    """A batch as a client sends it."""
+    return _seal(None, values, producer, sequence, transactional=transactional)
+
+
+def abort(producer):
+    """The batch that aborts the producer's transaction."""
+    key, value = struct.pack(">hh", 0, 0), struct.pack(">hi", 0, 0)
+    return bytearray(_seal([key], [value], producer, -1, transactional=True, control=True))
+
+
+def _seal(keys, values, producer, sequence, **kind):
+    columns = RecordColumns(keys and pa.array(keys), pa.array(values), None, None, time.time_ns() // 1_000_000)
+    builder = BatchBuilder(1 << 20, 1 << 20)
+    builder.append(columns, None, 0, len(values))
+    return builder.seal(producer_id=producer, producer_epoch=0, base_sequence=sequence, **kind)
+
+
+def abort_transaction(store, topic, partition, producer):
+    """Aborts the producer's transaction, as a coordinator does."""
+    with store.appender(topic, partition).hold() as appender:
+        appender.append(abort(producer), sync=False)
+
+
+def check_index(store, topic, partition):
+    """The index of aborted transactions is the one that the log gives."""
+    states, told, found = ProducerStates(), [], []
+    for path in map(Path, store.segment_files(topic, partition)):
+        found += read_entries(str(path.with_suffix(".txnindex")), int(path.stem))
+        log = path.read_bytes()
+        for header in scan(log, 0, len(log), check_crcs=True):
+            if header.producer_id >= 0:
+                marker = decode_marker(log[header.position : header.end], header) if header.is_control else None
+                told += [states.aborted_by(header, marker)] if marker else []
+                states.enter(header, marker)
+    assert found == [entry for entry in told if entry is not None]
+    return found
