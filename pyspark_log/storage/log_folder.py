@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from pyspark_log.storage import checkpoint_files, files
 from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, MetaProperties
 from pyspark_log.storage.errors import LockTimeoutError, SideFileError
-from pyspark_log.storage.locks import FileLock, Mutex, lock_for
+from pyspark_log.storage.locks import Mutex, lock_for
 from pyspark_log.storage.topics import new_id
 from pyspark_log.storage.types import TopicPartition
 
@@ -62,7 +62,6 @@ class LogFolder:
         self.path = path
         self._lock_path = lock_path
         self._cluster_id = cluster_id
-        self._lock: FileLock | None = None
         self._noted: dict[TopicPartition, LogOffsets] = {}
         self._mutex = Mutex()
 
@@ -84,11 +83,10 @@ class LogFolder:
         """Writes what was noted to the checkpoints, if it is time. Never waits, never fails: the next one does it."""
         if not self._noted or not self._due():
             return
+        lock = lock_for(self._lock_path)
         try:
-            if self._lock is None:
-                files.open_or_create(self._lock_path).close()
-                self._lock = lock_for(self._lock_path)
-            self._lock.acquire(timeout=0)
+            files.open_or_create(self._lock_path).close()
+            lock.acquire(timeout=0)
         except LockTimeoutError:
             return
         except OSError as error:
@@ -99,7 +97,7 @@ class LogFolder:
         except OSError as error:
             log.warning("%s: the checkpoints could not be written: %s", self.path, error)
         finally:
-            self._lock.release()
+            lock.release()
 
     def _due(self) -> bool:
         try:

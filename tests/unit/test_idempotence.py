@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import struct
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from producer_tools import ending, ready
 from record_tools import Record, build, patched, with_crc
 
 from pyspark_log.storage import batch as layout
-from pyspark_log.storage import files, producer_snapshot, producers
+from pyspark_log.storage import files, producer_snapshot, producers, state_file
 from pyspark_log.storage.config import INT_MAX
 from pyspark_log.storage.errors import (
     CorruptRecordError,
@@ -228,6 +229,11 @@ def test_two_that_take_turns_read_only_what_the_other_has_added(store, monkeypat
     assert offsets(send(store, 39)) == (39, 40, True)
     # The index leads to a place some batches before.
     assert len(read) < 31 * 5
+    read.clear()
+    for sequence in range(40, 50):
+        plain(store)
+        send(store, sequence)
+    assert read == []
 
 
 def test_a_partition_without_producers_has_none_of_their_files_and_costs_nothing(store, monkeypatch):
@@ -300,16 +306,39 @@ def test_what_is_truncated_is_forgotten_by_everybody(store):
     other = Store.open(store.path)
     nine(store)
     send(other, 9)
+    producer_snapshot.write(folder(store), 10, [])  # As Kafka leaves one at the end of a log that it closes.
     roll(store)
     with store.appender("t", 0).hold() as appender:
         assert appender.truncate(3) == 3
     assert list_snapshots(folder(store)) == []
     for sequence in (3, 4):
-        plain(store, 4)  # The log is longer again than what the other one knows.
+        plain(store, 12)  # The log is longer again than what the other one knows.
         with pytest.raises(OutOfOrderSequenceError, match=f"expected was {sequence}"):
             send(other, 10)
         assert offsets(send(other, sequence))[2] is False
         assert offsets(send(store, sequence))[2] is True
+
+
+def test_a_store_that_is_replaced_by_an_older_copy_is_asked_anew(store):
+    appender = store.appender("t", 0)
+    send(store, 0)
+    shutil.copytree(store.path, f"{store.path}-copy")
+    send(store, 1)
+    shutil.rmtree(store.path)
+    os.rename(f"{store.path}-copy", store.path)
+    plain(Store.open(store.path), 3)
+    with appender.hold():
+        assert appender.append(bytearray(ready(1, b"v", timestamp=NOW)), sync=False) == (4, 5, False)
+
+
+def test_after_a_power_loss_a_batch_is_known_whose_end_move_was_lost(store, monkeypatch):
+    store.append_batch("t", 0, ready(0, b"v", timestamp=NOW), sync=True)
+    state = Path(store.appender("t", 0).place.state_path)
+    # The slots of moves that are not synced are as they were made.
+    state.write_bytes(bytes(1024) + state.read_bytes()[1024:])
+    assert store.latest_offset("t", 0) == 0
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"boot two")
+    assert offsets(send(Store.open(store.path), 0)) == (0, 1, True)
 
 
 # ---- transactions
@@ -393,6 +422,20 @@ def test_a_damaged_index_is_made_anew(store):
     end_transaction(fresh, False)
     assert path.read_bytes()[: len(before)] == before
     assert len(aborted(store)) == 4
+
+
+def test_an_index_that_another_has_made_anew_is_written_to(store):
+    send(store, 0, transactional=True)
+    end_transaction(store, False)
+    send(store, 1, transactional=True)
+    path = Path(folder(store), f"{0:020d}.txnindex")
+    path.write_bytes(b"\x00\x07" + path.read_bytes()[2:])
+    with open(store.segment_files("t", 0)[0], "ab") as log:
+        log.write(b"a leftover, which the next one cuts away together with what stands behind the end in the index")
+    with Store.open(store.path).appender("t", 0).hold():
+        assert len(aborted(store)) == 1
+    end_transaction(store, False)
+    assert len(aborted(store)) == 2
 
 
 def test_a_truncation_cuts_the_index(store):
