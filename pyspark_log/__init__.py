@@ -12,15 +12,23 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyspark_log.spark_connector.publish_together import Publish
     from pyspark_log.spark_connector.source import PylogDataSource as DefaultSource
+    from pyspark_log.storage.offsets_log import OffsetsLog
     from pyspark_log.storage.store import Store
+    from pyspark_log.storage.transaction import Transactions
+    from pyspark_log.storage.types import TopicPartition
 
 __version__ = "0.1.0"
-__all__ = ["DefaultSource", "Store", "__version__"]
+__all__ = ["DefaultSource", "OffsetsLog", "Publish", "Store", "TopicPartition", "Transactions", "__version__"]
 
 _PLACES = {
     "DefaultSource": ("pyspark_log.spark_connector.source", "PylogDataSource"),
+    "OffsetsLog": ("pyspark_log.storage.offsets_log", "OffsetsLog"),
+    "Publish": ("pyspark_log.spark_connector.publish_together", "Publish"),
     "Store": ("pyspark_log.storage.store", "Store"),
+    "TopicPartition": ("pyspark_log.storage.types", "TopicPartition"),
+    "Transactions": ("pyspark_log.storage.transaction", "Transactions"),
 }
 
 # A library stays quiet until its user configures logging.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 import click
 import pyarrow as pa
@@ -89,16 +86,6 @@ def _batches(
     store: Store, topic: str, positions: dict[int, int], *, headers: bool, follow: bool
 ) -> Iterator[pa.RecordBatch]:
     """What lies behind the positions, which move along; until Ctrl-C if `follow`."""
-    if not follow:
-        yield from _follow(store, topic, positions, headers, None)
-        return
-    with _ctrl_c_noted() as noted:
-        yield from _follow(store, topic, positions, headers, noted)
-
-
-def _follow(
-    store: Store, topic: str, positions: dict[int, int], headers: bool, noted: threading.Event | None
-) -> Iterator[pa.RecordBatch]:
     while True:
         idle = True
         for partition, position in positions.items():
@@ -107,32 +94,10 @@ def _follow(
                 yield from store.read(topic, partition, position, log_end, headers=headers)
                 positions[partition] = log_end
                 idle = False
-        if noted is None:
+        if not follow:
             return
-        if noted.is_set():
-            raise KeyboardInterrupt
         if idle:
             time.sleep(_POLL_S)
-
-
-@contextmanager
-def _ctrl_c_noted() -> Iterator[threading.Event]:
-    """Notes the first Ctrl-C, to be looked at between reads; the second one interrupts whatever goes on.
-
-    An exception that a signal raises while an object is being finalized is lost, and the loop would go on.
-    """
-    noted = threading.Event()
-
-    def note(*_: object) -> None:
-        if noted.is_set():
-            raise KeyboardInterrupt
-        noted.set()
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _start(

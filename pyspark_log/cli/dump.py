@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections.abc import Iterator
 
 import click
 
 from pyspark_log.cli.records import TIMESTAMP_TYPES, times_ms
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.batch import BatchHeader
-from pyspark_log.storage.errors import CorruptRecordError
-from pyspark_log.storage.records import decode, scan
+from pyspark_log.storage.batch import MAX_BATCH_BYTES, BatchHeader
+from pyspark_log.storage.batch_proof import batch_at
+from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError
+from pyspark_log.storage.files import File, open_read
+from pyspark_log.storage.records import decode, headers_in
 
-_WINDOW_BYTES = 8 << 20
+_WINDOW_BYTES = 64 << 10
 
 
 @click.command()
@@ -32,73 +32,55 @@ def dump(
     """
     if bool(files) == (topic is not None) or (topic is None) != (partition is None):
         raise click.UsageError("give either FILEs, or --topic and --partition.")
-    log_end = None
+    log_end, limit = None, MAX_BATCH_BYTES
     if topic is not None and partition is not None:
         store = target.open()
         log_end = store.latest_offset(topic, partition)
+        limit = store.topic_config(topic).max_batch_bytes
         files = tuple(store.segment_files(topic, partition))
-    damaged = sum(_dump_file(path, log_end, with_records) for path in files)
+    damaged = 0
+    for path in files:
+        try:
+            damaged += _dump_file(path, log_end, limit if with_records else None)
+        except CorruptRecordError as error:
+            # What follows cannot be found without this batch's length.
+            raise error.located(0, path, topic or "", -1 if partition is None else partition) from error
     if damaged:
         raise click.ClickException(f"{damaged} damaged batch(es)")
 
 
-def _dump_file(path: str, log_end: int | None, with_records: bool) -> int:
-    """Prints one file; returns how many of its batches are damaged."""
+def _dump_file(path: str, log_end: int | None, record_limit: int | None) -> int:
+    """Prints one file; returns how many of its batches are damaged.
+
+    With `record_limit` their records, too: of those that become no more than so many bytes in memory.
+    """
     click.echo(f"Dumping {path}")
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if not size:
-            return 0
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
-            return _dump_buffer(buffer, size, path, log_end, with_records)
-
-
-def _dump_buffer(
-    buffer: mmap.mmap, size: int, path: str, log_end: int | None, with_records: bool
-) -> int:
     damaged = end = 0
-    try:
-        for batch in _headers(buffer, size):
+    with open_read(path) as file:
+        size = file.size()
+        for batch in _headers(file, size):
             if log_end is not None and batch.base_offset >= log_end:
                 return damaged  # what a writer left behind that did not finish
-            valid = _is_valid(buffer, batch)
+            valid = batch_at(file, batch.position, batch.end) is not None
             click.echo(_batch_line(batch, valid))
             damaged += not valid
-            if with_records and valid:
-                _print_records(buffer, batch)
+            if record_limit is not None and valid:
+                _print_records(file, batch, record_limit)
             end = batch.end
-    except CorruptRecordError as error:
-        # What follows cannot be found without this batch's length.
-        raise error.located(0, path, "", -1) from error
-    if end < size and log_end is None:
-        click.echo(f"{size - end} bytes from byte {end} on are no whole batch")
+        if end < size and log_end is None:
+            click.echo(f"{size - end} bytes from byte {end} on are no whole batch")
     return damaged
 
 
-def _is_valid(buffer: mmap.mmap, batch: BatchHeader) -> bool:
-    try:
-        return len(scan(buffer, batch.position, batch.end, check_crcs=True)) == 1
-    except CorruptRecordError:
-        return False
-
-
-def _headers(buffer: mmap.mmap, size: int) -> Iterator[BatchHeader]:
+def _headers(file: File, size: int) -> Iterator[BatchHeader]:
     """The headers of a file's whole batches, a window at a time; those before a damaged one come first."""
-    start, window = 0, _WINDOW_BYTES
-    while start < size:
-        stop = min(start + window, size)
-        try:
-            headers = scan(buffer, start, stop)
-        except CorruptRecordError as error:
-            yield from scan(buffer, start, error.position)
-            raise
-        yield from headers
-        if headers:
-            start, window = headers[-1].end, _WINDOW_BYTES
-        elif stop == size:
+    position = 0
+    while position < size:
+        headers = headers_in(file.pread(min(_WINDOW_BYTES, size - position), position), position, size)
+        if not headers:
             return
-        else:
-            window *= 2  # a batch larger than the window
+        yield from headers
+        position = headers[-1].end
 
 
 def _batch_line(batch: BatchHeader, valid: bool) -> str:
@@ -113,12 +95,17 @@ def _batch_line(batch: BatchHeader, valid: bool) -> str:
     )
 
 
-def _print_records(buffer: mmap.mmap, batch: BatchHeader) -> None:
-    chunk = decode(
-        # From 0: a compressed set of an old format tells its last offset only.
-        buffer, batch.position, batch.end, from_offset=0, until_offset=batch.next_offset,
-        max_bytes=1, check_crcs=False, headers=True,
-    )
+def _print_records(file: File, batch: BatchHeader, limit: int) -> None:
+    if batch.size > limit:
+        raise BatchTooLargeError(batch.size, limit, batch.position, batch.base_offset)
+    try:
+        chunk = decode(
+            # From 0: a compressed set of an old format tells its last offset only.
+            file.pread(batch.size, batch.position), 0, batch.size, from_offset=0, until_offset=batch.next_offset,
+            max_bytes=1, check_crcs=False, headers=True, max_batch_bytes=limit,
+        )  # fmt: skip
+    except CorruptRecordError as error:
+        raise error.located(batch.position, "", "", -1) from error
     names = ("offset", "timestampType", "key", "value", "headers")
     columns = [chunk.columns[name].to_pylist() for name in names]
     for time, row in zip(times_ms(chunk.columns["timestamp"]), zip(*columns, strict=True), strict=True):

@@ -19,6 +19,7 @@ from pyspark_log.cli.dump import dump
 from pyspark_log.cli.groups import groups
 from pyspark_log.cli.offsets import offsets
 from pyspark_log.cli.produce import produce
+from pyspark_log.cli.recover import recover
 from pyspark_log.cli.repair import repair
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.topics import topics
@@ -67,7 +68,7 @@ def main(ctx: click.Context, store: str | None) -> None:
     ctx.obj = Target(store)
 
 
-for command in (topics, produce, consume, offsets, groups, dump, clean, doctor, verify, repair):
+for command in (topics, produce, consume, offsets, groups, dump, clean, doctor, verify, recover, repair):
     main.add_command(command)
 
 

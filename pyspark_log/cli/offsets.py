@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import click
 
@@ -10,18 +10,33 @@ from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json,
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.times import to_ms
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import NO_TIMESTAMP, OffsetAndTimestamp
+
+#: What is found out of a partition; None: there is no such record.
+_Lookup = Callable[[str, int], OffsetAndTimestamp | None]
+
+# Kafka's names of points in a log, and the numbers that stand for them in a ListOffsets request.
+_NUMBERS = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
+_POINTS = frozenset(_NUMBERS.values())
+
+
+def _point_or_time(ctx: click.Context, param: click.Parameter, text: str | None) -> str | int | None:
+    """An option's callback: the name of a point in a log, or a time in ms."""
+    name = _NUMBERS.get(text or "", text)
+    return name if name in _POINTS else to_ms(ctx, param, text)
 
 
 @click.command()
 @click.argument("topic_names", metavar="[TOPIC]...", nargs=-1)
 @click.option(
-    "--time", "timestamp", callback=to_ms, metavar="TIME",
+    "--time", "point", callback=_point_or_time, metavar="TIME",
     help="Instead: the first offset whose record has this time or a later one"
-    " (ms since 1970, or ISO-8601, UTC if it names no zone).",
+    " (ms since 1970, or ISO-8601, UTC if it names no zone); or, as kafka-get-offsets.sh has them,"
+    " latest (-1), earliest (-2) or max-timestamp (-3), the first record with the largest time.",
 )
 @json_option
 @click.pass_obj
-def offsets(target: Target, topic_names: Sequence[str], timestamp: int | None, as_json: bool) -> None:
+def offsets(target: Target, topic_names: Sequence[str], point: str | int | None, as_json: bool) -> None:
     """Print earliest and latest offset and size of each partition of each TOPIC; of all if none is named.
 
     The latest offset is the one that the next record will get. RECORDS counts offsets: in a compacted topic
@@ -29,10 +44,10 @@ def offsets(target: Target, topic_names: Sequence[str], timestamp: int | None, a
     """
     store = target.open()
     names = topic_names or store.topics()
-    if timestamp is None:
+    if point is None:
         _print_ends(list(_ends(store, names)), as_json)
     else:
-        _print_matches(list(_matches(store, names, timestamp)), as_json)
+        _print_matches(list(_matches(store, names, _lookup(store, point))), as_json)
 
 
 def _partitions(store: Store, names: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -59,15 +74,24 @@ def _print_ends(rows: list[tuple[str, int, int, int, int]], as_json: bool) -> No
     ])
 
 
+def _lookup(store: Store, point: str | int) -> _Lookup:
+    if isinstance(point, int):
+        return lambda name, partition: store.offset_for_timestamp(name, partition, point)
+    if point == "max-timestamp":
+        return store.offset_of_max_timestamp
+    end = store.latest_offset if point == "latest" else store.earliest_offset
+    return lambda name, partition: OffsetAndTimestamp(end(name, partition), NO_TIMESTAMP)
+
+
 def _matches(
-    store: Store, names: Sequence[str], timestamp: int
+    store: Store, names: Sequence[str], lookup: _Lookup
 ) -> Iterator[tuple[str, int, int | None, int | None]]:
     for name, partition in _partitions(store, names):
-        match = store.offset_for_timestamp(name, partition, timestamp)
+        match = lookup(name, partition)
         if match is None:
             yield name, partition, None, None
         else:
-            yield name, partition, match.offset, match.timestamp
+            yield name, partition, match.offset, None if match.timestamp == NO_TIMESTAMP else match.timestamp
 
 
 def _print_matches(rows: list[tuple[str, int, int | None, int | None]], as_json: bool) -> None:

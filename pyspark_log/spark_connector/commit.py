@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pyspark_log.spark_connector.checkpoint import location_of, plan_of
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
+from pyspark_log.spark_connector.query_run import publisher_of
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_writer import StagedMessage
 from pyspark_log.storage.publish import publish
@@ -23,7 +23,7 @@ def publish_batch(
 ) -> None:
     """Publishes a batch write under the name that it was given when it was planned."""
     with conditions_shown():
-        result = publish(store.reopen(), publisher, number, _parts(messages), one_off=one_off)
+        result = publish(store.reopen(), publisher, number, _parts(_staged(messages)), one_off=one_off)
     if result.replayed:
         log.warning(
             "publishId %s, publishNumber %d was published before, with %d records; this write's rows were dropped",
@@ -32,7 +32,7 @@ def publish_batch(
 
 
 def publish_micro_batch(
-    store: StoreRef, messages: Sequence[WriterCommitMessage | None], batch_id: int, checkpoint: str
+    store: StoreRef, messages: Sequence[WriterCommitMessage | None], batch_id: int, checkpoint: str, query_name: str
 ) -> None:
     """Publishes a micro-batch under its query's id, which Spark keeps in the checkpoint.
 
@@ -41,40 +41,38 @@ def publish_micro_batch(
         messages: of the tasks, in their order.
         batch_id: which micro-batch.
         checkpoint: the query's own checkpoint location, or "" if the session's counts.
+        query_name: the query's name, or "".
     """
     staged = _staged(messages)
-    query_ids = {message.query_id for message in staged}
-    if len(query_ids) != 1 or "" in query_ids:
+    runs = {message.run for message in staged}
+    if len(runs) != 1 or not staged[0].run.query_id:
         raise ConnectorError(
             "PYLOG_UNKNOWN_QUERY",
-            f"micro-batch {batch_id}: its tasks do not name the one query they worked for: {sorted(query_ids)}",
+            f"micro-batch {batch_id}: its tasks do not name the one query that they worked for: {runs}",
         )
+    run = staged[0].run
+    location = location_of(checkpoint, run.checkpoints, query_name)
     with conditions_shown():
         publish(
             store.reopen(),
-            f"spark-{staged[0].query_id}",
+            publisher_of(run.query_id),
             batch_id,
-            _parts(messages),
-            run=staged[0].run_id,
-            location=same_location(checkpoint or staged[0].checkpoints),
+            _parts(staged),
+            run=run.run_id,
+            claimed=True,
+            plan=plan_of(location, batch_id),
         )
 
 
-def same_location(checkpoint: str) -> str:
-    """A checkpoint location in one spelling, so that the same folder is the same text in every run of a query.
-
-    A local path may be given with or without `file:`, relative or absolute; other URIs stay as they are.
-    """
-    parts = urlsplit(checkpoint)
-    if not checkpoint or parts.scheme not in ("", "file"):
-        return checkpoint.rstrip("/")
-    return os.path.abspath(unquote(parts.path) if parts.scheme else checkpoint)
-
-
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedMessage]:
-    return [message for message in messages if isinstance(message, StagedMessage)]
+    """What all tasks report. A task that reports nothing may have had rows, which would be lost."""
+    staged = [message for message in messages if isinstance(message, StagedMessage)]
+    if len(staged) != len(messages):
+        silent = len(messages) - len(staged)
+        raise ConnectorError("PYLOG_INCOMPLETE_WRITE", f"{silent} of {len(messages)} tasks do not say what they staged")
+    return staged
 
 
-def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
+def _parts(messages: Sequence[StagedMessage]) -> list[StagedPart]:
     """All parts, in the order of the tasks."""
-    return [part for message in _staged(messages) for part in message.parts]
+    return [part for message in messages for part in message.parts]

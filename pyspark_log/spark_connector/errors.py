@@ -49,10 +49,12 @@ def data_loss(reason: str, message: str) -> ConnectorError:
 
 @contextmanager
 def conditions_shown() -> Iterator[None]:
-    """Puts the condition of each engine error in front of its message."""
+    """Puts the condition of each engine error in front of its message, and one in front of the system's errors."""
     try:
         yield
     except ConnectorError:
         raise
     except PylogError as error:
         raise ConnectorError(error.condition, str(error)) from error
+    except OSError as error:
+        raise ConnectorError("PYLOG_IO_ERROR", f"{error}") from error

@@ -13,7 +13,7 @@ from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_
 from pyspark_log.spark_connector.row_schema import check_row_schema, row_schema
 from pyspark_log.spark_connector.stream_reader import PylogStreamReader
 from pyspark_log.spark_connector.writer import PylogBatchWriter, PylogStreamWriter
-from pyspark_log.storage.store import local_path
+from pyspark_log.storage.store_folder import local_path
 
 
 class PylogDataSource(DataSource):

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
+from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.write_columns import RECORD_COLUMNS, TOPIC
 from pyspark_log.storage.staging import StagedPart, StagedWriter, StagingPlan
-
-_QUERY_ID = "sql.streaming.queryId"
-_RUN_ID = "spark.jobGroup.id"
-_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 
 @dataclass(frozen=True)
@@ -26,15 +22,11 @@ class StagedMessage(WriterCommitMessage):
 
     Attributes:
         parts: what it staged.
-        query_id: the streaming query that it worked for, as only tasks are told; "" in a batch write.
-        run_id: which run of that query.
-        checkpoints: the session's checkpoint location, as only tasks are told; "" if there is none.
+        run: the run of the streaming query that it worked for.
     """
 
     parts: tuple[StagedPart, ...]
-    query_id: str
-    run_id: str
-    checkpoints: str
+    run: QueryRun
 
 
 @dataclass(frozen=True)
@@ -68,8 +60,7 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
         except BaseException:
             writer.discard()
             raise
-    properties = _local_properties()
-    return StagedMessage(tuple(parts), *(properties[name] for name in (_QUERY_ID, _RUN_ID, _CHECKPOINTS)))
+    return StagedMessage(tuple(parts), QueryRun.of_task())
 
 
 def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -86,9 +77,3 @@ def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, p
         )
     for name in pc.unique(topics):
         yield name.as_py(), records.filter(pc.equal(topics, name))
-
-
-def _local_properties() -> Mapping[str, str]:
-    context = TaskContext.get()
-    assert context is not None, "Spark calls a writer's write() in a task"
-    return {name: context.getLocalProperty(name) or "" for name in (_QUERY_ID, _RUN_ID, _CHECKPOINTS)}

@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batch
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import Options, WriteOptions
+from pyspark_log.spark_connector.query_run import claim_in_first_task
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write
 from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.spark_connector.write_columns import check_columns
@@ -39,7 +40,7 @@ class PylogBatchWriter(DataSourceArrowWriter):
 
     def __init__(self, path: str, options: Options, schema: StructType) -> None:
         parsed = WriteOptions.parse(options)
-        self._plan = _plan_write(path, parsed, schema)
+        self._plan = plan_write(path, parsed, schema)
         self._one_off = parsed.publish_id is None
         self._publisher = parsed.publish_id or f"batch-{uuid.uuid4()}"
         self._number = parsed.publish_number or 0
@@ -69,23 +70,25 @@ class PylogStreamWriter(DataSourceStreamArrowWriter):
             raise option_error(
                 "publishId and publishNumber are for batch writes; a streaming query is published by its own id"
             )
-        self._plan = _plan_write(path, parsed, schema)
+        self._plan = plan_write(path, parsed, schema)
         self._checkpoint = options.get("checkpointlocation", "")
+        self._query_name = options.get("queryname", "")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
-        """Stages a task's rows."""
+        """Stages a task's rows, once earlier runs of the query are fenced."""
+        claim_in_first_task(self._plan.store)
         return stage(self._plan, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publishes the micro-batch; a replayed one that was published before changes nothing."""
-        publish_micro_batch(self._plan.store, messages, batchId, self._checkpoint)
+        publish_micro_batch(self._plan.store, messages, batchId, self._checkpoint, self._query_name)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Leaves everything as it is, for the reason given at PylogBatchWriter.abort."""
         log.warning("micro-batch %d failed; what its %d tasks staged is left behind", batchId, len(messages))
 
 
-def _plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePlan:
+def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePlan:
     """Checks the columns, opens or makes the store, and makes the topic if need be and allowed."""
     check_columns(schema, options.topic)
     with conditions_shown():

@@ -1,71 +1,29 @@
-"""Changes one partition's log: appends, rolls, cuts, and puts right what a killed holder left.
+"""Changes one partition's log: appends, rolls, flushes.
 
-Everything here happens while the partition's lock is held (`Appender.hold`). The order of steps is the
-protocol of docs/guarantees.md; in short: bytes first, then the end, then the index entries. Until the end
-moves, nothing that was written exists for anybody.
+Everything here happens while the partition's lock is held (`HeldLog.hold`). In short: bytes first, then the end,
+then the index entries. Until the end moves, nothing that was written exists for anybody.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pyspark_log.storage import checkpoint_files, files, leader_epochs, state_file
 from pyspark_log.storage.batch import BatchHeader
-from pyspark_log.storage.clock import Clock, now_ms
-from pyspark_log.storage.config import TopicConfig
-from pyspark_log.storage.errors import (
-    InvalidRecordError,
-    LogDamagedError,
-    OffsetOutOfRangeError,
-    OutcomeUnknownError,
-    PylogError,
-    RecordTooLargeError,
-    UnknownTopicError,
-)
-from pyspark_log.storage.locks import DEFAULT_TIMEOUT, FileLock, lock_for
-from pyspark_log.storage.log_folder import LogFolder, LogOffsets
-from pyspark_log.storage.missing import no_state
-from pyspark_log.storage.mounts import is_shared
+from pyspark_log.storage.config import LONG_MAX, TopicConfig
+from pyspark_log.storage.errors import InvalidRecordError, OutcomeUnknownError, PylogError, RecordTooLargeError
+from pyspark_log.storage.held_log import HeldLog, Recovery
+from pyspark_log.storage.log_folder import LogFolder
 from pyspark_log.storage.place import PartitionPlace
-from pyspark_log.storage.producers import Numbered, Producers
+from pyspark_log.storage.producers import Numbered
 from pyspark_log.storage.records import scan, stamp
-from pyspark_log.storage.segment import (
-    LOG,
-    SEGMENT_SUFFIXES,
-    SegmentReader,
-    SegmentWriter,
-    list_segments,
-    read_headers,
-    segment_path,
-)
-from pyspark_log.storage.state_file import Flags, Intent, Loaded, PartitionState
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.storage.state_file import Flags
 
 log = logging.getLogger(__name__)
 
-_REWRITE_SIZE = 1024 * 1024
-
 #: How far ahead of unsynced records offsets are reserved: one sync in so many records.
 RESERVE = 1 << 20
-
-
-class Recovery(NamedTuple):
-    """What an appender does about what others left; it knows when, and not how.
-
-    Attributes:
-        resolve: finishes or drops an intent that a killed holder left; see apply.py.
-        after_restart: puts the partition right if the machine went down since; see power.py.
-        clean: lets go of segments that are too old; see retention.py.
-    """
-
-    resolve: Callable[[Appender], None]
-    after_restart: Callable[[Appender], None]
-    clean: Callable[[Appender], object]
 
 
 class Appended(NamedTuple):
@@ -76,208 +34,20 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
-class Appender:
-    """The one that changes a partition, for this process. Several threads may share it.
-
-    Attributes:
-        place: whose log it is.
-        config: the topic's settings.
-        producers: what is known of producers that number their records.
-        clock: what time it is.
-    """
+class Appender(HeldLog):
+    """The one that changes a partition, for this process. Several threads may share it."""
 
     def __init__(
-        self, place: PartitionPlace, config: TopicConfig, recovery: Recovery, log_folder: LogFolder
+        self,
+        place: PartitionPlace,
+        config: TopicConfig,
+        recovery: Recovery,
+        clean: Callable[[Appender], object],
+        log_folder: LogFolder,
     ) -> None:
-        self.place = place
-        self.config = config
-        self.clock: Clock = now_ms
-        self.producers = Producers(place.folder, config.producer_id_expiration_ms)
-        self._recovery = recovery
-        self._log_folder = log_folder
-        # Another host may take over at any moment, and sees only what is synced.
-        self._shared = is_shared(os.path.dirname(place.state_path))
-        self._lock: FileLock | None = None
-        self._segment: SegmentWriter | None = None
-        self._state_file: files.File | None = None
-        self._seen = (-1, -1)  # generation and sequence number of the state that `_segment` agrees with
-        self._loaded: Loaded | None = None
-
-    # ---- holding the lock
-
-    @contextlib.contextmanager
-    def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[Appender]:
-        """Holds the partition's lock, with its log in order: no intent, nothing behind the end.
-
-        Raises:
-            LockTimeoutError: not to be had within `timeout` seconds.
-            UnknownTopicError: the topic was deleted.
-            LogDamagedError: the files are shorter than the state says.
-            OSError: the store cannot be written.
-        """
-        lock = self._lock = self._lock or lock_for(self.place.state_path)
-        try:
-            lock.acquire(timeout)
-        except FileNotFoundError:
-            raise no_state(self.place) from None
-        try:
-            if lock.file is not self._state_file:
-                # The first time, or the store's folder was replaced by a copy: what was known is of other files.
-                self.forget()
-                self.producers.forget()
-                self._state_file = lock.file
-            self._loaded = state_file.load(lock.file)
-            self._enter(lock)
-            yield self
-        finally:
-            self._loaded = None
-            lock.release()
-
-    def _enter(self, lock: FileLock) -> None:
-        loaded = self._held
-        if loaded.state.flags & Flags.DEAD:
-            raise UnknownTopicError(f"{self.place}: the topic was deleted")
-        mine = (loaded.state.generation, loaded.state.seq) == self._seen
-        if not mine and loaded.slot >= 2:
-            # Its writer may have died between write and sync; what is built on it must not outlive it.
-            lock.file.sync()
-        if loaded.state.boot != state_file.this_boot() and not self._shared:
-            self._recovery.after_restart(self)
-        elif loaded.state.intent != Intent.NONE:
-            self.forget()
-            self._recovery.resolve(self)
-        elif not mine:
-            self._catch_up()
-        self._cut_leftovers()
-
-    @property
-    def _held(self) -> Loaded:
-        assert self._loaded is not None, "the partition's lock is not held"
-        return self._loaded
-
-    @property
-    def state(self) -> PartitionState:
-        """The partition's state; the lock is held, so nobody changes it but the caller."""
-        return self._held.state
-
-    def save(self, state: PartitionState, *, durable: bool) -> None:
-        """Makes `state` the partition's state (and, if `durable`, syncs it)."""
-        assert self._lock is not None
-        self._loaded = state_file.store(self._lock.file, self._held, state, durable=durable, sync=self._shared)
-        self._seen = (self._loaded.state.generation, self._loaded.state.seq)
-
-    # ---- the active segment
-
-    @property
-    def segment(self) -> SegmentWriter:
-        """The active segment, up to the end."""
-        if self._segment is None:
-            self._segment = self._open_active()
-        return self._segment
-
-    def _open_active(self) -> SegmentWriter:
-        state, folder = self.state, self.place.folder
-        try:
-            return SegmentWriter(folder, state.active_base, state.position, self.config, self.clock)
-        except FileNotFoundError:
-            if state.position > 0:
-                raise LogDamagedError(
-                    f"{self.place}: the active segment {segment_path(folder, state.active_base, LOG)} is "
-                    f"missing, which held {state.position} bytes"
-                ) from None
-        files.make_folder(folder)
-        metadata = f"{folder}/{checkpoint_files.PARTITION_METADATA}"
-        if not os.path.exists(metadata):
-            checkpoint_files.write_partition_metadata(metadata, self.place.topic_id)
-        leader_epochs.begin(folder, state.leader_epoch, state.next_offset)
-        segment = self.new_segment(state.active_base)
-        self.tell_folder()
-        return segment
-
-    def new_segment(self, base_offset: int) -> SegmentWriter:
-        """Makes the files of an empty segment, durably. Files of that name are leftovers and go first."""
-        for suffix in reversed(SEGMENT_SUFFIXES):
-            path = segment_path(self.place.folder, base_offset, suffix)
-            if os.path.exists(path):
-                files.unlink(path)
-        files.create(segment_path(self.place.folder, base_offset, LOG)).close()
-        files.sync_folder(self.place.folder)
-        return SegmentWriter(self.place.folder, base_offset, 0, self.config, self.clock)
-
-    def use_segment(self, segment: SegmentWriter) -> None:
-        """Makes a segment the one to append to, after `save` has made it the active one."""
-        if self._segment is segment:
-            return
-        if self._segment is not None:
-            self._segment.close()
-        self._segment = segment
-        try:
-            self.producers.take_snapshot(self.state, self.clock())
-        except (OSError, PylogError) as error:
-            log.warning("%s: no snapshot of its producers was taken: %s", self.place, error)
-
-    def forget(self) -> None:
-        """Drops what is known of the files; the next use looks at them anew."""
-        if self._segment is not None:
-            self._segment.close()
-        self.producers.close()
-        self._segment, self._seen = None, (-1, -1)
-
-    def _catch_up(self) -> None:
-        """Takes over where another process left off."""
-        self.producers.close()
-        state = self.state
-        if self._segment is not None:
-            same = state.generation == self._seen[0] and state.active_base == self._segment.base_offset
-            # A client of a shared file system sees what others wrote for certain only in a file opened since.
-            if same and not self._shared:
-                self._segment.resume(state.position)
-            else:
-                self.forget()
-        self._seen = (state.generation, state.seq)
-
-    # ---- cutting
-
-    def _cut_leftovers(self) -> None:
-        segment = self.segment
-        size = segment.log.size()
-        if size < self.state.position:
-            self.forget()
-            raise LogDamagedError(
-                f"{self.place}: {segment.log.path} has {size} bytes, of which {self.state.position} were "
-                "written and acknowledged: something cut it. Nothing is changed; restore it from a copy"
-            )
-        if size > self.state.position or self.state.flags & Flags.CUTTING:
-            self.cut()
-
-    def cut(self) -> None:
-        """Removes all that stands behind the end: bytes, segments, index entries.
-
-        The flag makes the next holder do it again, since a truncation that was not synced can undo itself
-        when the power goes.
-        """
-        state = self.state
-        log.info("%s: removing what stands behind the log end %d", self.place, state.next_offset)
-        self.save(state._replace(flags=state.flags | Flags.CUTTING), durable=False)
-        self.drop_newer_segments()
-        self.segment.cut(state.position, state.next_offset)
-        self.producers.cut(state, self.clock())
-        self.segment.log.sync()
-        files.sync_folder(self.place.folder)
-        self.save(state._replace(flags=state.flags & ~Flags.CUTTING), durable=False)
-
-    def drop_newer_segments(self) -> None:
-        """Removes segments above the active one, which a killed holder left; before another one is made.
-
-        One that stayed would count as soon as the active segment is above it.
-        """
-        for base in list_segments(self.place.folder):
-            if base > self.state.active_base:
-                # The log last: where it is left, the next holder comes for the others.
-                for suffix in reversed(SEGMENT_SUFFIXES):
-                    files.unlink(segment_path(self.place.folder, base, suffix))
-
-    # ---- appending
+        """`clean` lets go of segments that are too old, when a new one begins; see retention.py."""
+        super().__init__(place, config, recovery, log_folder)
+        self._clean = clean
 
     def append(self, data: bytearray, *, sync: bool, first_undone: int | None = None) -> Appended:
         """Appends whole record batches; the caller holds the lock.
@@ -308,22 +78,24 @@ class Appender:
         headers = scan(data, 0, len(data))
         numbered = self._judge(headers, data)
         if numbered is not None and numbered.duplicate is not None:
-            if sync:
+            if sync or self.must_sync(base):
                 self.settle()
             return Appended(numbered.duplicate.base_offset, numbered.duplicate.last_offset + 1, duplicate=True)
         newest = max(header.max_timestamp for header in headers)
         if self.state.flags & Flags.SUSPECT or self.segment.must_roll(len(data), end - 1, newest):
             self.roll()
             self.maintain()
-        sync = sync or self._shared
+        sync = sync or self.must_sync(end)
         if not sync and end > self.state.reserve:
             # Before readers see offsets that a power loss could take back: none of these is ever used again.
             self.save(self.state._replace(reserve=end + RESERVE), durable=True)
-        segment, state = self.segment, self.state
+        segment = self.segment
+        self.claim()
+        state = self.state
         try:
             segment.log.pwrite(data, state.position)
             if numbered is not None and numbered.aborted is not None:
-                self.producers.index_aborted(state, numbered.aborted, self.clock())
+                self.producers.index_aborted(state, numbered.aborted)
             if sync:
                 self.sync_log(segment)
         except (OSError, OutcomeUnknownError):
@@ -332,8 +104,9 @@ class Appender:
         position = state.position + len(data)
         moved = state._replace(
             next_offset=end, position=position, synced=position if sync else state.synced,
+            unsynced_since=self.unsynced_since(),
             first_undone=state.first_undone if first_undone is None else first_undone,
-            flags=state.flags if numbered is None else state.flags | Flags.PRODUCERS,
+            flags=state.flags & ~Flags.CLAIMED | (Flags.NONE if numbered is None else Flags.PRODUCERS),
         )  # fmt: skip
         try:
             # A power loss can take this back and leave the batches, which are then adopted.
@@ -358,50 +131,33 @@ class Appender:
             raise InvalidRecordError(f"{self.place}: {len(headers)} batches at once, one of them with a producer id")
         return self.producers.judge(self.state, data, headers[0], self.clock())
 
-    def settle(self) -> None:
-        """Makes all that is there durable, and gives back the reserve of offsets. The lock is held.
+    def must_sync(self, end: int) -> bool:
+        """Whether the log must be synced, though nobody asks for it, before it ends at `end`.
 
-        Raises:
-            OSError, OutcomeUnknownError: as append says.
+        Always on a shared file system; else by flush.messages and flush.ms. No process runs for ever that could
+        sync at a given time, so what flush.ms asks for is done by the first append that comes later.
         """
-        if self.state.flags & Flags.SUSPECT:
-            self.roll()  # A sync of this segment says nothing any more.
-        state = self.state
-        if state.synced < state.position or state.reserve > state.next_offset:
-            self.sync_log(self.segment)
-            self.save(state._replace(synced=state.position, reserve=state.next_offset), durable=True)
-        self._note_offsets()
+        if self.shared:
+            return True
+        config, state = self.config, self.state
+        unsynced = state.synced < state.position
+        if config.flush_messages < LONG_MAX:
+            first = self.segment.offset_at(state.synced) if unsynced else state.next_offset
+            if end - first >= config.flush_messages:
+                return True
+        if config.flush_ms == LONG_MAX:
+            return False
+        age = self.clock() - state.unsynced_since if unsynced else 0
+        # A time that is to come says nothing: the clock was set back.
+        return not 0 <= age < config.flush_ms
 
-    def tell_folder(self) -> None:
-        """Has what Kafka keeps of a partition, beside its segments, follow where its log starts and ends. OSError."""
-        leader_epochs.cut_start(self.place.folder, self.state.log_start)
-        self._note_offsets()
-        self._log_folder.write_due()
-
-    def _note_offsets(self) -> None:
-        state = self.state
-        first = min(list_segments(self.place.folder), default=state.active_base)
-        self._log_folder.note(
-            TopicPartition(self.place.topic, self.place.partition),
-            LogOffsets(
-                recovery_point=state.next_offset if state.synced == state.position else state.active_base,
-                high_watermark=state.next_offset,
-                log_start=state.log_start if state.log_start > first else None,
-            ),
-        )
-
-    def close_segment(self, segment: SegmentWriter, position: int) -> None:
-        """Ends a segment of `position` bytes, durably, before another one begins.
-
-        A hole that a power loss makes here would make everything behind it unreachable.
-        """
-        if self.state.flags & Flags.SUSPECT:
-            # What the failed sync may have lost is written once more, so that this sync says something.
-            for at in range(self.state.synced, position, _REWRITE_SIZE):
-                segment.log.pwrite(segment.log.pread(min(_REWRITE_SIZE, position - at), at), at)
-        self.sync_log(segment)
-        self.producers.sync_index(segment.base_offset)
-        segment.finish()
+    def _undo(self) -> None:
+        """After a failed write: nothing stays behind the end; if even that fails, the next holder cuts."""
+        try:
+            self.cut()
+        except (OSError, OutcomeUnknownError) as error:
+            log.warning("%s: what a failed append wrote could not be removed now: %s", self.place, error)
+            self.forget()
 
     def index(self, headers: Sequence[BatchHeader]) -> None:
         """Adds index entries for batches that readers see by now.
@@ -414,112 +170,24 @@ class Appender:
             log.warning("%s: index entries could not be written: %s", self.place, error)
             self.forget()
 
-    def sync_log(self, segment: SegmentWriter) -> None:
-        """Makes a segment's log durable.
-
-        Raises:
-            OutcomeUnknownError: nobody knows what of it is on the disk. The kernel may call the lost pages
-                clean from now on, so a later sync of the file proves nothing: it is marked in the state,
-                and the next append begins another segment.
-        """
-        try:
-            segment.log.sync()
-        except OSError as error:
-            self.save(self.state._replace(flags=self.state.flags | Flags.SUSPECT), durable=False)
-            raise OutcomeUnknownError(
-                f"{self.place}: {segment.log.path} could not be synced ({error}); what was being added is not visible"
-            ) from error
-
-    def _undo(self) -> None:
-        """After a failed write: nothing stays behind the end; if even that fails, the next holder cuts."""
-        try:
-            self.cut()
-        except OSError as error:
-            log.warning("%s: what a failed append wrote could not be removed now: %s", self.place, error)
-            self.forget()
-
-    def roll(self) -> None:
-        """Closes the active segment, which is not empty, and begins the next one at the log end."""
-        state = self.state
-        self.close_segment(self.segment, state.position)
-        self.drop_newer_segments()
-        segment = self.new_segment(state.next_offset)
-        self.save(
-            state._replace(
-                flags=state.flags & ~Flags.SUSPECT,
-                active_base=state.next_offset, position=0, synced=0, generation=state.generation + 1,
-            ),
-            durable=True,
-        )  # fmt: skip
-        self.use_segment(segment)
-
     def maintain(self) -> None:
         """Lets go of segments that are too old. Nobody's write fails for it: an error is logged, and the next one tries."""
         try:
-            self._recovery.clean(self)
+            self._clean(self)
         except (OSError, PylogError) as error:
             log.warning("%s: old segments could not be removed: %s", self.place, error)
-            # Whether the state was written before the error is not known.
-            self.forget()
-            assert self._lock is not None
-            self._loaded = state_file.load(self._lock.file)
+            self.reload()
 
-    # ---- taking back
-
-    def truncate(self, offset: int) -> int:
-        """Takes back records from `offset` on, durably; the lock is held. For replicas: readers may have seen them.
-
-        Batches go whole: the log then ends behind the last batch that lies before `offset`. (Kafka ends it at `offset`
-        itself, with a hole in front; no log of ours has one.) If that would be before the log start, nothing
-        stays, and the log goes on at its start. After a power loss in the middle the end may lie in between.
-
-        Returns:
-            The log end.
+    def settle(self) -> None:
+        """Makes all that is there durable, and gives back the reserve of offsets. The lock is held.
 
         Raises:
-            OffsetOutOfRangeError: below the log start, or above the log end.
-            OSError, LogDamagedError: the log ends where it did, or at the new end.
+            OSError, OutcomeUnknownError: as append says.
         """
-        state, place = self.state, self.place
-        if not state.log_start <= offset <= state.next_offset:
-            raise OffsetOutOfRangeError(place.topic, place.partition, offset, state.log_start, state.next_offset)
-        if offset == state.next_offset:
-            return offset
-        base, position, end = self._place_of(offset)
-        if end < state.log_start:
-            self.drop_newer_segments()
-            self.new_segment(state.log_start).close()
-            base, position, end = state.log_start, 0, state.log_start
-        synced = min(position, state.synced) if base == state.active_base else position
-        leader_epochs.begin(place.folder, state.leader_epoch + 1, end)
-        self.save(
-            state._replace(
-                # What stands behind the new end is now a leftover, which the next holder removes if this one cannot.
-                flags=state.flags | Flags.CUTTING, active_base=base, position=position, synced=synced,
-                next_offset=end, generation=state.generation + 1,
-                # Offsets that are given to other records have another epoch.
-                leader_epoch=state.leader_epoch + 1,
-            ),
-            durable=True,
-        )  # fmt: skip
-        self.forget()
-        self.cut()
-        self.tell_folder()
-        return end
-
-    def _place_of(self, offset: int) -> tuple[int, int, int]:
-        """The batch that holds `offset`: its segment, its position and its first offset."""
-        bases = [base for base in list_segments(self.place.folder) if base <= self.state.active_base]
-        base = bases[bisect_right(bases, offset) - 1]
-        reader = SegmentReader(self.place.folder, base)
-        try:
-            size = self.state.position if base == self.state.active_base else reader.log.size()
-            position, end = 0, base
-            for header in read_headers(reader.log, reader.position_of(offset, size), size):
-                position, end = header.position, header.base_offset
-                if header.last_offset >= offset:
-                    break
-                position, end = header.end, header.next_offset
-        finally:
-            reader.close()
-        return base, position, end
+        if self.state.flags & Flags.SUSPECT:
+            self.roll()  # A sync of this segment says nothing any more.
+        state = self.state
+        if state.synced < state.position or state.reserve > state.next_offset:
+            self.sync_log(self.segment)
+            self.save(state._replace(synced=state.position, reserve=state.next_offset), durable=True)
+        self.note_offsets()

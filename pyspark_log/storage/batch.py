@@ -26,6 +26,8 @@ BASE_SEQUENCE_AT: Final = PRODUCER_EPOCH_AT + 2  # int32: -1 for none
 COUNT_AT: Final = BASE_SEQUENCE_AT + 4  # int32: how many records there are (compaction lowers it)
 HEADER_SIZE: Final = COUNT_AT + 4
 
+#: The fewest bytes that a batch can have: those of a message of format 0 with neither key nor value.
+SMALLEST_MESSAGE: Final = 26
 #: Bytes of a batch that its length field does not count: the base offset and the length itself.
 LENGTH_PREFIX: Final = LEADER_EPOCH_AT
 #: Bytes that must be there to tell a batch's size and format.
@@ -43,9 +45,9 @@ DELETE_HORIZON: Final = 0x40
 #: The count of a batch whose header does not tell it: a compressed set of messages of format 0 or 1.
 UNKNOWN_COUNT: Final = -1
 
-#: Bytes that one batch may become in memory: its records once they are decompressed, and ROW_BYTES for
-#: each record and each header. It bounds what a reader needs, whatever the bytes claim, and keeps every
-#: column below the 2 GiB that Arrow's 32-bit offsets reach.
+#: Bytes that one batch may become in memory if nobody says otherwise (`batch.max.memory.bytes`): its records once they
+#: are decompressed, and ROW_BYTES for each record and each header. It bounds what a reader needs, whatever the bytes
+#: claim, and keeps every column below the 2 GiB that Arrow's 32-bit offsets reach.
 MAX_BATCH_BYTES: Final = 512 * 1024 * 1024
 #: What the columns hold of a record or a header besides its bytes: offset, time, lengths.
 ROW_BYTES: Final = 32

@@ -26,6 +26,8 @@ CLEANER = "cleaner-offset-checkpoint"
 #: The file in a partition's folder that says whose it is.
 PARTITION_METADATA = "partition.metadata"
 
+# What some 200,000 partitions with the longest names take.
+_MAX_BYTES = 64 * 1024 * 1024
 _VERSION = 0
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -34,11 +36,11 @@ _NO_UUID = "A" * 22
 
 def _read(path: str) -> bytes | None:
     try:
-        file = files.open_read(path)
+        return files.read_whole(path, _MAX_BYTES)
     except FileNotFoundError:
         return None
-    with file:
-        return file.pread(file.size(), 0)
+    except ValueError as error:
+        raise SideFileError(f"{path}: {error}") from None
 
 
 def _wrong(path: str, line: int, reason: str) -> SideFileError:

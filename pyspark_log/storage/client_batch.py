@@ -11,20 +11,23 @@ import pyarrow.compute as pc
 
 from pyspark_log.storage.batch import MAGIC, BatchHeader
 from pyspark_log.storage.config import INT_MAX, TopicConfig
-from pyspark_log.storage.errors import InvalidRecordError, RecordTooLargeError
-from pyspark_log.storage.records import BatchBuilder, RecordColumns, decode, scan
+from pyspark_log.storage.errors import BatchTooLargeError, InvalidRecordError, RecordTooLargeError
+from pyspark_log.storage.records import BatchBuilder, RecordColumns, decode, restamp, scan
+from pyspark_log.storage.time_bounds import check_times
 
 
-def admit(batch: bytes, config: TopicConfig, where: str) -> bytearray:
+def admit(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearray:
     """The bytes that the topic's log takes for a batch: its own, or the same records in the topic's codec.
 
     Args:
         batch: one whole batch of format 2, with base offset 0.
         config: the topic's settings.
+        now: the time in ms: that of the records if the topic has LogAppendTime.
         where: topic and partition, for errors.
 
     Raises:
-        InvalidRecordError: a rule of Kafka's is broken; RecordTooLargeError: larger than max.message.bytes.
+        InvalidRecordError: a rule of Kafka's is broken; RecordTooLargeError: larger than max.message.bytes, or than
+            batch.max.memory.bytes once it is unpacked.
         CorruptRecordError: the bytes are no record batch, the CRC is wrong, or the records' offsets do not rise.
     """
     if len(batch) > config.max_message_bytes:
@@ -43,13 +46,20 @@ def admit(batch: bytes, config: TopicConfig, where: str) -> bytearray:
         if broken:
             raise InvalidRecordError(f"{where}: {rule}")
     # That there are as many records as offsets, and that these rise, leaves no hole between them.
-    chunk = decode(
-        batch, 0, len(batch), from_offset=0, until_offset=INT_MAX + 1, max_bytes=INT_MAX, check_crcs=False, headers=True
-    )
+    try:
+        chunk = decode(
+            batch, 0, len(batch), from_offset=0, until_offset=INT_MAX + 1, max_bytes=INT_MAX, check_crcs=False,
+            headers=True, max_batch_bytes=config.max_batch_bytes,
+        )  # fmt: skip
+    except BatchTooLargeError as error:
+        raise RecordTooLargeError(f"{where}: {error.reason}; {error.advice}") from None
     _check_records(chunk.columns, header, config, where)
-    if config.keeps_codec or header.codec == config.codec:
-        return bytearray(batch)
-    return bytearray(_in_codec_of(config, chunk.columns, header))
+    check_times(_milliseconds(chunk.columns), config, now, where)
+    kept = config.keeps_codec or header.codec == config.codec
+    admitted = bytearray(batch if kept else _in_codec_of(config, chunk.columns, header))
+    if config.log_append_time:
+        restamp(admitted, 0, len(admitted), now)
+    return admitted
 
 
 def _broken_rules(header: BatchHeader) -> list[tuple[bool, str]]:

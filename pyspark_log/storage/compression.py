@@ -26,7 +26,7 @@ import lz4.frame
 import pyarrow as pa
 import zstandard
 
-from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError
+from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError
 
 #: Any object that gives contiguous bytes.
 BytesLike = bytes | bytearray | memoryview
@@ -112,7 +112,7 @@ def decompress(codec: str, data: BytesLike, limit: int) -> BytesLike:
         limit: the most bytes that may come out.
 
     Raises:
-        CorruptRecordError: `data` is no such stream, or holds more than `limit` bytes.
+        CorruptRecordError: `data` is no such stream; BatchTooLargeError: it holds more than `limit` bytes.
         InvalidConfigError: an unknown codec.
     """
     check_codec(codec, None)
@@ -128,10 +128,6 @@ _LIBRARY_ERRORS: Final = (
 )
 
 
-def _too_large(codec: str, limit: int) -> CorruptRecordError:
-    return CorruptRecordError(f"the {codec} stream becomes more than {limit} bytes")
-
-
 def _cut_short(codec: str) -> CorruptRecordError:
     return CorruptRecordError(f"the {codec} stream ends too early")
 
@@ -142,7 +138,7 @@ def _same(data: BytesLike, _level: int | None) -> BytesLike:
 
 def _same_bounded(data: BytesLike, limit: int) -> BytesLike:
     if len(data) > limit:
-        raise _too_large("none", limit)
+        raise BatchTooLargeError(len(data), limit)
     return data
 
 
@@ -169,7 +165,7 @@ def _gunzip(data: BytesLike, limit: int) -> bytes:
             piece = member.decompress(step, limit - size + 1)
             size += len(piece)
             if size > limit:
-                raise _too_large("gzip", limit)
+                raise BatchTooLargeError(len(data), limit)
             pieces.append(piece)
         position -= len(member.unused_data)
         if bytes(source[position : position + len(_GZIP_MEMBER)]) != _GZIP_MEMBER:
@@ -218,7 +214,7 @@ def _unsnappy_block(block: memoryview, room: int, limit: int) -> BytesLike:
     else:
         raise CorruptRecordError("a snappy block does not tell its size")
     if size > room:
-        raise _too_large("snappy", limit)
+        raise BatchTooLargeError(len(block), limit)
     if size > len(block) * _SNAPPY_RATIO:
         raise CorruptRecordError(f"a snappy block of {len(block)} bytes claims to hold {size}")
     result: bytes = _contexts.snappy.decompress(block, decompressed_size=size, asbytes=True)
@@ -249,7 +245,7 @@ def _unlz4(data: BytesLike, limit: int) -> bytes:
     if flags & _LZ4_CONTENT_SIZE:
         guess = int.from_bytes(source[6:14], "little")  # behind magic, flags and block size
         if guess > limit:
-            raise _too_large("lz4", limit)
+            raise BatchTooLargeError(len(data), limit)
         if guess > len(source) * _LZ4_RATIO:
             raise CorruptRecordError(f"an lz4 frame of {len(source)} bytes claims to hold {guess}")
     frame = lz4.frame.LZ4FrameDecompressor()
@@ -259,7 +255,7 @@ def _unlz4(data: BytesLike, limit: int) -> bytes:
         piece = frame.decompress(step, max_length=min(guess, limit - size) + 1)
         size += len(piece)
         if size > limit:
-            raise _too_large("lz4", limit)
+            raise BatchTooLargeError(len(data), limit)
         if not piece and not frame.eof:
             raise _cut_short("lz4")
         pieces.append(piece)
@@ -312,7 +308,7 @@ def _zstd(data: BytesLike, level: int | None) -> bytes:
 def _unzstd(data: BytesLike, limit: int) -> bytes:
     size = zstandard.frame_content_size(data)
     if size > limit:
-        raise _too_large("zstd", limit)
+        raise BatchTooLargeError(len(data), limit)
     if size > 0:
         try:
             return _contexts.zstd_reader.decompress(data, allow_extra_data=False)
@@ -334,7 +330,7 @@ def _unzstd_frames(source: memoryview, limit: int) -> bytes:
             piece = frame.decompress(step)
             size += len(piece)
             if size > limit:
-                raise _too_large("zstd", limit)
+                raise BatchTooLargeError(len(source), limit)
             pieces.append(piece)
         position -= len(frame.unused_data)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from pyspark_log.storage.batch import MAX_BATCH_BYTES
 from pyspark_log.storage.errors import InvalidConfigError
 
 LONG_MAX = 2**63 - 1
@@ -106,15 +107,19 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("file.delete.delay.ms", "log.segment.delete.delay.ms", "60000", "ms",
               "how long a deleted segment's files stay for readers that have them open", _whole(0, LONG_MAX)),
     ConfigKey("flush.messages", "log.flush.interval.messages", str(LONG_MAX), "",
-              "records after which an append is synced", _whole(1, LONG_MAX)),
+              "an append that leaves so many records of its partition unsynced syncs them", _whole(1, LONG_MAX)),
     ConfigKey("flush.ms", "log.flush.interval.ms", str(LONG_MAX), "ms",
-              "time after which appended records are synced", _whole(0, LONG_MAX)),
+              "an append that finds records that are unsynced for so long syncs them", _whole(0, LONG_MAX)),
     ConfigKey("index.interval.bytes", "log.index.interval.bytes", "4096", "bytes",
               "log bytes between two index entries", _whole(0, INT_MAX)),
     ConfigKey("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", str(LONG_MAX), "ms",
               "the longest that a record stays uncompacted", _whole(1, LONG_MAX)),
     ConfigKey("max.message.bytes", "message.max.bytes", "1048588", "bytes",
               "the largest record batch, after compression", _whole(0, INT_MAX)),
+    ConfigKey("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", "3600000", "ms",
+              "how far a record's time may lie ahead of the clock (CreateTime)", _whole(0, LONG_MAX)),
+    ConfigKey("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", str(LONG_MAX), "ms",
+              "how far a record's time may lie behind the clock (CreateTime)", _whole(0, LONG_MAX)),
     ConfigKey("message.timestamp.type", "log.message.timestamp.type", "CreateTime", "",
               "whose time a record has: its writer's (CreateTime) or that of the append (LogAppendTime)",
               _one_of("CreateTime", "LogAppendTime")),
@@ -140,6 +145,10 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
 STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("auto.create.topics.enable", "auto.create.topics.enable", "true", "",
               "whether writing to an unknown topic makes it", _truth),
+    # Kafka has no such setting. Batches of more than one record are written so that they stay below it.
+    ConfigKey("batch.max.memory.bytes", "batch.max.memory.bytes", str(MAX_BATCH_BYTES), "bytes",
+              "the most that a record batch may become in memory when it is read; a larger one is refused",
+              _whole(1 << 20, INT_MAX - 63)),
     ConfigKey("num.partitions", "num.partitions", "1", "",
               "partitions of a topic that is made without a number", _whole(1, INT_MAX)),
     ConfigKey("offsets.topic.num.partitions", "offsets.topic.num.partitions", "50", "",
@@ -189,8 +198,13 @@ class TopicConfig:
     log_append_time: bool
     keeps_codec: bool  # a record batch that comes ready-made stays compressed as it is
     file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
     index_interval_bytes: int
+    max_batch_bytes: int  # what a batch may become in memory
     max_message_bytes: int
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
     producer_id_expiration_ms: int
     retention_bytes: int
     retention_ms: int
@@ -219,7 +233,9 @@ class TopicConfig:
         # Compaction leaves the active segment alone, so that one must not stay active for longer than the lag.
         longest = whole("max.compaction.lag.ms") if compact else LONG_MAX
         expiration = store_setting(store, "producer.id.expiration.ms")
+        max_batch_bytes = store_setting(store, "batch.max.memory.bytes")
         assert isinstance(expiration, int)
+        assert isinstance(max_batch_bytes, int)
         return cls(
             compact=compact,
             deletes="delete" in policy,
@@ -228,8 +244,13 @@ class TopicConfig:
             log_append_time=text("message.timestamp.type") == "LogAppendTime",
             keeps_codec=text("compression.type") == "producer",
             file_delete_delay_ms=whole("file.delete.delay.ms"),
+            flush_messages=whole("flush.messages"),
+            flush_ms=whole("flush.ms"),
             index_interval_bytes=whole("index.interval.bytes"),
+            max_batch_bytes=max_batch_bytes,
             max_message_bytes=whole("max.message.bytes"),
+            message_timestamp_after_max_ms=whole("message.timestamp.after.max.ms"),
+            message_timestamp_before_max_ms=whole("message.timestamp.before.max.ms"),
             producer_id_expiration_ms=expiration,
             retention_bytes=whole("retention.bytes"),
             retention_ms=whole("retention.ms"),

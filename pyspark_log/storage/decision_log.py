@@ -9,33 +9,31 @@ known, and all that needs to be known, of that publisher.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import socket
-import time
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
 
 import pyarrow as pa
 
 from pyspark_log.storage.appender import Appender
-from pyspark_log.storage.encoder import TopicEncoder
-from pyspark_log.storage.errors import (
-    CorruptRecordError,
-    StoreVersionError,
-    TopicExistsError,
-    UnknownTopicError,
+from pyspark_log.storage.clock import now_ms
+from pyspark_log.storage.decision import (
+    NO_NUMBER,
+    Decision,
+    Origin,
+    Place,
+    SetAside,
+    decode_decision,
+    encode_decision,
+    publisher_of,
 )
+from pyspark_log.storage.encoder import encode
+from pyspark_log.storage.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT, Mutex
 from pyspark_log.storage.range_reader import READ_SIZE
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.topics import PUBLISH_TOPIC
 
-VERSION = 1
-# How many runs that were replaced a publisher's record remembers.
-_REPLACED_RUNS = 16
 # All that a setting of the store could make unfit for decisions.
 _TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
@@ -43,118 +41,6 @@ _TOPIC_CONFIGS = {
     "max.message.bytes": "1048588",
     "segment.bytes": "104857600",
 }
-
-
-class Place(NamedTuple):
-    """A partition, of the very topic that was meant: one that is made anew has another id."""
-
-    topic: str
-    topic_id: str
-    partition: int
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What is known of a publisher: its last decision.
-
-    Attributes:
-        publisher: its id.
-        number: the last decided number.
-        offset: the decision's own number: the offset of its record.
-        done: whether it is applied everywhere, for certain.
-        run: the run of the publisher that decided it, or took it over; "" if runs do not count.
-        replaced: earlier runs, newest last; they may decide nothing any more.
-        location: the checkpoint that the publisher belongs to; "" if it is not known.
-        records: how many records it publishes.
-        places: the partitions that it gives something to.
-        manifest, manifest_crc: the manifest's name and the CRC-32C of its description.
-        host, process, time: who decided, and when (ms).
-    """
-
-    publisher: str
-    number: int
-    offset: int = -1
-    done: bool = False
-    run: str = ""
-    replaced: tuple[str, ...] = ()
-    location: str = ""
-    records: int = 0
-    places: tuple[Place, ...] = ()
-    manifest: str = ""
-    manifest_crc: int = 0
-    host: str = ""
-    process: int = 0
-    time: int = 0
-
-    def taken_over(self, run: str) -> Decision:
-        """The same decision in the hands of a newer run of its publisher."""
-        replaced = (*self.replaced, self.run)[-_REPLACED_RUNS:] if self.run else self.replaced
-        return replace(self, run=run, replaced=replaced)
-
-
-def _encode(decision: Decision) -> bytes:
-    return json.dumps({
-        "version": VERSION,
-        "number": decision.number,
-        "decision": decision.offset,
-        "status": "done" if decision.done else "decided",
-        "run": decision.run,
-        "replaced": list(decision.replaced),
-        "location": decision.location,
-        "records": decision.records,
-        "places": decision.places,
-        "manifest": decision.manifest,
-        "manifest_crc": decision.manifest_crc,
-        "host": decision.host,
-        "process": decision.process,
-        "time": decision.time,
-    }).encode()
-
-
-def decode_decision(publisher: str, value: bytes, offset: int) -> Decision:
-    """What a record of the log says.
-
-    Args:
-        publisher: its key.
-        value: its value; not null.
-        offset: its offset, which is the decision's number if it decides.
-
-    Raises:
-        CorruptRecordError: it is no decision.
-        StoreVersionError: a newer version wrote it.
-    """
-    try:
-        content = json.loads(value)
-        return _from_json(publisher, content, offset)
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptRecordError(
-            f"the record at offset {offset} is no decision: {error!r}", base_offset=offset, topic=PUBLISH_TOPIC, partition=0
-        ) from None
-
-
-def _from_json(publisher: str, content: dict[str, Any], offset: int) -> Decision:
-    if content["version"] > VERSION:
-        raise StoreVersionError(
-            f"{PUBLISH_TOPIC}, offset {offset}: version {content['version']}, this pyspark-log knows {VERSION}: "
-            "use a newer pyspark-log"
-        )
-    return Decision(
-        publisher=publisher,
-        number=content["number"],
-        # The record that decides cannot name its own offset; later ones of the decision name it.
-        offset=content["decision"] if content["decision"] >= 0 else offset,
-        done=content["status"] == "done",
-        run=content["run"],
-        replaced=tuple(content["replaced"]),
-        location=content["location"],
-        records=content["records"],
-        places=tuple(Place(*place) for place in content["places"]),
-        manifest=content["manifest"],
-        manifest_crc=content["manifest_crc"],
-        host=content["host"],
-        process=content["process"],
-        time=content["time"],
-    )
 
 
 class DecisionLog:
@@ -185,30 +71,39 @@ class DecisionLog:
     def follow(self, store: Store) -> None:
         """Reads what was decided since the last call; nothing if nothing was ever published."""
         try:
-            reader = store.reader(PUBLISH_TOPIC, 0)
+            reader = store.recovered(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
             return
         with self._mutex:
             end = reader.state().next_offset
-            if end == self._position:
+            if end <= self._position:
                 return
             for chunk in reader.read(self._position, end, max_bytes=READ_SIZE):
                 names = ("key", "value", "offset")
                 for key, value, offset in zip(*(chunk.columns[name].to_pylist() for name in names), strict=True):
-                    self._take(key.decode(), value, offset)
+                    self._take(publisher_of(key, offset), value, offset)
             self._position = end
 
+    def in_order(self) -> list[Decision]:
+        """The undone decisions, in the order in which they were made."""
+        # One step, as another thread may be following the log.
+        undone = list(self.undone.values())
+        return sorted(undone, key=lambda decision: decision.offset)
+
     def _take(self, publisher: str, value: bytes | None, offset: int) -> None:
-        before = self.last.pop(publisher, None)
-        if before is not None:
-            # A publisher decides again only when its last decision is done.
+        before = self.last.get(publisher)
+        decision = None if value is None else decode_decision(publisher, value, offset)
+        if decision is None:
+            self.last.pop(publisher, None)
+        else:
+            self.last[publisher] = decision
+            # First this, so that no other thread finds one missing that only has a newer record.
+            if not decision.done:
+                self.undone[decision.offset] = decision
+        # A publisher decides again only when its last decision is done.
+        if before is not None and (decision is None or decision.done or decision.offset != before.offset):
             self.undone.pop(before.offset, None)
             self.applied.discard(before.offset)
-        if value is None:
-            return
-        decision = self.last[publisher] = decode_decision(publisher, value, offset)
-        if not decision.done:
-            self.undone[decision.offset] = decision
 
     @contextlib.contextmanager
     def hold(self, store: Store, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:
@@ -229,7 +124,7 @@ _known_mutex = Mutex()
 
 
 def _done(decision: Decision) -> tuple[str, bytes]:
-    return decision.publisher, _encode(replace(decision, done=True))
+    return decision.publisher, encode_decision(replace(decision, done=True))
 
 
 class DecisionWriter:
@@ -243,38 +138,78 @@ class DecisionWriter:
     def decide(self, decision: Decision, done: Sequence[Decision] = ()) -> Decision:
         """Makes a decision; when this returns it holds, whatever happens. OSError, OutcomeUnknownError.
 
-        In the same write it says of others that they are done, so that nobody looks at them any more.
+        In the same write it says of others that they are done, so that nobody looks at them any more. If the decision
+        has a time already, some of its records bear it.
         """
         finished = [_done(other) for other in done if other.publisher != decision.publisher]
         number = self._appender.state.next_offset + len(finished)
-        decision = replace(
-            decision, offset=-1, host=socket.gethostname(), process=os.getpid(), time=time.time_ns() // 1_000_000
-        )
+        origin = Origin.here()
         before = self._log.last.get(decision.publisher)
+        decision = replace(
+            decision, offset=-1, host=origin.host, process=origin.process, time=decision.time or origin.time,
+            holder=origin if before is None or before.run != decision.run else before.holder,
+        )  # fmt: skip
         left = self._log.undone.keys() - {other.offset for other in done} - {before.offset if before else -1}
-        self._append([*finished, (decision.publisher, _encode(decision))], min([*left, number]))
+        # What is synced of one decision is synced of those before it, as they stand in one log.
+        records = [*finished, (decision.publisher, encode_decision(decision))]
+        self._append(records, min([*left, number]), sync=not decision.boot)
         return replace(decision, offset=number)
 
-    def take_over(self, decision: Decision, run: str) -> None:
-        """Records that a newer run has the publisher now."""
-        self._append([(decision.publisher, _encode(decision.taken_over(run)))], None)
+    def settle(self) -> None:
+        """Makes durable what is there. OSError, OutcomeUnknownError."""
+        self._appender.settle()
 
-    def finish(self, done: Sequence[Decision], forget: str) -> None:
+    def take_over(self, publisher: str, run: str) -> None:
+        """Records that a newer run has the publisher now, which may be one that is not known yet."""
+        last = self._log.last.get(publisher)
+        if last is None:
+            origin = Origin.here()
+            last = Decision(publisher, NO_NUMBER, done=True, host=origin.host, process=origin.process, time=origin.time)
+        self._append([(publisher, encode_decision(last.taken_over(run)))], None)
+
+    def finish(self, done: Sequence[Decision], forget: str, *, sync: bool = True) -> None:
         """Records that decisions are applied everywhere, and forgets the publisher `forget`."""
         records = [(forget, None) if decision.publisher == forget else _done(decision) for decision in done]
+        last = self._log.last.get(forget)
+        if last is not None and last.done:
+            # Somebody else was faster with the record that it is done.
+            records.append((forget, None))
+        self._end(done, records, sync=sync)
+
+    def set_aside(
+        self, decision: Decision, places: Sequence[Place], origin: Origin, taken_back: bool
+    ) -> None:
+        """Records that an undone decision is not to be applied any more.
+
+        Args:
+            decision: which one.
+            places: the partitions that do not have what it gives to them.
+            origin: who says so.
+            taken_back: no partition has anything of it; its publisher may decide its number again.
+        """
+        aside = replace(decision, set_aside=SetAside(decision.offset, decision.number, origin, tuple(places)))
+        if taken_back:
+            before = decision.number - 1
+            aside = replace(
+                aside, number=before, offset=-1, plan="", records=0, places=(), manifest="", manifest_crc=0
+            )  # fmt: skip
+        self._end([decision], [_done(aside)])
+
+    def _end(
+        self, done: Sequence[Decision], records: Sequence[tuple[str, bytes | None]], *, sync: bool = True
+    ) -> None:
         if records:
             left = self._log.undone.keys() - {decision.offset for decision in done}
-            self._append(records, min([*left, self._appender.state.next_offset + len(records)]))
+            self._append(records, min([*left, self._appender.state.next_offset + len(records)]), sync=sync)
 
-    def _append(self, records: Sequence[tuple[str, bytes | None]], first_undone: int | None) -> None:
+    def _append(
+        self, records: Sequence[tuple[str, bytes | None]], first_undone: int | None, *, sync: bool = True
+    ) -> None:
         keys, values = zip(*records, strict=True)
         data = pa.record_batch({
             "key": pa.array([key.encode() for key in keys], pa.binary()),
             "value": pa.array(values, pa.binary()),
         })
-        batches: list[bytes] = []
-        encoder = TopicEncoder(PUBLISH_TOPIC, 1, self._appender.config, lambda _, batch, __: batches.append(batch))
-        encoder.add(data, time.time_ns() // 1_000_000)
-        encoder.flush()
-        self._appender.append(bytearray().join(batches), sync=True, first_undone=first_undone)
+        batches = encode(PUBLISH_TOPIC, 1, self._appender.config, data, now_ms())[0]
+        self._appender.append(bytearray().join(batches), sync=sync, first_undone=first_undone)
         self._log.follow(self._store)

@@ -14,14 +14,15 @@ from pyspark_log.storage.errors import RecordTooLargeError
 from pyspark_log.storage.partitioner import Partitioner, group
 from pyspark_log.storage.records import BatchBuilder
 from pyspark_log.storage.schema import WriteColumns
+from pyspark_log.storage.time_bounds import check_times
 
 log = logging.getLogger(__name__)
 
 #: Bytes of records that a batch is filled to before compression.
 BATCH_SIZE = 512 * 1024
 
-# Bytes of batches that are being filled, over all partitions; beyond it they go out as they are.
-_MEMORY = 64 * 1024 * 1024
+#: Memory (bytes) of batches that are being filled, over all partitions; beyond it they go out as they are.
+FILLING_BYTES = 64 * 1024 * 1024
 
 #: Takes a finished record batch: partition, bytes, number of records.
 Sink = Callable[[int, bytes, int], None]
@@ -53,11 +54,17 @@ class TopicEncoder:
         self._oldest = -1  # records before this time (ms) are past the topic's retention
 
     def add(self, data: pa.RecordBatch, now: int) -> None:
-        """Adds rows; `now` (ms) is the time of those that bring none. InvalidRecordError: see WriteColumns."""
+        """Adds rows; `now` (ms) is the time of those that bring none.
+
+        Raises:
+            InvalidRecordError: see WriteColumns, and time_bounds.py. RecordTooLargeError.
+        """
         config = self._config
         if config.deletes and config.retention_ms >= 0 and not config.log_append_time:
             self._oldest = now - config.retention_ms
         columns = WriteColumns(data, now, keys_required=self._config.compact, where=self._topic)
+        if columns.timestamp is not None:
+            check_times(columns.timestamp, config, now, self._topic)
         assignment = self._partitioner.assign(columns.key, columns.value, columns.partition, data.num_rows)
         rows, bounds = group(assignment, self._partitions)
         for partition in range(self._partitions):
@@ -69,12 +76,17 @@ class TopicEncoder:
                 low += builder.append(columns.records, rows, low, high)
                 if low < high:
                     self._seal(partition, builder)
-        if sum(builder.size for builder in self._builders.values()) > _MEMORY:
+        if self.held > FILLING_BYTES:
             self.flush()
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory of the batches that are being filled."""
+        return sum(builder.capacity for builder in self._builders.values())
 
     def _new_builder(self) -> BatchBuilder:
         config = self._config
-        return BatchBuilder(self._batch_size, config.max_message_bytes, config.codec, config.level)
+        return BatchBuilder(self._batch_size, config.max_message_bytes, config.codec, config.level, config.max_batch_bytes)
 
     def _seal(self, partition: int, builder: BatchBuilder) -> None:
         count = builder.count
@@ -95,7 +107,21 @@ class TopicEncoder:
         self._sink(partition, batch, count)
 
     def flush(self) -> None:
-        """Hands out what is left, as batches that may be small."""
+        """Hands out what is left, as batches that may be small, and gives their memory back."""
         for partition, builder in self._builders.items():
             if builder.count:
                 self._seal(partition, builder)
+        self._builders.clear()
+
+
+def encode(
+    topic: str, partitions: int, config: TopicConfig, data: pa.RecordBatch, now: int
+) -> dict[int, list[bytes]]:
+    """The record batches of some rows, for each partition that gets any; `now` (ms) and errors as TopicEncoder.add."""
+    batches: dict[int, list[bytes]] = {}
+    encoder = TopicEncoder(
+        topic, partitions, config, lambda partition, batch, _: batches.setdefault(partition, []).append(batch)
+    )
+    encoder.add(data, now)
+    encoder.flush()
+    return batches

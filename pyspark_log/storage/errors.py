@@ -6,7 +6,8 @@ The tree:
     |-- StoreError             the folder is no store, or not one that this version can use
     |   |-- StoreNotFoundError
     |   |-- StoreExistsError
-    |   `-- StoreVersionError
+    |   |-- StoreVersionError
+    |   `-- DescriptionError
     |-- InvalidConfigError     a setting, name or number that is refused before anything changes
     |   `-- InvalidTopicError
     |-- TopicExistsError
@@ -15,6 +16,7 @@ The tree:
     |-- InvalidRecordError     a record that this topic refuses
     |   `-- RecordTooLargeError
     |-- CorruptRecordError     bytes that should be a record batch and are not; carries the place
+    |   `-- BatchTooLargeError   a batch that would take more memory than the store lets it
     |-- LogDamagedError        a partition whose files contradict its state file
     |-- SideFileError          a file beside the log that is not in its format
     |-- ProducerError          a batch of a producer that numbers its records was refused
@@ -24,9 +26,12 @@ The tree:
     |   `-- TransactionCoordinatorFencedError  a marker of a coordinator that was replaced
     |-- LockTimeoutError       somebody holds a lock for too long (retriable)
     |-- OutcomeUnknownError    an I/O error after which nobody can say what reached the disk
+    |-- TransactionStateError  a call that does not fit where a transaction stands
     `-- PublishError
         |-- PublisherFencedError   a newer run, or another checkpoint, has this publisher id
         |-- PublishNumberError     neither the next number nor a replay of the last one
+        |-- OffsetConflictError    a group's position is not the one that the publish started from
+        |-- SetAsideError          the decision was set aside by an administrator
         `-- StagedOutputError      staged output is missing, or is not what was staged
 
 `condition` is a stable name: a caller across a process boundary (Spark's driver, a shell) sees the
@@ -66,6 +71,12 @@ class StoreVersionError(StoreError):
     """The store was written by a newer version of pyspark-log."""
 
     condition = "PYLOG_STORE_VERSION"
+
+
+class DescriptionError(StoreError):
+    """`store.json` or the description of a topic does not say what it should; the message names file and field."""
+
+    condition = "PYLOG_DESCRIPTION"
 
 
 class InvalidConfigError(PylogError):
@@ -123,7 +134,7 @@ class InvalidRecordError(PylogError):
 
 
 class RecordTooLargeError(InvalidRecordError):
-    """A record batch larger than `max.message.bytes`."""
+    """A record batch larger than `max.message.bytes`, or one that becomes more than `batch.max.memory.bytes`."""
 
     condition = "PYLOG_RECORD_TOO_LARGE"
 
@@ -161,6 +172,41 @@ class CorruptRecordError(PylogError):
         """The same error with its position moved by `shift` bytes, and its place named."""
         return CorruptRecordError(
             self.reason, self.position + shift, self.base_offset, file, topic, partition
+        )
+
+
+class BatchTooLargeError(CorruptRecordError):
+    """A batch that would take more memory than it may, unpacked: a bomb, or a limit that is too low.
+
+    Attributes:
+        size: bytes of the batch as it is stored.
+        limit: the most bytes that it may become.
+    """
+
+    condition = "PYLOG_BATCH_TOO_LARGE"
+
+    def __init__(
+        self, size: int, limit: int, position: int = -1, base_offset: int = -1,
+        file: str = "", topic: str = "", partition: int = -1,
+    ) -> None:
+        reason = f"its {size} bytes become more than {limit} bytes in memory"
+        if topic:
+            reason += f"; {self.advice}"
+        super().__init__(reason, position, base_offset, file, topic, partition)
+        self.size, self.limit = size, limit
+
+    #: What to do about it in a store.
+    advice = "if it is no bomb, set batch.max.memory.bytes in store.json higher"
+
+    def __reduce__(self) -> tuple[type[BatchTooLargeError], tuple[int, int, int, int, str, str, int]]:  # type: ignore[override]
+        return type(self), (
+            self.size, self.limit, self.position, self.base_offset, self.file, self.topic, self.partition,
+        )
+
+    def located(self, shift: int, file: str, topic: str, partition: int) -> BatchTooLargeError:
+        """The same error with its position moved by `shift` bytes, and its place named."""
+        return BatchTooLargeError(
+            self.size, self.limit, self.position + shift, self.base_offset, file, topic, partition
         )
 
 
@@ -225,6 +271,12 @@ class OutcomeUnknownError(PylogError):
     condition = "PYLOG_OUTCOME_UNKNOWN"
 
 
+class TransactionStateError(PylogError):
+    """A call that does not fit where a transaction stands; nothing was changed."""
+
+    condition = "PYLOG_TRANSACTION_STATE"
+
+
 class PublishError(PylogError):
     """A publish was refused; nothing of it is visible."""
 
@@ -232,15 +284,63 @@ class PublishError(PylogError):
 
 
 class PublisherFencedError(PublishError):
-    """A newer run has taken this publisher id over, or it belongs to another checkpoint."""
+    """A newer run has taken this publisher id over, or it belongs to another checkpoint.
+
+    Attributes:
+        host, process: where the one runs that has the id now.
+        since: since when it has it, in ms.
+    """
 
     condition = "PYLOG_PUBLISHER_FENCED"
+
+    def __init__(self, message: str, host: str, process: int, since: int) -> None:
+        super().__init__(message)
+        self.host, self.process, self.since = host, process, since
+
+    def __reduce__(self) -> tuple[type[PublisherFencedError], tuple[str, str, int, int]]:
+        return type(self), (str(self), self.host, self.process, self.since)
 
 
 class PublishNumberError(PublishError):
     """The number is neither the last decided one (a replay) nor the next."""
 
     condition = "PYLOG_PUBLISH_NUMBER"
+
+
+class OffsetConflictError(PublishError):
+    """A position that a publish carries did not start from the committed one; nothing was changed.
+
+    Somebody else has read on for the group since: fetch its positions and begin anew from there.
+
+    Attributes:
+        group, topic, partition: whose position, and where.
+        expected: the committed offset that the publish started from; None: none.
+        found: the committed offset; None: none.
+    """
+
+    condition = "PYLOG_OFFSET_CONFLICT"
+
+    def __init__(self, group: str, topic: str, partition: int, expected: int | None, found: int | None) -> None:
+        super().__init__(
+            f"group {group!r}, {topic}-{partition}: the publish started from {_committed(expected)}, but "
+            f"{_committed(found)} is committed: somebody else has moved the group's position. Nothing was published; "
+            "fetch the positions and begin anew from there"
+        )
+        self.group, self.topic, self.partition = group, topic, partition
+        self.expected, self.found = expected, found
+
+    def __reduce__(self) -> tuple[type[OffsetConflictError], tuple[str, str, int, int | None, int | None]]:
+        return type(self), (self.group, self.topic, self.partition, self.expected, self.found)
+
+
+def _committed(offset: int | None) -> str:
+    return "no position" if offset is None else f"offset {offset}"
+
+
+class SetAsideError(PublishError):
+    """The publish was decided, could not be applied, and was set aside: some or all of it will not appear."""
+
+    condition = "PYLOG_SET_ASIDE"
 
 
 class StagedOutputError(PublishError):

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pyspark_log.storage.open_file import OpenFile
+
 #: What the umask allows: executors may run as other users of the same group.
 FILE_MODE = 0o666
 FOLDER_MODE = 0o777
@@ -65,58 +67,69 @@ def _sync(fd: int) -> None:
         os.fdatasync(fd)
 
 
-class File:
+def _named(error: OSError, path: str) -> OSError:
+    """The error with the name of the file, which calls on a descriptor do not know."""
+    return OSError(error.errno, error.strerror, path)
+
+
+class File(OpenFile):
     """An open file that is read and written at positions; it has no position of its own.
 
-    So threads and forked children can share one without disturbing each other.
+    So threads and forked children can share one without disturbing each other. One that nobody uses any more is closed
+    without a warning, and without a line of Python.
     """
 
-    __slots__ = ("fd", "path")
-
-    def __init__(self, path: str, fd: int) -> None:
-        self.path = path
-        self.fd = fd
+    __slots__ = ()
 
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
-        return os.pread(self.fd, size, position)
+        try:
+            return os.pread(self.fd, size, position)
+        except OSError as error:
+            raise _named(error, self.path) from None
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """Fills `buffer` from `position` on; returns how many bytes there were."""
         done = 0
-        while done < len(buffer):
-            got = os.preadv(self.fd, [buffer[done:]], position + done)
-            if got == 0:
-                break
-            done += got
+        try:
+            while done < len(buffer):
+                got = os.preadv(self.fd, [buffer[done:]], position + done)
+                if got == 0:
+                    break
+                done += got
+        except OSError as error:
+            raise _named(error, self.path) from None
         return done
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         """Writes all of `data` at `position`. OSError: any part of it may have been written."""
         _tell("write", self.path, position=position, data=data)
-        done = os.pwrite(self.fd, data, position)
-        while done < len(data):
-            done += os.pwrite(self.fd, memoryview(data)[done:], position + done)
+        try:
+            done = os.pwrite(self.fd, data, position)
+            while done < len(data):
+                done += os.pwrite(self.fd, memoryview(data)[done:], position + done)
+        except OSError as error:
+            raise _named(error, self.path) from None
 
     def truncate(self, size: int) -> None:
         """Makes the file `size` bytes long."""
         _tell("truncate", self.path, position=size)
-        os.ftruncate(self.fd, size)
+        try:
+            os.ftruncate(self.fd, size)
+        except OSError as error:
+            raise _named(error, self.path) from None
 
     def sync(self) -> None:
         """Returns when the bytes and the size of the file are on the disk."""
         _tell("sync", self.path)
-        _sync(self.fd)
+        try:
+            _sync(self.fd)
+        except OSError as error:
+            raise _named(error, self.path) from None
 
     def size(self) -> int:
         """The file's size in bytes."""
         return os.fstat(self.fd).st_size
-
-    def close(self) -> None:
-        """Closes the file; a second call does nothing."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
 
     def __enter__(self) -> File:
         return self
@@ -124,13 +137,24 @@ class File:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        self.close()
-
 
 def open_read(path: str) -> File:
     """Opens an existing file for reading. FileNotFoundError, PermissionError."""
     return File(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def read_whole(path: str, limit: int) -> bytes:
+    """The bytes of a small file.
+
+    Raises:
+        FileNotFoundError, PermissionError: as open_read.
+        ValueError: it has more than `limit` bytes, which no file of its kind has.
+    """
+    with open_read(path) as file:
+        size = file.size()
+        if size > limit:
+            raise ValueError(f"it has {size} bytes, and no such file has more than {limit}")
+        return file.pread(size, 0)
 
 
 def open_write(path: str) -> File:
@@ -212,13 +236,14 @@ def remove_folder(path: str) -> None:
         os.rmdir(path)
 
 
-def _write_aside(path: str, data: bytes) -> str:
+def _write_aside(path: str, data: bytes, *, sync: bool = True) -> str:
     # A name of its own, since the longest names leave no room for more.
     aside = f"{os.path.dirname(path)}/{secrets.token_hex(8)}.tmp"
     file = create(aside)
     try:
         file.pwrite(data, 0)
-        file.sync()
+        if sync:
+            file.sync()
     except OSError:
         unlink(aside)
         raise
@@ -227,11 +252,12 @@ def _write_aside(path: str, data: bytes) -> str:
     return aside
 
 
-def replace_whole(path: str, data: bytes) -> None:
-    """Writes a whole file durably: after a crash it has either its old content or the new one."""
-    aside = _write_aside(path, data)
+def replace_whole(path: str, data: bytes, *, sync: bool = True) -> None:
+    """Writes a whole file: it has either its old content or the new one, with `sync` also after a power loss."""
+    aside = _write_aside(path, data, sync=sync)
     rename(aside, path)
-    sync_folder(os.path.dirname(path))
+    if sync:
+        sync_folder(os.path.dirname(path))
 
 
 def create_whole(path: str, data: bytes) -> None:

@@ -1,18 +1,20 @@
 """Compares a segment's two indexes with its log, batch by batch as the log is walked through.
 
 Each entry must be proven by the log, and where a rebuild would make one there must be one. Entries closer together
-than `index.interval.bytes` asks for are right as well: the setting may have been another one.
+than `index.interval.bytes` asks for are right as well: the setting may have been another one. However long the
+indexes are, and whatever they hold, only a few of their entries are in memory.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from pyspark_log.storage import files
-from pyspark_log.storage.batch import BatchHeader
+from pyspark_log.storage.batch import SMALLEST_MESSAGE, BatchHeader
 from pyspark_log.storage.segment import INDEX, TIME_INDEX, segment_path
 from pyspark_log.storage.sparse_index import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from pyspark_log.storage.types import NO_TIMESTAMP
@@ -20,6 +22,8 @@ from pyspark_log.storage.types import NO_TIMESTAMP
 # How often, and how long apart (s), a writer is given time to add the entries of what it has just written.
 _LOOKS = 5
 _PAUSE = 0.01
+# A writer is never behind by more entries than this, so that no more of what is missing need be kept.
+_MOST_BEHIND = 1000
 
 
 class IndexFault(NamedTuple):
@@ -36,51 +40,28 @@ class IndexFault(NamedTuple):
     what: str
 
 
-def _offset_entries(path: str, base_offset: int) -> list[OffsetEntry]:
-    try:
-        file = files.open_read(path)
-    except FileNotFoundError:
-        return []
-    with file:
-        index = OffsetIndex(file, base_offset)
-        return [index.entry(number) for number in range(index.count)]
-
-
-def _time_entries(path: str, base_offset: int) -> list[TimeEntry]:
-    try:
-        file = files.open_read(path)
-    except FileNotFoundError:
-        return []
-    with file:
-        index = TimeIndex(file, base_offset)
-        return [index.entry(number) for number in range(index.count)]
-
-
 class IndexCheck:
     """The check of one segment's indexes: give it each batch in order, then ask for `faults`."""
 
-    def __init__(self, folder: str, base_offset: int, interval: int, end: int | None) -> None:
-        """Reads the indexes.
+    def __init__(self, folder: str, base_offset: int, interval: int, size: int, end: int | None) -> None:
+        """Opens the indexes.
 
         Args:
             folder, base_offset: which segment.
             interval: index.interval.bytes.
+            size: how many bytes of its log count.
             end: for the active segment, the log end: entries for what is behind it are left out, as another
                 process may be adding them. None: the segment is closed.
         """
-        self._paths = [segment_path(folder, base_offset, suffix) for suffix in (INDEX, TIME_INDEX)]
-        self._base = base_offset
         self._interval = interval
         self._closed = end is None
-        offsets, times = self._read()
-        self._offsets = _Track(entry for entry in offsets if end is None or entry.offset < end)
-        self._times = _Track(entry for entry in times if end is None or entry.offset < end)
+        # Each entry is for a batch of its own; what an index has beyond that is not looked at.
+        most = size // SMALLEST_MESSAGE + 1
+        self._offsets = _Track(OffsetIndex, segment_path(folder, base_offset, INDEX), base_offset, most, end)
+        self._times = _Track(TimeIndex, segment_path(folder, base_offset, TIME_INDEX), base_offset, most, end)
         self._since_entry = 0
         self._largest = TimeEntry(NO_TIMESTAMP, base_offset)
         self._entered = NO_TIMESTAMP  # the last time that has an entry, or should have one
-
-    def _read(self) -> tuple[list[OffsetEntry], list[TimeEntry]]:
-        return _offset_entries(self._paths[0], self._base), _time_entries(self._paths[1], self._base)
 
     def take(self, batch: BatchHeader) -> None:
         """Compares what the indexes say of the next batch. As in SegmentWriter, its time counts first."""
@@ -92,76 +73,119 @@ class IndexCheck:
         found = self._offsets.has(entry, batch.last_offset)
         if found or self._since_entry > self._interval:
             if not found:
-                self._offsets.missing.append(entry)
+                self._offsets.lacks(entry)
             self._time_is_due()
             self._since_entry = 0
         self._since_entry += batch.size
 
     def _time_is_due(self) -> None:
         if self._largest.timestamp > self._entered:
-            self._times.missing.append(self._largest)
+            self._times.lacks(self._largest)
             self._entered = self._largest.timestamp
 
     def faults(self) -> Iterator[IndexFault]:
         """What is wrong; all batches have been taken."""
         if self._closed:
             self._time_is_due()
+        tracks = (self._offsets, self._times)
         # Entries are added after the end has moved: what was missing at first may have come since, or come now.
         for look in range(_LOOKS):
-            if not (self._offsets.missing or self._times.missing) or (look and self._closed):
+            if not any(track.may_come for track in tracks) or (look and self._closed):
                 break
             time.sleep(_PAUSE * look)
-            offsets, times = self._read()
-            self._offsets.came(offsets)
-            self._times.came(times)
-        yield from self._offsets.faults(self._paths[0], OffsetIndex.WIDTH, self._closed)
-        yield from self._times.faults(self._paths[1], TimeIndex.WIDTH, self._closed)
+            for track in tracks:
+                track.look_again()
+        for track in tracks:
+            yield from track.faults(self._closed)
 
 
 class _Track:
     """The entries of one index, and how far they were compared."""
 
-    def __init__(self, entries: Iterable[OffsetEntry] | Iterable[TimeEntry]) -> None:
-        self._entries: list[OffsetEntry | TimeEntry] = list(entries)
-        self._next = 0
-        self._unproven: list[int] = []
-        self.missing: list[OffsetEntry | TimeEntry] = []
+    def __init__(
+        self, kind: type[OffsetIndex] | type[TimeIndex], path: str, base_offset: int, most: int, end: int | None
+    ) -> None:
+        self._kind, self._path, self._base, self._most = kind, path, base_offset, most
+        self._entries = (entry for entry in self._read() if end is None or entry.offset < end)
+        self._ahead = next(self._entries, None)  # the first that is not compared yet
+        self._count = 0  # of those that are
+        self._unproven = 0
+        self._first_unproven: tuple[int, OffsetEntry | TimeEntry] | None = None
+        self._missing: list[OffsetEntry | TimeEntry] = []
+        self._missing_count = 0
+
+    def _read(self) -> Iterator[OffsetEntry | TimeEntry]:
+        try:
+            file = files.open_read(self._path)
+        except FileNotFoundError:
+            return
+        with file:
+            yield from islice(self._kind(file, self._base).entries(), self._most)
 
     def has(self, entry: OffsetEntry | TimeEntry, last_offset: int) -> bool:
         """Whether `entry` is next; entries up to the batch that ends at `last_offset` are done with."""
         found = False
-        while self._next < len(self._entries) and self._entries[self._next].offset <= last_offset:
-            if self._entries[self._next] == entry:
+        while self._ahead is not None and self._ahead.offset <= last_offset:
+            if self._ahead == entry:
                 found = True
             else:
-                self._unproven.append(self._next)
-            self._next += 1
+                self._doubt(self._ahead)
+            self._advance()
         return found
 
-    def came(self, entries: Iterable[OffsetEntry] | Iterable[TimeEntry]) -> None:
-        """Strikes entries off the missing ones."""
-        present = set[OffsetEntry | TimeEntry](entries)
-        self.missing = [entry for entry in self.missing if entry not in present]
+    def _advance(self) -> None:
+        self._count += 1
+        self._ahead = next(self._entries, None)
 
-    def faults(self, path: str, width: int, closed: bool) -> Iterator[IndexFault]:
+    def _doubt(self, entry: OffsetEntry | TimeEntry) -> None:
+        self._unproven += 1
+        self._first_unproven = self._first_unproven or (self._count, entry)
+
+    def lacks(self, entry: OffsetEntry | TimeEntry) -> None:
+        """Says that the index should have had an entry, and has not."""
+        self._missing_count += 1
+        if len(self._missing) <= _MOST_BEHIND:
+            self._missing.append(entry)
+
+    @property
+    def may_come(self) -> bool:
+        """Whether a writer may be about to add all that is missing."""
+        return 0 < self._missing_count <= _MOST_BEHIND
+
+    def look_again(self) -> None:
+        """Strikes what has come since off the missing entries."""
+        if self.may_come:
+            still = set(self._missing)
+            still.difference_update(self._read())
+            self._missing = [entry for entry in self._missing if entry in still]
+            self._missing_count = len(self._missing)
+
+    def faults(self, closed: bool) -> Iterator[IndexFault]:
         """What is wrong with the index, one fault of each kind."""
-        count = len(self._entries)
-        unproven = [*self._unproven, *range(self._next, count)]
-        if unproven:
+        while self._ahead is not None:
+            self._doubt(self._ahead)
+            self._advance()
+        width = self._kind.WIDTH
+        if self._first_unproven is not None:
+            number, entry = self._first_unproven
             yield IndexFault(
-                path, unproven[0] * width,
-                f"{len(unproven)} of {count} entries are not what the log says, the first is "
-                f"{self._entries[unproven[0]]}",
+                self._path, number * width,
+                f"{self._unproven} of {self._count} entries are not what the log says, the first is {entry}",
             )  # fmt: skip
         try:
-            size = os.path.getsize(path)
+            size = os.path.getsize(self._path)
         except FileNotFoundError:
-            if closed or self.missing:
-                yield IndexFault(path, -1, "the file is missing")
+            if closed or self._missing:
+                yield IndexFault(self._path, -1, "the file is missing")
             return
-        if self.missing:
+        if self._missing:
             yield IndexFault(
-                path, -1, f"{len(self.missing)} entries are missing, the first is {self.missing[0]}"
+                self._path, -1, f"{self._missing_count} entries are missing, the first is {self._missing[0]}"
             )
+        if closed and size // width > self._most:
+            yield IndexFault(
+                self._path, self._most * width, f"it has {size // width} entries, and the log has no more batches than "
+                f"{self._most}",
+            )  # fmt: skip
         if size % width:
-            yield IndexFault(path, size - size % width, "it ends inside an entry")
+            yield IndexFault(self._path, size - size % width, "it ends inside an entry")

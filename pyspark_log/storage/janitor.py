@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator
@@ -10,11 +11,13 @@ from pyspark_log.storage import files, manifest
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.publish import tidy
-from pyspark_log.storage.store import STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER, Store
+from pyspark_log.storage.staged_names import Job, job_of
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.store_folder import STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
 
 log = logging.getLogger(__name__)
 
-#: Staged output that was last written to so long ago (ms) belongs to no job that is still under way.
+#: Staged output of a job that has written nothing for so long (ms) belongs to none that is still under way.
 STAGED_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
 
 # What is renamed to this is not looked for any more.
@@ -53,14 +56,14 @@ def sweep_staging(store: Store) -> int:
     decisions.follow(store)
     if decisions.undone:
         tidy(store)
-    if any(_old(folder)):
+    if _forgotten(folder):
         # Who decides looks for its files under this lock, so none goes between the look and the decision.
         with decisions.hold(store):
             named = _named(store, decisions)
-            for path in _old(folder):
-                if os.path.basename(path) not in named and not path.endswith(_TRASH):
+            for path in _forgotten(folder):
+                if os.path.basename(path) not in named:
                     files.rename(path, path + _TRASH)
-    trash = list(_old(folder, _TRASH))
+    trash = _old(folder, _TRASH)
     for path in trash:
         files.unlink(path)
     if trash:
@@ -79,17 +82,29 @@ def _named(store: Store, decisions: DecisionLog) -> set[str]:
     return named
 
 
-def _old(folder: str, suffix: str = "") -> Iterator[str]:
+def _forgotten(folder: str) -> list[str]:
+    """The files in the staging folder of whose job none was written to for STAGED_LIFETIME_MS."""
+    newest: dict[Job | str, int] = {}
+    written = {path: time for path, time in _written(folder) if not path.endswith(_TRASH)}
+    jobs = {path: job_of(os.path.basename(path)) or path for path in written}
+    for path, time in written.items():
+        newest[jobs[path]] = max(time, newest.get(jobs[path], 0))
+    now = now_ms()
+    return [path for path in written if now - newest[jobs[path]] > STAGED_LIFETIME_MS]
+
+
+def _old(folder: str, suffix: str) -> list[str]:
     """The files in a folder with that suffix which nobody has written to for STAGED_LIFETIME_MS."""
+    now = now_ms()
+    return [path for path, time in _written(folder) if path.endswith(suffix) and now - time > STAGED_LIFETIME_MS]
+
+
+def _written(folder: str) -> Iterator[tuple[str, int]]:
+    """The files in a folder, and when each was last written to (ms)."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
         return
     for name in names:
-        if name.endswith(suffix):
-            try:
-                written = os.stat(folder + name).st_mtime_ns // 1_000_000
-            except FileNotFoundError:
-                continue
-            if now_ms() - written > STAGED_LIFETIME_MS:
-                yield folder + name
+        with contextlib.suppress(FileNotFoundError):
+            yield folder + name, os.stat(folder + name).st_mtime_ns // 1_000_000

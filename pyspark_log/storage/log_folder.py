@@ -1,9 +1,9 @@
 """The files that Kafka keeps beside the logs of a folder: `meta.properties` and the checkpoints of offsets.
 
 They are for Kafka and its tools; nothing here reads them to go by them. The truth is in each partition's state
-file, from which the checkpoints are made now and then: when a segment is rolled, when the store is flushed,
+file, from which the checkpoints are made now and then: when a segment is rolled, when the store is flushed or closed,
 but not more often than once a second, by whichever process. What is late in them costs who relies on them a
-longer look at the log. There is no mark of a clean shutdown, as nobody ever shuts a store down.
+longer look at the log. There is no mark of a clean shutdown: who closes a store does not know who else is writing to it.
 """
 
 from __future__ import annotations

@@ -2,34 +2,46 @@
 
 Layout in docs/format.md: a header of 16 bytes, a description in JSON, and behind it the output that
 travelled in commit messages, so that small output needs no other file.
+
+Version 2 of the description added the positions of groups that the publish moves; version 1 is read as well.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark_log.storage import files
-from pyspark_log.storage.apply import Region
 from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.decision_log import Place
-from pyspark_log.storage.errors import StagedOutputError, StoreVersionError
+from pyspark_log.storage.config import INT_MAX, LONG_MAX
+from pyspark_log.storage.decision import Place, place_of
+from pyspark_log.storage.errors import StagedOutputError
+from pyspark_log.storage.json_fields import Fields
+from pyspark_log.storage.staged_batches import Region
+from pyspark_log.storage.staged_names import is_staged_name
 from pyspark_log.storage.staging import StagedPart
+from pyspark_log.storage.types import OffsetStep, TopicPartition
 
 MAGIC = b"PYLOGMF\0"
-VERSION = 1
+VERSION = 2
 SUFFIX = ".manifest"
+# The CRC of each batch is in the description: this is enough for some 10 TB.
+_MAX_DESCRIPTION_BYTES = 256 * 1024 * 1024
 _HEADER = struct.Struct(">8sII")  # magic, length of the JSON, its CRC-32C
 
 
-def write(folder: str, parts: Sequence[StagedPart]) -> tuple[str, int]:
-    """Writes a manifest durably.
+def write(
+    folder: str, parts: Sequence[StagedPart], steps: Sequence[OffsetStep] = (), *, sync: bool = True
+) -> tuple[str, int]:
+    """Writes a manifest, durably if `sync`.
 
     Args:
         folder: the staging folder; made if it is missing.
         parts: all staged output, in the order of tasks.
+        steps: the positions of groups that it moves; the records that say so are among the parts.
 
     Returns:
         The file's name, and the CRC-32C of its description, which the decision repeats.
@@ -50,12 +62,19 @@ def write(folder: str, parts: Sequence[StagedPart]) -> tuple[str, int]:
             place._asdict() | {"regions": regions}
             for place, regions in entries.items()
         ],
+        "offsets": [
+            {
+                "group": step.group, "topic": step.at.topic, "partition": step.at.partition,
+                "from": step.expected, "to": step.offset,
+            }
+            for step in steps
+        ],
     }).encode()
     crc = crc32c(description)
     files.make_folder(folder)
     name = secrets.token_hex(16) + SUFFIX
     files.replace_whole(
-        f"{folder}/{name}", _HEADER.pack(MAGIC, len(description), crc) + description + bytes(inline)
+        f"{folder}/{name}", _HEADER.pack(MAGIC, len(description), crc) + description + bytes(inline), sync=sync
     )
     return name, crc
 
@@ -69,22 +88,32 @@ def read(folder: str, name: str, crc: int) -> dict[Place, list[Region]]:
         StoreVersionError: a newer version wrote it.
     """
     path = f"{folder}/{name}"
-    with open(path, "rb") as file:
-        header = file.read(_HEADER.size)
+    with _described(path, crc) as (content, start):
+        return dict(_part(Fields(part), folder, path, start) for part in content.list("parts"))
+
+
+def read_steps(folder: str, name: str, crc: int) -> list[OffsetStep]:
+    """Reads from a manifest the positions of groups that the publish moves. Errors as of `read`."""
+    with _described(f"{folder}/{name}", crc) as (content, _):
+        steps = content.list("offsets") if content.whole("version", low=1) >= 2 else []
+        return [_step(Fields(step)) for step in steps]
+
+
+@contextlib.contextmanager
+def _described(path: str, crc: int) -> Iterator[tuple[Fields, int]]:
+    """A manifest's description, and where in the file the output begins that stands behind it."""
+    with files.open_read(path) as file:
+        header = file.pread(_HEADER.size, 0)
         magic, length, _ = _HEADER.unpack(header) if len(header) == _HEADER.size else (b"", 0, 0)
-        description = file.read(length)
+        description = file.pread(min(length, _MAX_DESCRIPTION_BYTES), _HEADER.size)
     if magic != MAGIC or crc32c(description) != crc:
         raise StagedOutputError(f"{path}: not the manifest that was decided (expected CRC-32C {crc:#010x})")
-    content = json.loads(description)
-    if content["version"] > VERSION:
-        raise StoreVersionError(f"{path}: manifest version {content['version']}, this pyspark-log knows {VERSION}")
-    inline_start = _HEADER.size + length
-    return {
-        Place(part["topic"], part["topic_id"], part["partition"]): [
-            _region(folder, path, inline_start, region) for region in part["regions"]
-        ]
-        for part in content["parts"]
-    }
+    try:
+        content = Fields.parse(description)
+        content.check_version(VERSION, path)
+        yield content, _HEADER.size + length
+    except ValueError as error:
+        raise StagedOutputError(f"{path}: its description makes no sense: {error}") from None
 
 
 def paths(entries: Mapping[Place, Sequence[Region]]) -> set[str]:
@@ -92,13 +121,28 @@ def paths(entries: Mapping[Place, Sequence[Region]]) -> set[str]:
     return {region.path for regions in entries.values() for region in regions}
 
 
-def _region(folder: str, manifest: str, inline_start: int, region: dict[str, str | int]) -> Region:
-    inline = "file" not in region
+def _part(part: Fields, folder: str, manifest: str, inline_start: int) -> tuple[Place, list[Region]]:
+    place = place_of([part.value("topic"), part.value("topic_id"), part.value("partition")])
+    return place, [_region(Fields(region), folder, manifest, inline_start) for region in part.list("regions")]
+
+
+def _region(region: Fields, folder: str, manifest: str, inline_start: int) -> Region:
+    path, start = manifest, inline_start
+    if region.has("file"):
+        name = region.text("file")
+        if not is_staged_name(name):
+            raise ValueError(f"{name!r} is no name of a staged file")
+        path, start = f"{folder}/{name}", 0
     return Region(
-        path=manifest if inline else f"{folder}/{region['file']}",
-        position=int(region["position"]) + (inline_start if inline else 0),
-        size=int(region["size"]),
-        count=int(region["count"]),
-        crcs=bytes.fromhex(str(region["crcs"])),
+        path=path,
+        position=region.whole("position", high=LONG_MAX // 2) + start,
+        size=region.whole("size", low=1, high=INT_MAX),
+        count=region.whole("count", low=1, high=INT_MAX),
+        crcs=bytes.fromhex(region.text("crcs")),
     )
 
+
+def _step(step: Fields) -> OffsetStep:
+    expected = None if step.value("from") is None else step.whole("from")
+    at = TopicPartition(step.text("topic"), step.whole("partition", high=INT_MAX))
+    return OffsetStep(step.text("group"), at, expected, step.whole("to"))

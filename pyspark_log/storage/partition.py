@@ -15,14 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.storage import state_file
-from pyspark_log.storage.errors import LogDamagedError, OffsetOutOfRangeError, UnknownTopicError
+from pyspark_log.storage.batch import MAX_BATCH_BYTES, BatchHeader
+from pyspark_log.storage.closed_segments import ClosedSegments
+from pyspark_log.storage.errors import (
+    BatchTooLargeError,
+    CorruptRecordError,
+    LogDamagedError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
 from pyspark_log.storage.missing import missing_is_damage, no_state
 from pyspark_log.storage.place import PartitionPlace
-from pyspark_log.storage.range_reader import READ_SIZE, RangeReader
-from pyspark_log.storage.records import Chunk
+from pyspark_log.storage.range_reader import RangeReader
+from pyspark_log.storage.records import Chunk, decode
 from pyspark_log.storage.segment import LOG, SegmentReader, list_segments, segment_path
 from pyspark_log.storage.state_file import Flags, PartitionState
-from pyspark_log.storage.types import OffsetAndTimestamp
+from pyspark_log.storage.types import NO_TIMESTAMP, OffsetAndTimestamp
 
 _T = TypeVar("_T")
 
@@ -30,13 +38,13 @@ _T = TypeVar("_T")
 class Partition:
     """The reader's view of one partition. Safe to use from several threads."""
 
-    def __init__(self, place: PartitionPlace) -> None:
+    def __init__(self, place: PartitionPlace, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
+        """`max_batch_bytes`: the most that one batch may become in memory; a larger one is refused."""
         self.place = place
+        self._max_batch_bytes = max_batch_bytes
         self._written = False  # whether it ever had a state file
         self._segments: tuple[int, list[int]] = (-1, [])
-        # The largest time of closed segments, by leader epoch (a truncation begins another) and base offset; once
-        # known a look-up need not open them.
-        self._largest_times: dict[tuple[int, int], int] = {}
+        self._closed = ClosedSegments(place)
 
     def state(self) -> PartitionState:
         """The partition's state at this moment.
@@ -73,7 +81,7 @@ class Partition:
     def size(self) -> int:
         """Bytes of the `.log` files that count."""
 
-        def look(state: PartitionState) -> int:
+        def look(state: PartitionState, _: bool) -> int:
             closed = [base for base in self.segments(state) if base != state.active_base]
             with missing_is_damage(self.place):
                 return state.position + sum(
@@ -82,16 +90,22 @@ class Partition:
 
         return self._settled(look)
 
-    def _settled(self, look: Callable[[PartitionState], _T]) -> _T:
-        """What `look` finds. Segments may go while it looks; then it looks again."""
+    def _settled(self, look: Callable[[PartitionState, bool], _T]) -> _T:
+        """What `look` finds. Segments may go while it looks; then it looks again.
+
+        It is told whether to list the folder: if not, it may go by what is known of closed segments.
+        """
+        listed = False
         while True:
             state = self.state()
             try:
-                return look(state)
-            except (LogDamagedError, OffsetOutOfRangeError):
+                return look(state, listed)
+            except (LogDamagedError, CorruptRecordError):
                 now = self.state()
                 if (now.generation, now.log_start) == (state.generation, state.log_start):
-                    raise
+                    if listed:
+                        raise
+                    listed = True
 
     def read(
         self, start: int, end: int, *, max_bytes: int, headers: bool = False, check_crcs: bool = True
@@ -103,24 +117,25 @@ class Partition:
                 the range were deleted before they were read.
             UnknownTopicError: the topic was deleted.
             CorruptRecordError: a damaged batch, with its place. What stands before it was given out.
+                BatchTooLargeError: it becomes more in memory than it may.
             LogDamagedError: a segment is missing or shorter than it was.
         """
         state = self.state()
         self._check_range(start, end, state)
-        reader = RangeReader(self.place, max_bytes, headers, check_crcs)
-        position = start
+        reader = RangeReader(self.place, max_bytes, headers, check_crcs, self._max_batch_bytes)
+        position, listed = start, False
         while position < end:
             try:
-                base, following = self._segment_of(position, state)
+                base, following = self._segment_of(position, state, listed)
                 until = end if following is None else min(end, following)
-                segment = self._open(base)
-                try:
-                    size = state.position if following is None else segment.log.size()
-                    for chunk in reader.read(segment, size, position, until):
-                        yield chunk
-                        position = max(position, chunk.next_offset)
-                finally:
-                    segment.close()
+                segment = self._open(base, state)
+                size = state.position if following is None else segment.log.size()
+                for chunk in reader.read(segment, size, position, until):
+                    yield chunk
+                    position = max(position, chunk.next_offset)
+                # Not in a `finally`: that would run when somebody drops this generator, and a Ctrl-C that comes while
+                # it does is lost. Files that are dropped close without it.
+                segment.close()
                 # The segment was read to a proven end, so what is missing up to here was compacted away.
                 position = until
             except LogDamagedError:
@@ -128,7 +143,9 @@ class Partition:
                 now = self.state()
                 self._check_range(position, end, now)
                 if now.generation == state.generation:
-                    raise
+                    if listed:
+                        raise
+                    listed = True
                 state = now
 
     def _check_range(self, start: int, end: int, state: PartitionState) -> None:
@@ -138,8 +155,14 @@ class Partition:
                     self.place.topic, self.place.partition, offset, state.log_start, state.next_offset
                 )
 
-    def _segment_of(self, offset: int, state: PartitionState) -> tuple[int, int | None]:
+    def _segment_of(self, offset: int, state: PartitionState, listed: bool) -> tuple[int, int | None]:
         """The base of the segment in which `offset` is, and of the one behind it (None: it is active)."""
+        if offset >= state.active_base:
+            return state.active_base, None
+        if not listed and self._segments[0] != state.generation:
+            known = self._closed.holding(offset, state)
+            if known is not None:
+                return known.base_offset, known.next_offset
         bases = self.segments(state)
         number = bisect_right(bases, offset) - 1
         if number < 0 or bases[-1] != state.active_base:
@@ -147,46 +170,92 @@ class Partition:
                 f"{self.place}: no segment for offset {offset} in {self.place.folder} (log start "
                 f"{state.log_start}, active segment {state.active_base}): files were removed or moved"
             )
-        return bases[number], bases[number + 1] if number + 1 < len(bases) else None
+        return bases[number], bases[number + 1]
 
-    def _open(self, base: int) -> SegmentReader:
+    def _open(self, base: int, state: PartitionState) -> SegmentReader:
         with missing_is_damage(self.place):
             segment = SegmentReader(self.place.folder, base)
         # The folder may belong to a newer topic of the same name by now; but not if this one still lives.
-        self.state()
+        if self.state().leader_epoch != state.leader_epoch:
+            raise LogDamagedError(f"{self.place}: the log was truncated while it was read")
         return segment
 
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, in offset order, whose time is `timestamp` (ms) or later, if there is one."""
-        return self._settled(lambda state: self._find_timestamp(timestamp, state))
+        return self._settled(lambda state, listed: self._find(timestamp, state, listed, control=False))
 
-    def _find_timestamp(self, timestamp: int, state: PartitionState) -> OffsetAndTimestamp | None:
-        if state.log_start == state.next_offset:
+    def find_max_timestamp(self) -> OffsetAndTimestamp | None:
+        """The record with the largest time, of several the first; None if no record has a time.
+
+        As Kafka answers a ListOffsets request for -3 (KIP-734), but for records that were deleted. So a marker of
+        a transaction counts as a record.
+        """
+        return self._settled(self._find_max)
+
+    def _find(
+        self, timestamp: int, state: PartitionState, listed: bool, *, control: bool
+    ) -> OffsetAndTimestamp | None:
+        start = state.log_start if listed else self._closed.start_by_time(timestamp, state)
+        for segment, size in self._segments_from(start, state, listed):
+            for header in segment.since(timestamp, state.log_start, size):
+                if header.is_control and control:
+                    return OffsetAndTimestamp(header.base_offset, header.max_timestamp)
+                offsets, times = self._times(segment, header, state)
+                row = pc.index(pc.greater_equal(times, timestamp), True).as_py()
+                if row >= 0:
+                    return OffsetAndTimestamp(offsets[row].as_py(), times[row].as_py())
+        return None
+
+    def _find_max(self, state: PartitionState, listed: bool) -> OffsetAndTimestamp | None:
+        largest, start = NO_TIMESTAMP, state.log_start
+        if not listed:
+            largest, start = self._closed.largest_timestamp(state)
+        for segment, size in self._segments_from(start, state, listed):
+            largest = max(largest, segment.largest_timestamp(size))
+        if largest == NO_TIMESTAMP:
             return None
-        for base in self.segments(state):
-            active, key = base == state.active_base, (state.leader_epoch, base)
-            if not active and self._largest_times.get(key, timestamp) < timestamp:
-                continue
-            reader = self._open(base)
-            try:
-                size = state.position if active else reader.log.size()
-                if not active:
-                    self._largest_times[key] = reader.largest_timestamp(size)
-                    if self._largest_times[key] < timestamp:
-                        continue
-                for header in reader.since(timestamp, state.log_start, size):
-                    start = max(header.base_offset, state.log_start)
-                    found = self._first_at_or_after(timestamp, start, header.next_offset)
-                    if found is not None:
-                        return found
-            finally:
-                reader.close()
-        return None
+        # Records that were deleted or compacted away may have had it.
+        return self._find(largest, state, listed, control=True) or self._look_for_max(state, listed)
 
-    def _first_at_or_after(self, timestamp: int, start: int, end: int) -> OffsetAndTimestamp | None:
-        for chunk in self.read(start, end, max_bytes=READ_SIZE):
-            times = chunk.columns["timestamp"].cast(pa.int64())
-            row = pc.index(pc.greater_equal(times, timestamp * 1000), True).as_py()
-            if row >= 0:
-                return OffsetAndTimestamp(chunk.columns["offset"][row].as_py(), times[row].as_py() // 1000)
-        return None
+    def _look_for_max(self, state: PartitionState, listed: bool) -> OffsetAndTimestamp | None:
+        """The record with the largest time, by all batches that are there."""
+        best = OffsetAndTimestamp(-1, NO_TIMESTAMP)
+        for segment, size in self._segments_from(state.log_start, state, listed):
+            for header in segment.since(NO_TIMESTAMP + 1, state.log_start, size):
+                if header.max_timestamp <= best.timestamp:
+                    continue
+                if header.is_control:
+                    best = OffsetAndTimestamp(header.base_offset, header.max_timestamp)
+                offsets, times = self._times(segment, header, state)
+                largest = pc.max(times).as_py()
+                if largest is not None and largest > best.timestamp:
+                    best = OffsetAndTimestamp(offsets[pc.index(times, largest).as_py()].as_py(), largest)
+        return None if best.offset < 0 else best
+
+    def _segments_from(
+        self, offset: int, state: PartitionState, listed: bool
+    ) -> Iterator[tuple[SegmentReader, int]]:
+        """The segment in which `offset` is and those behind it, each with the size that counts."""
+        position: int | None = offset
+        while position is not None and position < state.next_offset:
+            base, position = self._segment_of(position, state, listed)
+            segment = self._open(base, state)
+            yield segment, state.position if position is None else segment.log.size()
+            segment.close()
+
+    def _times(
+        self, segment: SegmentReader, header: BatchHeader, state: PartitionState
+    ) -> tuple[pa.Array, pa.Array]:
+        """The offsets and the times (ms) of the records of a batch that can be read."""
+        try:
+            if header.size > self._max_batch_bytes:
+                raise BatchTooLargeError(header.size, self._max_batch_bytes, 0, header.base_offset)
+            data = segment.log.pread(header.size, header.position)
+            columns = decode(
+                data, 0, len(data), from_offset=state.log_start, until_offset=header.next_offset, max_bytes=len(data),
+                max_batch_bytes=self._max_batch_bytes,
+            ).columns  # fmt: skip
+        except CorruptRecordError as error:
+            place = self.place
+            raise error.located(header.position, segment.log.path, place.topic, place.partition) from None
+        return columns["offset"], pc.divide(columns["timestamp"].cast(pa.int64()), 1000)

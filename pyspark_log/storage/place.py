@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# More than Kafka's file has.
+_METADATA_SIZE = 256
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
@@ -24,6 +27,11 @@ class PartitionPlace:
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def segments_path(self) -> str:
+        """What is known of its closed segments."""
+        return f"{self.state_path}.segments"
+
     def owner(self) -> str:
         """The id of the topic whose files are in the folder: another one's, once this one was deleted.
 
@@ -31,6 +39,6 @@ class PartitionPlace:
         """
         try:
             with open(f"{self.folder}/partition.metadata", encoding="ascii", errors="replace") as file:
-                return file.read().partition("topic_id: ")[2].strip()
+                return file.read(_METADATA_SIZE).partition("topic_id: ")[2].strip()
         except FileNotFoundError:
             return ""

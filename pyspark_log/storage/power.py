@@ -14,61 +14,71 @@ Only the last write, which is synced, carries the new boot id. So a second power
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
-from pyspark_log.storage import apply, files, leader_epochs, retention, state_file
-from pyspark_log.storage.appender import Appender, Recovery
+from pyspark_log.storage import files, intent, leader_epochs, state_file
+from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.errors import LogDamagedError
 from pyspark_log.storage.gap import gap_batch
-from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, batch_at, segment_path
+from pyspark_log.storage.held_log import HeldLog, Recovery, write_again
+from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, SegmentWriter, segment_path
 from pyspark_log.storage.state_file import Flags, Intent, PartitionState
 
 log = logging.getLogger(__name__)
 
 
-def after_restart(appender: Appender) -> None:
+def after_restart(held: HeldLog) -> None:
     """Brings files and state of a partition in line. Its lock is held, and its state is of an earlier boot."""
-    appender.forget()
-    if appender.state.intent != Intent.NONE:
-        _settle_intent(appender)
-    state = appender.state
-    path = segment_path(appender.place.folder, state.active_base, LOG)
+    held.forget()
+    # What is read now is on the disk, but for what an earlier try of this has written and could not sync.
+    again = bool(held.state.flags & Flags.SUSPECT)
+    held.trust()
+    if held.state.intent != Intent.NONE:
+        _settle_intent(held, again=again)
+    state = held.state
+    path = segment_path(held.place.folder, state.active_base, LOG)
     try:
         file = files.open_write(path)
     except FileNotFoundError:
         if state.position > 0:
-            raise LogDamagedError(f"{appender.place}: {path} is missing, which held {state.position} bytes") from None
-        _finish(appender, state)
+            raise LogDamagedError(f"{held.place}: {path} is missing, which held {state.position} bytes") from None
+        _finish(held, state)
         return
     with file:
         position, found, flags = _whole_up_to(file, state)
         if found < state.next_offset:
             log.error(
                 "%s: the machine went down before offsets %d to %d were synced; they are lost",
-                appender.place, found, state.next_offset - 1,
+                held.place, found, state.next_offset - 1,
             )  # fmt: skip
         end = max(found, state.reserve)
         if file.size() > position:
             file.truncate(position)
+        if again:
+            write_again(file, state.synced, position)
         if end > found:
             filler = gap_batch(found, end, state.leader_epoch)
             file.pwrite(filler, position)
             position += len(filler)
-        file.sync()
+        held.sync_file(file)
     # What was not synced of the indexes may be missing, which they do not show.
-    for suffix in (INDEX, TIME_INDEX):
-        files.unlink(segment_path(appender.place.folder, state.active_base, suffix))
-    appender.drop_newer_segments()
-    files.sync_folder(appender.place.folder)
-    SegmentWriter(appender.place.folder, state.active_base, position, appender.config).close()
+    stale = [INDEX, TIME_INDEX]
+    if not flags & Flags.PRODUCERS:
+        stale.append(TXN_INDEX)  # Of a transaction that is lost, with the state that told of it.
+    for suffix in stale:
+        files.unlink(segment_path(held.place.folder, state.active_base, suffix))
+    held.drop_newer_segments()
+    files.sync_folder(held.place.folder)
+    SegmentWriter(held.place.folder, state.active_base, position, held.config).close()
     state = state._replace(flags=flags, next_offset=end, position=position, synced=position, reserve=end)
-    appender.producers.rebuild(state, appender.clock())
-    leader_epochs.begin(appender.place.folder, state.leader_epoch + 1, end)
-    _finish(appender, state)
+    held.producers.rebuild(state, state.active_base)
+    leader_epochs.begin(held.place.folder, state.leader_epoch + 1, end)
+    _finish(held, state)
 
 
-def _finish(appender: Appender, state: PartitionState) -> None:
-    appender.save(
+def _finish(held: HeldLog, state: PartitionState) -> None:
+    held.save(
         state.without_intent()._replace(
             flags=state.flags & ~(Flags.CUTTING | Flags.SUSPECT),
             boot=state_file.this_boot(),
@@ -79,20 +89,31 @@ def _finish(appender: Appender, state: PartitionState) -> None:
     )
 
 
-def _settle_intent(appender: Appender) -> None:
-    """Finishes an apply that was whole on the disk. Any other is dropped with all that is cut."""
-    state = appender.state
-    path = segment_path(appender.place.folder, state.active_base, LOG)
+def _settle_intent(held: HeldLog, *, again: bool) -> None:
+    """Finishes an apply that was whole on the disk. Of any other nothing stays: it is done anew.
+
+    `again`: a sync of what is there may have failed since the restart.
+    """
+    state = held.state
+    path = segment_path(held.place.folder, state.active_base, LOG)
     try:
         with files.open_write(path) as file:
-            whole = _whole_up_to(file, state)[0] >= state.position
+            # With a hole before the intent's records they cannot stay where they are.
+            whole = _whole_up_to(file, state)[0] >= state.position and intent.is_whole(held)
     except FileNotFoundError:
         whole = False
-    # A hole before the intent's records: they cannot stay where they are.
-    if whole and apply.is_whole(appender):
-        apply.resolve(appender)
-    else:
-        appender.save(state.without_intent(), durable=True)
+    if whole:
+        intent.finish(held, again=again)
+        return
+    # Before the intent goes: a batch of it that was left would be adopted, and then come a second time.
+    intent.renew_empty(held)
+    with contextlib.suppress(FileNotFoundError), files.open_write(path) as file:
+        if file.size() > state.position:
+            file.truncate(state.position)
+        held.sync_file(file)
+    held.drop_newer_segments()
+    files.sync_folder(held.place.folder)
+    held.save(state.without_intent(), durable=True)
 
 
 def _whole_up_to(file: files.File, state: PartitionState) -> tuple[int, int, Flags]:
@@ -113,5 +134,5 @@ def _whole_up_to(file: files.File, state: PartitionState) -> tuple[int, int, Fla
     return position, offset, flags
 
 
-#: What an appender does about what others left: a killed holder, a power loss, or old segments.
-RECOVERY = Recovery(apply.resolve, after_restart, retention.clean)
+#: What is done about what others left: a killed holder, or a power loss.
+RECOVERY = Recovery(intent.resolve, after_restart)

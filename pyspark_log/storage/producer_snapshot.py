@@ -25,6 +25,8 @@ from pyspark_log.storage.errors import SideFileError
 from pyspark_log.storage.producer_state import NO_SEQUENCE, ProducerEntry, WrittenBatch
 from pyspark_log.storage.segment import SNAPSHOT, segment_path
 
+# Of some 5 million producers.
+_MAX_BYTES = 256 * 1024 * 1024
 _VERSION = 1
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
@@ -83,6 +85,14 @@ def _entry(
     )  # fmt: skip
 
 
+def read(path: str) -> list[ProducerEntry]:
+    """What a snapshot says. SideFileError, which names `path`; FileNotFoundError."""
+    try:
+        return decode(files.read_whole(path, _MAX_BYTES), path)
+    except ValueError as error:
+        raise SideFileError(f"{path}: {error}") from None
+
+
 def list_snapshots(folder: str) -> list[int]:
     """The offsets of the snapshots in a partition's folder, ascending."""
     return sorted(int(match.group(1)) for name in os.listdir(folder) if (match := _NAME.fullmatch(name)))
@@ -102,10 +112,8 @@ def load_newest(folder: str, log_start: int, log_end: int) -> Snapshot | None:
         if not log_start < offset <= log_end:
             continue
         path = segment_path(folder, offset, SNAPSHOT)
-        with files.open_read(path) as file:
-            data = file.pread(file.size(), 0)
         try:
-            return Snapshot(offset, decode(data, path))
+            return Snapshot(offset, read(path))
         except SideFileError as error:
             log.warning("deleting a snapshot that is damaged, and looking for an older one: %s", error)
             files.unlink(path)

@@ -22,7 +22,7 @@ from pyspark_log.storage.producer_state import Duplicate, ProducerStates
 from pyspark_log.storage.segment import TXN_INDEX, SegmentReader, list_segments, read_headers, segment_path
 from pyspark_log.storage.state_file import Flags, PartitionState
 from pyspark_log.storage.txn_index import AbortedTransaction, TxnIndex
-from pyspark_log.storage.txn_markers import Marker, decode_marker
+from pyspark_log.storage.txn_markers import MAX_MARKER_BYTES, Marker, decode_marker
 
 log = logging.getLogger(__name__)
 
@@ -96,9 +96,9 @@ class Producers:
         aborted = states.aborted_by(header, marker) if marker is not None else None
         return Numbered(header, marker, aborted, duplicate)
 
-    def index_aborted(self, state: PartitionState, aborted: AbortedTransaction, now: int) -> None:
+    def index_aborted(self, state: PartitionState, aborted: AbortedTransaction) -> None:
         """Enters an aborted transaction in the active segment's index; before its marker becomes visible."""
-        self._open_index(state, now).append(aborted)
+        self._open_index(state).append(aborted)
 
     def enter(self, numbered: Numbered) -> None:
         """Takes in a batch that `judge` has let pass, and that is in the log by now."""
@@ -134,19 +134,19 @@ class Producers:
         if state.flags & Flags.PRODUCERS:
             producer_snapshot.write(self._folder, state.active_base, self._follow(state, now).entries)
 
-    def cut(self, state: PartitionState, now: int) -> None:
+    def cut(self, state: PartitionState) -> None:
         """Removes what the files tell of offsets behind the log end."""
         if state.flags & Flags.PRODUCERS:
             self._delete_snapshots_above(state.next_offset)
             self.close()
-            self._open_index(state, now).cut(state.next_offset)
+            self._open_index(state).cut(state.next_offset)
 
-    def rebuild(self, state: PartitionState, now: int) -> None:
-        """After a power loss: makes the active segment's index anew, durably, and keeps no snapshot of its inside."""
+    def rebuild(self, state: PartitionState, first_base: int) -> None:
+        """Makes the indexes of the segments from base `first_base` on anew, durably, and keeps no snapshot of their inside."""
         self.forget()
         if state.flags & Flags.PRODUCERS:
-            self._delete_snapshots_above(state.active_base)
-            self._rebuild_index(state, now)
+            self._delete_snapshots_above(first_base)
+            self._rebuild_indexes(state, first_base)
 
     def _delete_snapshots_above(self, offset: int) -> None:
         found = producer_snapshot.list_snapshots(self._folder)
@@ -202,41 +202,41 @@ class Producers:
                 end = state.position if base == state.active_base else reader.log.size()
                 for header in read_headers(reader.log, reader.position_of(start, end), end):
                     if header.producer_id >= 0 and header.last_offset >= start:
-                        data = reader.log.pread(header.size, header.position) if header.is_control else b""
+                        size = min(header.size, MAX_MARKER_BYTES) if header.is_control else 0
+                        data = reader.log.pread(size, header.position)
                         yield header, decode_marker(data, header) if data else None
             finally:
                 reader.close()
 
     # ---- the index of aborted transactions
 
-    def _open_index(self, state: PartitionState, now: int) -> TxnIndex:
-        base = state.active_base
+    def _open_index(self, state: PartitionState) -> TxnIndex:
+        """The active segment's index; made anew if it is damaged."""
+        try:
+            return self._index_of(state.active_base)
+        except SideFileError as error:
+            log.warning("building an index of aborted transactions anew: %s", error)
+            self._rebuild_indexes(state, state.active_base)
+            return self._index_of(state.active_base)
+
+    def _index_of(self, base: int) -> TxnIndex:
         if self._index is None or self._index[0] != base:
             self.close()
-            try:
-                index = TxnIndex(segment_path(self._folder, base, TXN_INDEX), base)
-            except SideFileError as error:
-                log.warning("building an index of aborted transactions anew: %s", error)
-                self._rebuild_index(state, now)
-                index = TxnIndex(segment_path(self._folder, base, TXN_INDEX), base)
-            self._index = base, index
+            self._index = base, TxnIndex(segment_path(self._folder, base, TXN_INDEX), base)
         return self._index[1]
 
-    def _rebuild_index(self, state: PartitionState, now: int) -> None:
-        """Makes the active segment's index anew from the log, durably."""
-        base = state.active_base
-        path = segment_path(self._folder, base, TXN_INDEX)
-        files.unlink(path)
-        states = self._restored(state, base, now)
-        index = TxnIndex(path, base)
-        try:
-            for header, marker in self._batches(states.end_offset, state):
-                if marker is not None and header.base_offset >= base:
-                    aborted = states.aborted_by(header, marker)
-                    if aborted is not None:
-                        index.append(aborted)
-                states.enter(header, marker)
-            index.sync()
-        finally:
-            index.close()
+    def _rebuild_indexes(self, state: PartitionState, first_base: int) -> None:
+        bases = [base for base in list_segments(self._folder) if first_base <= base <= state.active_base]
+        for base in bases:
+            files.unlink(segment_path(self._folder, base, TXN_INDEX))
+        # The time does not matter: who is idle for too long has no transaction open.
+        states = self._restored(state, first_base, 0)
+        for header, marker in self._batches(states.end_offset, state):
+            if marker is not None and header.base_offset >= first_base:
+                aborted = states.aborted_by(header, marker)
+                if aborted is not None:
+                    self._index_of(bases[bisect_right(bases, header.base_offset) - 1]).append(aborted)
+            states.enter(header, marker)
+        for base in bases:
+            self.sync_index(base)
         files.sync_folder(self._folder)

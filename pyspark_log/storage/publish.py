@@ -2,7 +2,7 @@
 
 Three steps. The manifest of the staged output is written. The decision is made: one synced record, before
 which the publish does not exist and after which nothing can undo it. The decision is applied, partition by
-partition, by whoever comes by: the publisher, the next publisher, or a reader that looks for new records.
+partition, by whoever comes by (decided.py).
 
 A publisher is a name with consecutive numbers (a streaming query and its batch ids). The last number again
 is a replay: it was published already and its output is dropped. The next number is new. Any other number
@@ -13,32 +13,47 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark_log.storage import files, manifest
-from pyspark_log.storage.apply import Region, apply
-from pyspark_log.storage.decision_log import Decision, DecisionLog, Place
+from pyspark_log.storage import group_positions, manifest, state_file
+from pyspark_log.storage.clock import now_ms
+from pyspark_log.storage.decided import (
+    apply_decision,
+    entries_of,
+    is_applied,
+    remove_staged,
+    staging_folder,
+    unlink_all,
+)
+from pyspark_log.storage.decision import NO_NUMBER, Decision, Place
+from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import (
+    InvalidConfigError,
     LockTimeoutError,
-    PublisherFencedError,
     PublishError,
-    PublishNumberError,
     PylogError,
+    SetAsideError,
     StagedOutputError,
     UnknownTopicError,
 )
+from pyspark_log.storage.gather import gather
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
+from pyspark_log.storage.mounts import is_shared
+from pyspark_log.storage.publish_checks import check_fenced, check_number, check_parts
 from pyspark_log.storage.staging import StagedPart
-from pyspark_log.storage.store import STAGING_FOLDER, Store
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.store_folder import STATE_FOLDER
+from pyspark_log.storage.topics import OFFSETS_TOPIC
+from pyspark_log.storage.types import OffsetStep
 
 log = logging.getLogger(__name__)
 
-# Partitions of one decision that are applied side by side, so that the file system can share its journal's commits.
-_APPLY_THREADS = 4
 # How long a passer-by waits for a partition's lock, in seconds; its holder is at work on it anyway.
 _HELP_TIMEOUT = 0.05
+# How long the lock of all decisions is held for the sake of a group's partition, in seconds.
+_GROUP_TIMEOUT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,89 +77,204 @@ def publish(
     number: int,
     parts: Sequence[StagedPart],
     *,
+    offsets: Sequence[OffsetStep] = (),
     run: str = "",
+    claimed: bool = False,
     location: str = "",
+    plan: str = "",
     one_off: bool = False,
+    sync: bool = True,
 ) -> PublishResult:
-    """Makes staged output visible, exactly once. Returns when all of it is there, and durable.
+    """Makes staged output visible, exactly once. Returns when all of it is there, and durable unless told not to sync.
 
     Args:
         store: where.
         publisher: who publishes; any text.
         number: which of its publishes this is; consecutive, from any start.
         parts: what StagedWriter.finish gave, of all tasks, in the order in which it is to appear.
+        offsets: positions of groups that move with it, or not at all if they are not where they are said to be.
         run: which run of the publisher this is. A newer run fences the ones before it; "" leaves that out.
+        claimed: the run has claimed the publisher, so that any other run that has it is a newer one.
         location: the publisher's checkpoint. A publisher at another one is refused; "" leaves that out.
+        plan: what tells the output that is planned under this number from any other. A replay with another plan than
+            the number was published with is refused; "" leaves that out.
         one_off: the publisher has this one publish only, and is forgotten when this call succeeds.
+        sync: False leaves out the syncs. It is as exact as ever while the machine stays up. After a power loss it may
+            be there not at all, in part, or twice, and its number be expected again; nothing else is harmed.
 
     Raises:
-        PublishNumberError: neither the next number nor the last one.
+        PublishNumberError: neither the next number nor the last one, or the last one with another plan.
         PublisherFencedError: a newer run, or another checkpoint, has the publisher's id.
+        OffsetConflictError: a group's position is not the one that the publish started from.
+        InvalidConfigError: a position is moved twice, or is none that can be committed, or is to move without syncing.
         StagedOutputError: staged output is gone, or its topic is.
+        SetAsideError: an administrator has set the decision aside while it was being applied.
         OSError: before the decision: nothing was published; after it, it is published and
             becomes visible as soon as anybody can apply it. Calling again tells which: a replay is answered.
         OutcomeUnknownError: the decision may or may not hold; calling again tells.
     """
+    if offsets and not sync:
+        raise InvalidConfigError("a publish that moves positions of groups must be synced, lest they move without it")
+    sync = sync or is_shared(f"{store.path}/{STATE_FOLDER}")
     decisions = DecisionLog.of(store)
-    parts = [part for part in parts if part.count]
-    name, crc = manifest.write(_staging(store), parts) if parts else ("", 0)
+    records = sum(part.count for part in parts)
+    parts = [part for part in parts if part.count] + group_positions.staged(store, offsets, now_ms())
+    pieces, append_time = parts, 0
+    if number != last_number(store, publisher):  # A replay is dropped anyway.
+        gathered = gather(store, parts, sync=sync)
+        parts, append_time = gathered.parts, gathered.time
+    name, crc = manifest.write(staging_folder(store), parts, offsets, sync=sync) if parts else ("", 0)
     places = dict.fromkeys(Place(part.topic, part.topic_id, part.partition) for part in parts)
     wanted = Decision(
-        publisher, number, run=run, location=location, records=sum(part.count for part in parts),
-        places=tuple(places), manifest=name, manifest_crc=crc,
+        publisher, number, run=run, location=location, plan=plan, records=records,
+        places=tuple(places), manifest=name, manifest_crc=crc, time=append_time,
+        boot="" if sync else state_file.this_boot().hex(),
     )  # fmt: skip
     try:
-        decision, replayed = _decide(store, decisions, wanted, parts)
+        decision, replayed = _decide(store, decisions, wanted, parts, offsets, claimed)
     except PublishError:
         # Refused under the lock, so certainly not decided.
-        _drop(store, decisions, wanted, parts)
+        _drop(store, decisions, wanted, [*pieces, *parts])
         raise
-    if replayed:
-        _drop(store, decisions, wanted, parts)
+    if not replayed:
+        # What was copied together is not named by the decision, and nobody needs it any more.
+        named = {part.file for part in parts}
+        unlink_all(store, {f"{staging_folder(store)}/{part.file}" for part in pieces if part.file not in named})
+    else:
+        _drop(store, decisions, wanted, [*pieces, *parts])
         if decision.records != wanted.records:
             log.warning(
                 "%s: number %d was published before with %d records; this attempt had %d, which were dropped",
                 publisher, number, decision.records, wanted.records,
             )  # fmt: skip
-    _apply(store, decisions, decision, DEFAULT_TIMEOUT)
+    try:
+        apply_decision(store, decisions, decision, DEFAULT_TIMEOUT)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{error.strerror}: number {number} of publisher {publisher!r} is decided and appears as soon as it can be "
+            "written, by whoever publishes or reads next, or by `pylog recover`",
+            error.filename,
+        ) from error
+    _tell_if_aside(store, decisions, decision, replayed)
+    if replayed and sync and decision.boot:
+        _settle(store, decisions, decision)
     if one_off:
         try:
-            tidy(store, forget=publisher)
+            tidy(store, forget=publisher, sync=sync)
         except (PylogError, OSError) as error:
             # All of it is published; what is left over costs space until the next one tidies up.
             log.warning("%s: decision %d is done, but could not be tidied up: %s", store.path, decision.offset, error)
     return PublishResult(decision.offset, replayed, decision.records)
 
 
-def last_number(store: Store, publisher: str) -> int | None:
-    """The last number that a publisher has published; None if the store does not know it."""
+def discard(store: Store, parts: Iterable[StagedPart]) -> None:
+    """Removes staged output that was never handed to `publish`, as far as it can."""
+    unlink_all(store, {f"{staging_folder(store)}/{part.file}" for part in parts if part.file})
+
+
+def take_back(store: Store, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
+    """Removes staged output after a call of `publish` that failed, of a run that has claimed the publisher.
+
+    Nobody knows at first whether that call made the decision. This finds out, and for good.
+
+    Returns:
+        False: it was decided under that number, and nothing is removed.
+
+    Raises:
+        PublisherFencedError: another run has the publisher by now; what this one did, only the log can tell.
+    """
+    decisions = DecisionLog.of(store)
+    with decisions.hold(store):
+        last = decisions.last.get(publisher)
+        check_fenced(Decision(publisher, number, run=run), last, claimed=True)
+        if last is not None and last.number == number:
+            return False
+    discard(store, parts)
+    return True
+
+
+def claim(store: Store, publisher: str, run: str, number: int | None = None) -> int:
+    """Makes `run` the one that publishes under an id: those before it are fenced from now on.
+
+    What they have decided is applied before this returns. A run that has the publisher already takes no lock.
+
+    Args:
+        store: where.
+        publisher: the id.
+        run: of the publisher.
+        number: what the run is about to publish. With a number that is refused it takes the publisher from nobody.
+
+    Returns:
+        The last number that was decided; NO_NUMBER if there is none.
+
+    Raises:
+        PublishNumberError: neither the next number nor the last one.
+        PublisherFencedError: a newer run has the publisher, and the number of this one is given.
+        StagedOutputError, OSError, LockTimeoutError: the last decision could not be applied. It can be tried again.
+    """
     decisions = DecisionLog.of(store)
     decisions.follow(store)
     last = decisions.last.get(publisher)
-    return None if last is None else last.number
+    if last is not None and last.run == run and (last.done or is_applied(store, decisions, last)):
+        return last.number
+    with decisions.hold(store) as writer:
+        last = decisions.last.get(publisher)
+        if number is not None:
+            check_fenced(Decision(publisher, number, run=run), last, claimed=False)
+            check_number(Decision(publisher, number), last)
+        if last is None or last.run != run:
+            writer.take_over(publisher, run)
+        last = decisions.last[publisher]
+    apply_decision(store, decisions, last, DEFAULT_TIMEOUT)
+    return last.number
+
+
+def check_claim(store: Store, publisher: str, run: str) -> None:
+    """Looks, without a lock, whether the run that has claimed a publisher still has it. PublisherFencedError."""
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    check_fenced(Decision(publisher, NO_NUMBER, run=run), decisions.last.get(publisher), claimed=True)
+
+
+def last_number(store: Store, publisher: str) -> int | None:
+    """The last number that a publisher has published; None if there is none."""
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    last = decisions.last.get(publisher)
+    return None if last is None or last.number == NO_NUMBER else last.number
 
 
 def help_apply(store: Store) -> int:
     """Applies what was decided and is not visible yet, for publishers that died in between.
 
-    Waits for nobody for long: a partition that is locked is left to its holder.
+    Waits for nobody for long: a partition that is locked is left to its holder. A decision that cannot be applied
+    holds up no others than those behind it in the same partitions.
 
     Returns:
         How many decisions were found to need it.
+
+    Raises:
+        StagedOutputError, OSError, LogDamagedError: the first that a decision gave.
     """
     decisions = DecisionLog.of(store)
     decisions.follow(store)
-    waiting = [d for _, d in sorted(decisions.undone.items()) if not _is_applied(store, decisions, d)]
+    waiting = [decision for decision in decisions.in_order() if not is_applied(store, decisions, decision)]
+    failed: PylogError | OSError | None = None
     for decision in waiting:
         try:
-            _apply(store, decisions, decision, _HELP_TIMEOUT)
+            apply_decision(store, decisions, decision, _HELP_TIMEOUT)
         except LockTimeoutError as error:
             log.debug("decision %d is left to others: %s", decision.offset, error)
             break
+        except (PylogError, OSError) as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
     return len(waiting)
 
 
-def tidy(store: Store, forget: str = "") -> None:
+def tidy(store: Store, forget: str = "", *, sync: bool = True) -> None:
     """Records which decisions are done, and removes what was staged for them.
 
     The publisher `forget` is no longer remembered. Only it may say so: while it lives it may come back to ask
@@ -152,190 +282,103 @@ def tidy(store: Store, forget: str = "") -> None:
     """
     decisions = DecisionLog.of(store)
     decisions.follow(store)
-    done = _applied(store, decisions)
+    done = [decision for decision in decisions.in_order() if is_applied(store, decisions, decision)]
     with decisions.hold(store) as writer:
-        done = [decision for decision in done if decision.offset in decisions.undone]
-        writer.finish(done, forget)
+        # As they are now: another run may have taken its publisher over meanwhile.
+        done = [decisions.undone[decision.offset] for decision in done if decision.offset in decisions.undone]
+        writer.finish(done, forget, sync=sync)
     for decision in done:
-        _remove(store, decision)
+        remove_staged(store, decision)
 
 
 # ---- deciding
 
 
 def _decide(
-    store: Store, decisions: DecisionLog, wanted: Decision, parts: Sequence[StagedPart]
+    store: Store,
+    decisions: DecisionLog,
+    wanted: Decision,
+    parts: Sequence[StagedPart],
+    offsets: Sequence[OffsetStep],
+    claimed: bool,
 ) -> tuple[Decision, bool]:
     """Makes the decision, or finds the one that was made before; True for the latter."""
+    deadline = time.monotonic() + DEFAULT_TIMEOUT
     while True:
         with decisions.hold(store) as writer:
             last = decisions.last.get(wanted.publisher)
-            if last is not None:
-                _check_fenced(wanted, last)
-                _check_number(wanted, last)
-                if wanted.number == last.number:
-                    if wanted.run and wanted.run != last.run:
-                        writer.take_over(last, wanted.run)
-                    return last, True
-            if last is None or last.done or _is_applied(store, decisions, last):
-                _check_parts(store, parts)
-                done = [other for other in decisions.undone.values() if other.offset in decisions.applied]
-                decision = writer.decide(wanted if last is None else _inheriting(wanted, last), done)
-                break
+            check_fenced(wanted, last, claimed)
+            check_number(wanted, last)
+            if last is not None and wanted.number == last.number:
+                if wanted.run and wanted.run != last.run:
+                    writer.take_over(wanted.publisher, wanted.run)
+                return last, True
+            if last is None or last.done or is_applied(store, decisions, last):
+                check_parts(store, parts, wanted.manifest)
+                try:
+                    with _groups_held(store, parts):
+                        group_positions.check_unmoved(store, offsets)
+                        done = [other for other in decisions.in_order() if other.offset in decisions.applied]
+                        decision = writer.decide(wanted if last is None else _inheriting(wanted, last), done)
+                    break
+                except LockTimeoutError:
+                    # Whoever holds the partition of a group must not hold up all who publish, too.
+                    if time.monotonic() > deadline:
+                        raise
+                    continue
         # The publisher's last decision is not finished. That comes first, and without the lock.
-        _apply(store, decisions, last, DEFAULT_TIMEOUT)
+        apply_decision(store, decisions, last, DEFAULT_TIMEOUT)
     for finished in done:
-        _remove(store, finished)
+        remove_staged(store, finished)
     return decision, False
+
+
+@contextlib.contextmanager
+def _groups_held(store: Store, parts: Sequence[StagedPart]) -> Iterator[None]:
+    """Holds the partitions of `__consumer_offsets` among the places of a publish.
+
+    Nobody commits a position by himself between the look at it and the decision then; and who comes after the
+    decision finds it, and applies it first.
+    """
+    with contextlib.ExitStack() as held:
+        for partition in sorted({part.partition for part in parts if part.topic == OFFSETS_TOPIC}):
+            appender = held.enter_context(store.appender(OFFSETS_TOPIC, partition).hold(_GROUP_TIMEOUT))
+            if appender.state.synced < appender.state.position:
+                appender.settle()  # The decision must not outlive the position that it starts from.
+        yield
 
 
 def _inheriting(wanted: Decision, last: Decision) -> Decision:
     """The next decision of a publisher: it knows the runs before it, and where its checkpoint is."""
     run = wanted.run or last.run
     before = last if run == last.run else last.taken_over(run)
-    return replace(wanted, run=run, replaced=before.replaced, location=wanted.location or last.location)
+    location = wanted.location or last.location
+    return replace(wanted, run=run, replaced=before.replaced, location=location, set_aside=last.set_aside)
 
 
-def _check_fenced(wanted: Decision, last: Decision) -> None:
-    since = f"since number {last.number} (process {last.process} on {last.host})"
-    if wanted.run and wanted.run in last.replaced:
-        raise PublisherFencedError(
-            f"publisher {wanted.publisher!r}: run {wanted.run} was replaced by run {last.run} {since}; "
-            "this one must stop"
-        )
-    if wanted.location and last.location and wanted.location != last.location:
-        raise PublisherFencedError(
-            f"publisher {wanted.publisher!r} belongs to the checkpoint {last.location} {since}, not to "
-            f"{wanted.location}: a copied checkpoint cannot be used beside the original; start the second query "
-            "with a new checkpoint"
-        )
+def _settle(store: Store, decisions: DecisionLog, decision: Decision) -> None:
+    """Makes durable what was published without syncing."""
+    with decisions.hold(store) as writer:
+        writer.settle()
+    for place in decision.places:
+        with contextlib.suppress(UnknownTopicError), store.appender(place.topic, place.partition).hold() as appender:
+            appender.settle()
 
 
-def _check_number(wanted: Decision, last: Decision) -> None:
-    if wanted.number not in (last.number, last.number + 1):
-        raise PublishNumberError(
-            f"publisher {wanted.publisher!r}: number {wanted.number} after {last.number}: the last number again (a "
-            f"replay) or {last.number + 1} was expected. The checkpoint (or the count that the number comes from) and "
-            "the store are not of one time: one of them was deleted, or restored from an older copy. Go on with "
-            "a new checkpoint or publisher id, from offsets that you choose"
-        )
-
-
-def _check_parts(store: Store, parts: Sequence[StagedPart]) -> None:
-    for topic, topic_id in {(part.topic, part.topic_id) for part in parts}:
-        try:
-            now = store.describe_topic(topic).topic_id
-        except UnknownTopicError:
-            now = ""
-        if now != topic_id:
-            raise StagedOutputError(f"topic {topic!r} was deleted (or made anew) while output for it was being staged")
-    needed: dict[str, int] = {}
-    for part in parts:
-        if part.file:
-            needed[part.file] = max(needed.get(part.file, 0), part.position + part.size)
-    for name, size in needed.items():
-        path = f"{store.path}/{STAGING_FOLDER}/{name}"
-        try:
-            file = files.open_read(path)
-        except FileNotFoundError:
-            raise StagedOutputError(f"staged output {path} is missing") from None
-        found = file.size()
-        file.close()
-        if found < size:
-            raise StagedOutputError(f"staged output {path} has {found} bytes, {size} were written")
-
-
-# ---- applying
-
-
-def _staging(store: Store) -> str:
-    return f"{store.path}/{STAGING_FOLDER}"
-
-
-def _entries(store: Store, decisions: DecisionLog, decision: Decision) -> Mapping[Place, Sequence[Region]]:
-    """What a decision gives to which partition; nothing any more if it was finished meanwhile."""
-    if not decision.manifest:
-        return {}
-    try:
-        return manifest.read(_staging(store), decision.manifest, decision.manifest_crc)
-    except FileNotFoundError as error:
-        # It goes only after a record says that it is done with. A power loss can hide that record, until somebody
-        # takes the lock.
-        with decisions.hold(store):
-            pass
-        if decision.offset not in decisions.undone:
-            return {}
-        raise StagedOutputError(
-            f"decision {decision.offset} of publisher {decision.publisher!r}: its manifest {error.filename} is missing"
-        ) from None
-
-
-def _is_applied_in(store: Store, decision: Decision, place: Place) -> bool:
-    """Whether a partition has what a decision gives to it; looked up without a lock."""
-    try:
-        if store.describe_topic(place.topic).topic_id == place.topic_id:
-            return store.reader(place.topic, place.partition).state().applied >= decision.offset
-    except UnknownTopicError:
-        pass
-    return True  # The topic that was meant is gone, so this part of the decision is void.
-
-
-def _is_applied(store: Store, decisions: DecisionLog, decision: Decision) -> bool:
-    if decision.offset not in decisions.applied:
-        if not all(_is_applied_in(store, decision, place) for place in decision.places):
-            return False
-        decisions.applied.add(decision.offset)
-    return True
-
-
-def _applied(store: Store, decisions: DecisionLog) -> list[Decision]:
-    """The decisions that are applied everywhere but not recorded as done."""
-    return [decision for decision in list(decisions.undone.values()) if _is_applied(store, decisions, decision)]
-
-
-def _apply(store: Store, decisions: DecisionLog, decision: Decision, timeout: float) -> None:
-    """Applies a decision wherever it is not yet; in each partition after the decisions before it."""
-    if decision.offset not in decisions.undone:
+def _tell_if_aside(store: Store, decisions: DecisionLog, decision: Decision, replayed: bool) -> None:
+    """A decision that was set aside is not there, or not in all partitions. SetAsideError, if it was made just now."""
+    last = decisions.last.get(decision.publisher)
+    aside = None if last is None else last.set_aside
+    if aside is None or aside.decision != decision.offset:
         return
-    waiting: dict[Place, list[tuple[Decision, Sequence[Region]]]] = {place: [] for place in decision.places}
-    for _, earlier in sorted(decisions.undone.items()):
-        if earlier.offset > decision.offset or not waiting.keys() & set(earlier.places):
-            continue
-        if not _is_applied(store, decisions, earlier):
-            for place, regions in _entries(store, decisions, earlier).items():
-                if place in waiting:
-                    waiting[place].append((earlier, regions))
-
-    def bring_up(place: Place) -> None:
-        for step, regions in waiting[place]:
-            if not _is_applied_in(store, step, place):
-                # A topic that is deleted (and perhaps made anew) at this moment makes the part void.
-                with contextlib.suppress(UnknownTopicError):
-                    appender = store.appender(place.topic, place.partition)
-                    if appender.place.topic_id == place.topic_id:
-                        apply(appender, step.offset, step.time, regions, timeout=timeout)
-
-    touched = sorted(waiting)
-    if len(touched) > 1:
-        with ThreadPoolExecutor(min(_APPLY_THREADS, len(touched))) as pool:
-            list(pool.map(bring_up, touched))
-    else:
-        for place in touched:
-            bring_up(place)
-    decisions.applied.add(decision.offset)
-
-
-# ---- removing what was staged
-
-
-def _remove(store: Store, decision: Decision) -> None:
-    """Removes what a finished decision no longer needs. What stays behind costs space only."""
-    if decision.manifest:
-        try:
-            _unlink(store, manifest.paths(manifest.read(_staging(store), decision.manifest, decision.manifest_crc)))
-        except (FileNotFoundError, StagedOutputError) as error:
-            log.warning("%s: what decision %d had staged is not known: %s", store.path, decision.offset, error)
-        _unlink(store, {f"{_staging(store)}/{decision.manifest}"})
+    where = ", ".join(f"{place.topic}-{place.partition}" for place in aside.places)
+    what = (
+        f"decision {aside.decision} (publisher {decision.publisher!r}, number {aside.number}) could not be applied and "
+        f"was set aside ({aside.origin}); what it had for {where} does not appear"
+    )
+    if not replayed:
+        raise SetAsideError(what)
+    log.warning("%s: %s", store.path, what)
 
 
 def _drop(store: Store, decisions: DecisionLog, wanted: Decision, parts: Sequence[StagedPart]) -> None:
@@ -345,16 +388,12 @@ def _drop(store: Store, decisions: DecisionLog, wanted: Decision, parts: Sequenc
     very files that the first call may have decided.
     """
     names = {part.file for part in parts if part.file} | ({wanted.manifest} if wanted.manifest else set())
-    paths = {f"{_staging(store)}/{name}" for name in names}
+    paths = {f"{staging_folder(store)}/{name}" for name in names}
     last = decisions.last.get(wanted.publisher)
     if last is not None and not last.done:
-        paths -= manifest.paths(_entries(store, decisions, last))
-    _unlink(store, paths)
-
-
-def _unlink(store: Store, paths: set[str]) -> None:
-    for path in paths:
         try:
-            files.unlink(path)
-        except OSError as error:
-            log.warning("%s: staged output %s could not be removed: %s", store.path, path, error)
+            paths -= manifest.paths(entries_of(store, decisions, last))
+        except StagedOutputError as error:
+            log.warning("%s: what was staged is left to be removed by age: %s", store.path, error)
+            return
+    unlink_all(store, paths)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyspark_log.storage.batch import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX
-from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError
+from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError, LogDamagedError
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import Chunk, decode
 from pyspark_log.storage.segment import SegmentReader
@@ -26,12 +26,23 @@ _TRIES = 3
 class RangeReader:
     """Reads from the segments of one partition, with one buffer for all of them."""
 
-    def __init__(self, place: PartitionPlace, max_bytes: int, headers: bool, check_crcs: bool) -> None:
-        """`max_bytes` is about how much a chunk holds before compression; `headers` adds their column."""
+    def __init__(
+        self, place: PartitionPlace, max_bytes: int, headers: bool, check_crcs: bool, max_batch_bytes: int
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            place: which partition.
+            max_bytes: about how many bytes of records a chunk holds, before compression.
+            headers: whether to add their column.
+            check_crcs: whether to compare checksums.
+            max_batch_bytes: the most that one batch may become in memory; a larger one is an error.
+        """
         self._place = place
         self._max_bytes = max_bytes
         self._headers = headers
         self._check_crcs = check_crcs
+        self._max_batch_bytes = max_batch_bytes
         self._buffer = memoryview(bytearray(READ_SIZE))
 
     def read(self, segment: SegmentReader, size: int, start: int, until: int) -> Iterator[Chunk]:
@@ -57,7 +68,7 @@ class RangeReader:
                     chunk = decode(
                         self._buffer, at, filled, from_offset=offset, until_offset=until,
                         max_bytes=self._max_bytes, check_crcs=self._check_crcs, headers=self._headers,
-                        dense=True, follows=follows,
+                        dense=True, follows=follows, max_batch_bytes=self._max_batch_bytes,
                     )  # fmt: skip
                     if chunk.position == at:
                         break
@@ -88,6 +99,11 @@ class RangeReader:
             raise CorruptRecordError(
                 f"no whole batch: its length field says {needed} bytes, {size - position} are left",
                 position, int.from_bytes(self._buffer[:LENGTH_AT], "big", signed=True),
+                segment.log.path, self._place.topic, self._place.partition,
+            )  # fmt: skip
+        if needed > self._max_batch_bytes:
+            raise BatchTooLargeError(
+                needed, self._max_batch_bytes, position, int.from_bytes(self._buffer[:LENGTH_AT], "big", signed=True),
                 segment.log.path, self._place.topic, self._place.partition,
             )  # fmt: skip
         self._buffer = memoryview(bytearray(needed))

@@ -9,7 +9,7 @@ Any bytes give rows or a CorruptRecordError.
 from pyspark_log.storage import batch as layout
 from pyspark_log.storage.batch import CODECS, MAX_BATCH_BYTES, ROW_BYTES
 from pyspark_log.storage.compression import decompress, mend_lz4_header
-from pyspark_log.storage.errors import CorruptRecordError
+from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError
 
 cimport cython
 from cpython.buffer cimport PyBUF_READ
@@ -116,6 +116,8 @@ cdef class Decoder:
             except CorruptRecordError as error:
                 if self.position > self.start:
                     return 0
+                if isinstance(error, BatchTooLargeError):
+                    raise BatchTooLargeError(h.size, self.limit, self.position, h.base_offset) from None
                 raise CorruptRecordError(error.reason, self.position, h.base_offset) from error.__cause__
             self.follows = h.last_offset + 1
             self.position += h.size
@@ -184,7 +186,7 @@ cdef class Decoder:
         cdef int64_t cost = size + ROW_COST * h.count
         cdef Span* span
         if cost > self.limit:
-            raise CorruptRecordError(f"the batch becomes more than {self.limit} bytes in memory")
+            raise BatchTooLargeError(size, self.limit)
         if self.span_count and self.taken + ROW_COST * self.capacity + cost > self.limit:
             return False
         if held is not None:
@@ -236,8 +238,8 @@ cdef class Decoder:
     cdef int stop_before(self, const Span* span, str reason, int32_t bad) except -1:
         if span.position == self.start:
             if self.columns.rows.too_many_headers:
-                reason = f"with its headers, the batch becomes more than {self.limit} bytes in memory"
-            elif bad >= 0:
+                raise BatchTooLargeError(span.header.size, self.limit, span.position, span.header.base_offset)
+            if bad >= 0:
                 reason = f"record {bad} of {span.header.count}: {reason}"
             raise corrupt(reason, span.position, &span.header)
         self.position = span.position
@@ -287,7 +289,8 @@ def decode(
         `start`.
 
     Raises:
-        CorruptRecordError: the bytes at `start` are no record batch, or one of more than `max_batch_bytes`.
+        CorruptRecordError: the bytes at `start` are no record batch; BatchTooLargeError: they are one that becomes
+            more than `max_batch_bytes`.
         ValueError: a limit that is out of range.
     """
     if not 0 < max_batch_bytes <= INT32_MAX - 63:

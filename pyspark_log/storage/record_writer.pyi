@@ -19,8 +19,15 @@ class BatchBuilder:
     def count(self) -> int: ...
     @property
     def size(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
     def __init__(
-        self, batch_size: int, max_message_bytes: int, codec: str = "none", level: int | None = None
+        self,
+        batch_size: int,
+        max_message_bytes: int,
+        codec: str = "none",
+        level: int | None = None,
+        max_batch_bytes: int = ...,
     ) -> None: ...
     # `rows`: any buffer of int32, as `partitioner.group` gives.
     def append(self, columns: RecordColumns, rows: Any | None, lo: int, hi: int) -> int: ...

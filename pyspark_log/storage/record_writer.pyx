@@ -36,11 +36,10 @@ cdef int LOG_APPEND_TIME = layout.LOG_APPEND_TIME
 cdef int TRANSACTIONAL = layout.TRANSACTIONAL
 cdef int CONTROL = layout.CONTROL
 
-# What is written must be readable. A batch of more than one record stays below MOST_FILLED bytes, so that
-# it cannot become more than MAX_BYTES in a reader: 17 times as much, if it is all headers of two bytes.
-cdef Py_ssize_t MAX_BYTES = MAX_BATCH_BYTES
+# What is written must be readable. A batch of more than one record stays small enough not to become more in a
+# reader than it may, if it is all headers of two bytes, which become so many times as much.
 cdef Py_ssize_t ROW_COST = ROW_BYTES
-cdef Py_ssize_t MOST_FILLED = MAX_BATCH_BYTES // (1 + ROW_BYTES // 2)
+cdef Py_ssize_t MOST_GROWN = 1 + ROW_BYTES // 2
 
 # A time in ms must fit a column of microseconds.
 cdef int64_t MAX_TIME = INT64_MAX // 1000
@@ -201,10 +200,12 @@ cdef class BatchBuilder:
         max_message_bytes: the largest batch, in bytes with its header, after compression.
         codec: one of `batch.CODECS`.
         level: the codec's level; None for Kafka's default.
+        max_batch_bytes: the most that the batch may become in a reader's memory, as `decode` counts it.
 
     Attributes:
         count: records in the batch so far.
         size: their bytes, before compression and without the header.
+        capacity: bytes of memory that the batch has taken so far.
 
     Raises:
         InvalidConfigError: an unknown codec or level.
@@ -214,13 +215,15 @@ cdef class BatchBuilder:
     cdef readonly Py_ssize_t size
     cdef Py_ssize_t batch_size
     cdef Py_ssize_t max_message_bytes
+    cdef Py_ssize_t max_batch_bytes
+    cdef Py_ssize_t most_filled  # bytes of records that never become more than that
     cdef object codec
     cdef object level
     # The batch grows inside the bytes object that `seal` returns, so that it is never copied.
     # Nobody else sees the object before that. Its records start behind the room for the header.
     cdef PyObject* target
     cdef uint8_t* data
-    cdef Py_ssize_t capacity
+    cdef readonly Py_ssize_t capacity
     cdef Py_ssize_t usual
     cdef int64_t base_timestamp
     cdef int64_t max_timestamp
@@ -228,9 +231,14 @@ cdef class BatchBuilder:
     def __cinit__(self):
         self.target = NULL
 
-    def __init__(self, Py_ssize_t batch_size, Py_ssize_t max_message_bytes, str codec="none", level=None):
+    def __init__(
+        self, Py_ssize_t batch_size, Py_ssize_t max_message_bytes, str codec="none", level=None,
+        Py_ssize_t max_batch_bytes=MAX_BATCH_BYTES,
+    ):
         check_codec(codec, level)
-        self.batch_size = min(batch_size, MOST_FILLED)
+        self.max_batch_bytes = max_batch_bytes
+        self.most_filled = max_batch_bytes // MOST_GROWN
+        self.batch_size = min(batch_size, self.most_filled)
         self.max_message_bytes = max_message_bytes
         self.codec = codec
         self.level = level
@@ -283,7 +291,7 @@ cdef class BatchBuilder:
             always fits.
 
         Raises:
-            RecordTooLargeError: a single record that would be more than MAX_BATCH_BYTES to a reader.
+            RecordTooLargeError: a single record that would be more than `max_batch_bytes` to a reader.
             IndexError: a row that is not there.
         """
         cdef Py_buffer view
@@ -318,7 +326,8 @@ cdef class BatchBuilder:
                 raise IndexError(f"row {picked[lo]} of {columns.num_rows}")
             elif stop == TOO_LARGE:
                 raise RecordTooLargeError(
-                    f"a record takes {needed} bytes in memory, but a batch may take {MAX_BYTES}"
+                    f"a record takes {needed} bytes in memory, but a batch may take {self.max_batch_bytes} "
+                    "(batch.max.memory.bytes)"
                 )
             else:
                 return lo
@@ -333,7 +342,8 @@ cdef class BatchBuilder:
         cdef Py_ssize_t room = self.capacity - HEADER_SIZE
         cdef Py_ssize_t num_rows = columns.num_rows
         cdef Py_ssize_t batch_size = self.batch_size
-        cdef Py_ssize_t most_filled = MOST_FILLED
+        cdef Py_ssize_t most_filled = self.most_filled
+        cdef Py_ssize_t max_batch_bytes = self.max_batch_bytes
         cdef uint8_t* records = self.data + HEADER_SIZE
         cdef int64_t base = self.base_timestamp
         cdef int64_t latest = self.max_timestamp
@@ -364,7 +374,7 @@ cdef class BatchBuilder:
             if count > 0 and size + total > batch_size:
                 stop = BATCH_FULL
                 break
-            if total > most_filled and total + ROW_COST * (1 + header_count) > MAX_BYTES:
+            if total > most_filled and total + ROW_COST * (1 + header_count) > max_batch_bytes:
                 needed[0] = total + ROW_COST * (1 + header_count)
                 stop = TOO_LARGE
                 break

@@ -13,26 +13,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark_log.storage import files, manifest, state_file
-from pyspark_log.storage.apply import Region, apply
-from pyspark_log.storage.decision_log import Decision, DecisionLog, Place
+from pyspark_log.storage.apply import apply
+from pyspark_log.storage.decision import Decision, Place
+from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import LogDamagedError, PylogError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.findings import Finding, Severity
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.repair_partition import Damaged, Loss, PartitionCopy, PartitionMender
+from pyspark_log.storage.staged_batches import Region
 from pyspark_log.storage.state_check import read_slots
-from pyspark_log.storage.store import (
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.store_folder import (
     DATA_FOLDER,
     STAGING_FOLDER,
     STATE_FOLDER,
     STORE_FILE,
     TOPICS_FOLDER,
     VERSION,
-    Store,
     local_path,
 )
 from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC, new_id
 from pyspark_log.storage.types import TopicDescription
-from pyspark_log.storage.verify import Progress, Told, describe, log_bytes, open_damaged, strangers
+from pyspark_log.storage.verify import Progress, Told, describe, log_bytes, open_damaged, strangers, written_places
 from pyspark_log.storage.verify_decisions import DecisionRecords, group_record_faults, region_fault
 from pyspark_log.storage.verify_partition import RecordCheck
 
@@ -145,11 +147,7 @@ class _Repair:
 
     def _look(self, described: Sequence[TopicDescription]) -> list[Damaged]:
         """The partitions that have anything to copy."""
-        places = [
-            self._source.reader(topic.name, partition).place
-            for topic in described
-            for partition in range(topic.partitions)
-        ]
+        places = written_places(self._source, described)
         return [found for place in places if (found := Damaged.look(place)) is not None]
 
     def _mender(self, found: Damaged, told: Told, check: RecordCheck | None) -> PartitionMender:
@@ -229,7 +227,9 @@ class _Repair:
             regions = entries.get(place, ())
             fault = problem or next(filter(None, map(region_fault, regions)), "")
             if not fault:
-                apply(self._copy.appender(place.topic, place.partition), decision.offset, decision.time, regions)
+                appender = self._copy.appender(place.topic, place.partition)
+                # The staged files are those of the damaged store, which stays as it is.
+                apply(appender, decision.offset, decision.time, regions, installs=False)
                 continue
             who = f"decision {decision.offset} (publisher {decision.publisher!r}, number {decision.number})"
             self._report.unpublished.append(Loss(
@@ -241,7 +241,7 @@ class _Repair:
         try:
             folder = f"{self._source.path}/{STAGING_FOLDER}"
             return manifest.read(folder, decision.manifest, decision.manifest_crc) if decision.manifest else {}, ""
-        except (PylogError, OSError, ValueError, KeyError) as error:
+        except (PylogError, OSError) as error:
             return {}, f"its manifest cannot be read: {error}"
 
     def _has(self, decision: Decision, place: Place) -> bool:

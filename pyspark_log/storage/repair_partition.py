@@ -15,9 +15,12 @@ from pyspark_log.storage import files, state_file
 from pyspark_log.storage.batch import HEADER_SIZE, LEADER_EPOCH_AT, MAGIC_AT, BatchHeader
 from pyspark_log.storage.checkpoint_files import write_partition_metadata
 from pyspark_log.storage.config import INT_MAX, TopicConfig
+from pyspark_log.storage.errors import StoreVersionError
 from pyspark_log.storage.gap import gap_batch
+from pyspark_log.storage.leader_epochs import FILE_NAME, LeaderEpochs
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import scan
+from pyspark_log.storage.repair_producers import ProducerFiles, marker_fault
 from pyspark_log.storage.segment import LOG, SegmentWriter, list_segments, segment_path
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_check import Slots, read_slots
@@ -89,8 +92,10 @@ class Damaged(NamedTuple):
 
     @classmethod
     def look(cls, place: PartitionPlace) -> Damaged | None:
-        """Reads what there is; None if there is nothing to copy. OSError."""
+        """Reads what there is; None if there is nothing to copy. OSError, StoreVersionError."""
         slots, bases = read_slots(place.state_path), list_segments(place.folder)
+        if slots.problem:
+            raise StoreVersionError(slots.problem)
         state = slots.state
         if state is None:
             if not bases or (slots.size < 0 and place.owner() not in ("", place.topic_id)):
@@ -137,10 +142,13 @@ class PartitionMender:
         self._check_records = check_records
         self._copy = PartitionCopy(target)
         self._epochs = Epochs(self._state)
+        self._epoch_starts = LeaderEpochs()
         self._writer: SegmentWriter | None = None
         self._offset = 0
-        # Whether producers with ids have written here, which the state remembers.
-        self._producers = self._state is not None and bool(self._state.flags & Flags.PRODUCERS)
+        self._producers = ProducerFiles(
+            source.place.folder, target.folder, config.producer_id_expiration_ms,
+            seen=self._state is not None and bool(self._state.flags & Flags.PRODUCERS),
+        )  # fmt: skip
 
     def run(self, applied: int, least_end: int = 0) -> PartitionCopy:
         """Makes the copy, durably, but for its state file: whoever asked for it writes that.
@@ -154,7 +162,7 @@ class PartitionMender:
         write_partition_metadata(f"{folder}/partition.metadata", self._copy.place.topic_id)
         state = self._state or PartitionState(log_start=min(self._source.bases, default=0), applied=applied)
         self._offset = state.log_start
-        walker = SegmentWalker()
+        walker = SegmentWalker(self._config.max_batch_bytes)
         for base, until, position in self._spans():
             if self._writer is None and base < self._offset:
                 self._offset = base  # the log starts inside of this segment
@@ -169,14 +177,17 @@ class PartitionMender:
         active = segment_path(self._source.place.folder, state.active_base, LOG)
         self._lose_up_to(end, active, "the log's end is missing")
         self._close()
-        self._copy.state = self._final(state)
+        final = self._copy.state = self._final(state)
+        self._epoch_starts.assign(final.leader_epoch, final.next_offset)
+        self._epoch_starts.cut_start(final.log_start)
+        self._epoch_starts.write(f"{folder}/{FILE_NAME}")
         return self._copy
 
     def _final(self, state: PartitionState) -> PartitionState:
         base, position = (self._writer.base_offset, self._writer.position) if self._writer else (self._offset, 0)
         return state.without_intent()._replace(
-            flags=Flags.PRODUCERS if self._producers else Flags.NONE,
-            generation=state.generation + 1, owner=0, active_base=base, next_offset=self._offset,
+            flags=Flags.PRODUCERS if self._producers.seen else Flags.NONE,
+            generation=state.generation + 1, unsynced_since=0, active_base=base, next_offset=self._offset,
             position=position, synced=position, reserve=self._offset,
             leader_epoch=max(state.leader_epoch, self._epochs.last, 0),
         )  # fmt: skip
@@ -228,6 +239,7 @@ class PartitionMender:
             if self._epochs.fault(header):
                 data[at + LEADER_EPOCH_AT : at + MAGIC_AT] = self._epochs.last.to_bytes(4, "big", signed=True)
             reason = next((bad[o] for o in sorted(bad) if header.base_offset <= o < header.next_offset), "")
+            reason = reason or marker_fault(header, data[at : at + header.size])
             if reason:
                 self._write(data[start:at], [h for h in piece.headers if start <= h.position - first < at])
                 start = at + header.size
@@ -278,7 +290,6 @@ class PartitionMender:
         assert self._writer is not None
         self._put(data)
         self._offset = headers[-1].next_offset
-        self._producers = self._producers or any(header.producer_id >= 0 for header in headers)
         self._copy.batches += len(headers)
         self._copy.bytes += len(data)
 
@@ -294,7 +305,12 @@ class PartitionMender:
     def _put(self, data: bytes | bytearray) -> None:
         assert self._writer is not None
         self._writer.log.pwrite(data, self._writer.position)
-        self._writer.enter(scan(data, 0, len(data)))
+        headers = scan(data, 0, len(data))
+        self._writer.enter(headers)
+        with memoryview(data) as view:
+            for header in headers:
+                self._epoch_starts.assign(header.leader_epoch, header.base_offset)
+                self._producers.take(header, view[header.position : header.end])
 
     def _begin(self, base_offset: int) -> None:
         """Ends the segment that is being written, if there is one, and begins another."""
@@ -305,11 +321,13 @@ class PartitionMender:
         folder = self._copy.place.folder
         files.create(segment_path(folder, base_offset, LOG)).close()
         self._writer = SegmentWriter(folder, base_offset, 0, self._config)
+        self._producers.begin(base_offset)
 
     def _close(self) -> None:
         if self._writer is not None:
             self._writer.log.sync()
             self._writer.close()
+        self._producers.end()
         files.sync_folder(self._copy.place.folder)
 
     def _keep_evidence(self, file: files.File, piece: Unsound) -> str:

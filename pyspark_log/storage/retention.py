@@ -12,7 +12,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from pyspark_log.storage import files
+from pyspark_log.storage import closed_segments, files
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.errors import CorruptRecordError, OffsetOutOfRangeError
 from pyspark_log.storage.segment import (
@@ -51,7 +51,9 @@ def clean(appender: Appender) -> int:
     if count:
         _let_go(appender, bases, count)
     appender.tell_folder()
-    remove_overdue(place.folder, config.file_delete_delay_ms, now)
+    _note_closed(appender, bases[count:])
+    # The time anew: what was let go just now is younger than the time from before.
+    remove_overdue(place.folder, config.file_delete_delay_ms, appender.clock())
     return count
 
 
@@ -74,6 +76,7 @@ def delete_before(appender: Appender, offset: int) -> None:
     if count:
         _let_go(appender, bases, count)
     appender.tell_folder()
+    _note_closed(appender, bases[count:])
 
 
 def remove_overdue(folder: str, delay_ms: int, now: int) -> None:
@@ -84,6 +87,11 @@ def remove_overdue(folder: str, delay_ms: int, now: int) -> None:
             # Its renaming was the last change to the file.
             if now - os.stat(path).st_ctime_ns // 1_000_000 >= delay_ms:
                 files.unlink(path)
+
+
+def _note_closed(appender: Appender, left: Sequence[int]) -> None:
+    """Has what is known of closed segments follow, after a roll too; `left` are the segments that did not go."""
+    closed_segments.bring_up(appender.place, left or [appender.state.active_base])
 
 
 def _bases(appender: Appender) -> list[int]:

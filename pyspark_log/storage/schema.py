@@ -64,9 +64,10 @@ class WriteColumns:
         records: key, value, headers and time.
         key, value: their arrays; `key` is None if there is no such column.
         partition: the partition that each row asks for (null: none), or None.
+        timestamp: the time in ms that each row brings (null: none), or None.
     """
 
-    __slots__ = ("key", "partition", "records", "value")
+    __slots__ = ("key", "partition", "records", "timestamp", "value")
 
     def __init__(self, data: pa.RecordBatch, now: int, *, keys_required: bool, where: str) -> None:
         """Looks at the columns `value` (required), `key`, `headers`, `timestamp` and `partition`.
@@ -90,9 +91,9 @@ class WriteColumns:
                 f"{where}: a record without a key; the topic is compacted (cleanup.policy), which goes by keys"
             )
         self.partition = _cast(columns["partition"], pa.int32(), "partition", where) if "partition" in columns else None
-        timestamp = _timestamp(columns["timestamp"], where) if "timestamp" in columns else None
+        self.timestamp = _timestamp(columns["timestamp"], where) if "timestamp" in columns else None
         headers = _cast(columns["headers"], HEADERS, "headers", where) if "headers" in columns else None
-        self.records = RecordColumns(self.key, self.value, timestamp, headers, now)
+        self.records = RecordColumns(self.key, self.value, self.timestamp, headers, now)
 
 
 def _bytes(array: pa.Array, name: str, where: str) -> pa.Array:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from pyspark_log.storage import files
-from pyspark_log.storage.batch import HEADER_SIZE, BatchHeader
+from pyspark_log.storage.batch import BatchHeader
+from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.checksum import crc32c
 from pyspark_log.storage.clock import Clock, now_ms
 from pyspark_log.storage.config import INT_MAX, TopicConfig
 from pyspark_log.storage.errors import CorruptRecordError
-from pyspark_log.storage.records import headers_in, scan
+from pyspark_log.storage.records import headers_in
 from pyspark_log.storage.sparse_index import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from pyspark_log.storage.types import NO_TIMESTAMP
 
@@ -64,18 +65,6 @@ def read_headers(file: files.File, start: int, end: int) -> Iterator[BatchHeader
         position = headers[-1].end
 
 
-def batch_at(file: files.File, position: int, end: int) -> BatchHeader | None:
-    """The whole batch with a right CRC that starts at `position` and ends by `end`, if there is one."""
-    if not 0 <= position < end:
-        return None
-    try:
-        headers = headers_in(file.pread(min(HEADER_SIZE, end - position), position), position, end)
-        data = file.pread(headers[0].size, position) if headers else b""
-        return headers[0] if scan(data, 0, len(data), check_crcs=True) else None
-    except CorruptRecordError:
-        return None
-
-
 def _open_index(path: str) -> files.File | None:
     try:
         return files.open_read(path)
@@ -103,6 +92,8 @@ class SegmentReader:
             offset: the offset that is looked for.
             end: the bytes of the log that count.
         """
+        if offset <= self.base_offset:
+            return 0
         file = _open_index(segment_path(self._folder, self.base_offset, INDEX))
         if file is None:
             return 0
@@ -224,6 +215,7 @@ class SegmentWriter:
             files.open_or_create(segment_path(folder, base_offset, TIME_INDEX)), base_offset
         )
         self._since_entry = 0
+        self._asked = -1, -1  # the last position for `offset_at`, and its answer
         self._take_up(position)
 
     def resume(self, position: int) -> None:
@@ -235,14 +227,15 @@ class SegmentWriter:
             self._count(header, index=True)
 
     def _take_up(self, position: int) -> None:
-        entry = self._last_proven(position)
-        start, keep_below = (entry.position, entry.offset + 1) if entry else (0, self.base_offset)
-        self._times.cut(keep_below)
-        last = self._times.last()
-        if entry is not None and last is None:
-            # No time reached the time index, or the time index is lost: the log knows.
+        entry, last, start = self._last_proven(position), None, 0
+        if entry is not None:
+            self._times.cut(entry.offset + 1)
+            last, start = self._times.last(), entry.position
+        if last is None or not self._bears_out(last, position):
+            # No time reached the time index, or it is lost, or says what is not so: the log knows.
             self._index.cut(0)
-            entry, start = None, 0
+            self._times.clear()
+            entry, last, start = None, None, 0
         self._max_timestamp, self._max_timestamp_offset = last or (NO_TIMESTAMP, self.base_offset)
         self.position = start
         for header in read_headers(self.log, start, position):
@@ -256,6 +249,17 @@ class SegmentWriter:
                 return entry
         self._index.cut(0)
         return None
+
+    def _bears_out(self, entry: TimeEntry, end: int) -> bool:
+        """Whether the log has a batch that a time entry is of."""
+        number = self._index.floor(entry.offset)
+        try:
+            for header in read_headers(self.log, self._index.entry(number).position if number >= 0 else 0, end):
+                if header.last_offset >= entry.offset:
+                    return (header.last_offset, header.max_timestamp) == (entry.offset, entry.timestamp)
+        except CorruptRecordError:
+            return True  # Nothing can be made anew from a damaged log, and others can still be appended.
+        return False
 
     def _count(self, header: BatchHeader, *, index: bool) -> None:
         """Counts a batch that stands at `self.position`, and enters it in the indexes where one is due."""
@@ -279,6 +283,16 @@ class SegmentWriter:
     def _add_time_entry(self) -> None:
         if self._max_timestamp != NO_TIMESTAMP:
             self._times.append(self._max_timestamp, self._max_timestamp_offset)
+
+    def offset_at(self, position: int) -> int:
+        """The offset at which the batch that stands at byte `position` begins; the last answer is remembered.
+
+        Raises:
+            CorruptRecordError: no batch stands there.
+        """
+        if self._asked[0] != position:
+            self._asked = position, next(read_headers(self.log, position, self.position)).base_offset
+        return self._asked[1]
 
     def must_roll(self, size: int, last_offset: int, timestamp: int) -> bool:
         """Whether an append needs a new segment (LogSegment.shouldRoll).
@@ -312,7 +326,7 @@ class SegmentWriter:
         first = self._first_timestamp
         return timestamp - first if first >= 0 else self._clock() - self._created
 
-    def enter(self, headers: Sequence[BatchHeader]) -> None:
+    def enter(self, headers: Iterable[BatchHeader]) -> None:
         """Counts and indexes batches that were written at `position` and that readers see by now."""
         for header in headers:
             self._count(header, index=True)

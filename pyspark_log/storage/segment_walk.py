@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from pyspark_log.storage import files
 from pyspark_log.storage.batch import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX, MAGIC, MAGIC_AT, BatchHeader
+from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.config import INT_MAX, LONG_MAX
-from pyspark_log.storage.errors import CorruptRecordError
+from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError
 from pyspark_log.storage.records import decode, scan
 
 #: Bytes that are read at a time, unless a batch is larger.
@@ -51,6 +52,7 @@ class Unsound:
         position, end: which bytes of the file; none where something is missing.
         first_offset, next_offset: the offsets that should stand there, the second exclusive.
         reason: what is wrong at `position`.
+        advice: what to do about it, where it is not damage.
     """
 
     position: int
@@ -58,12 +60,15 @@ class Unsound:
     first_offset: int
     next_offset: int
     reason: str
+    advice: str = ""
 
 
 class SegmentWalker:
     """Walks through one segment after the other with one buffer. Not for several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_batch_bytes: int) -> None:
+        """`max_batch_bytes`: the most that one batch may become in memory; a larger one is not looked into."""
+        self._max_batch_bytes = max_batch_bytes
         self._buffer = bytearray(WINDOW)
         self._unreadable = ""
 
@@ -83,7 +88,7 @@ class SegmentWalker:
         position, offset, tries = 0, base_offset, 0
         while position < size:
             filled = self._fill(file, position, min(len(self._buffer), size - position))
-            at, reason = 0, ""
+            at, reason, advice = 0, "", ""
             try:
                 for piece in self._sound(position, filled, offset, limit):
                     yield piece
@@ -92,6 +97,7 @@ class SegmentWalker:
                     reason = self._make_room(filled, size - position, offset)
             except CorruptRecordError as error:
                 at, reason = error.position, error.reason
+                advice = error.advice if isinstance(error, BatchTooLargeError) else ""
             position += at
             if not filled:
                 break
@@ -105,7 +111,7 @@ class SegmentWalker:
                 if following is None:
                     following = size, offset if until is None else until
                 position, offset = following
-                yield Unsound(bad[0], position, bad[1], offset, reason)
+                yield Unsound(bad[0], position, bad[1], offset, reason, advice)
                 tries = 0
         if until is not None and offset < until:
             yield Unsound(position, position, offset, until, f"it ends at offset {offset} and must reach {until}")
@@ -120,7 +126,7 @@ class SegmentWalker:
         while True:
             chunk = decode(
                 self._buffer, at, stop, from_offset=0, until_offset=LONG_MAX, max_bytes=WINDOW, dense=True,
-                follows=offset,
+                follows=offset, max_batch_bytes=self._max_batch_bytes,
             )  # fmt: skip
             if chunk.position == at:
                 return
@@ -153,6 +159,8 @@ class SegmentWalker:
         # Told by the base offset too, so that a damaged length is not followed far.
         if not len(self._buffer) < needed <= left or base_offset != offset:
             return f"no whole batch: base offset {base_offset}, {needed} bytes of {left} that are left"
+        if needed > self._max_batch_bytes:
+            raise BatchTooLargeError(needed, self._max_batch_bytes, 0, base_offset)
         self._buffer = bytearray(needed)
         return ""
 
@@ -189,8 +197,7 @@ class SegmentWalker:
             filled = self._fill(file, start, min(WINDOW, size - start))
             if filled < HEADER_SIZE:
                 return None
-            # All at once, since looking at one takes the buffer.
-            for at in list(self._candidates(filled, offset, limit)):
+            for at in self._candidates(filled, offset, limit):
                 if found := self._proven(file, start + at, size, offset, limit):
                     return found
             start += filled - HEADER_SIZE + 1
@@ -211,20 +218,15 @@ class SegmentWalker:
         self, file: files.File, position: int, size: int, offset: int, limit: int
     ) -> tuple[int, int] | None:
         """The position and base offset of the batch at `position`, if one stands there that can belong there."""
-        self._fill(file, position, min(HEADER_SIZE, size - position))
-        length = _size_at(self._buffer, 0)
-        if not HEADER_SIZE <= length <= size - position:
-            return None
-        if length > len(self._buffer):
-            self._buffer = bytearray(length)
-        self._fill(file, position, length)
         try:
-            found = scan(self._buffer, 0, length, check_crcs=True)
-        except CorruptRecordError:
+            found = batch_at(file, position, size)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
             return None
-        if not found or not offset <= found[0].base_offset < found[0].next_offset <= limit:
+        if found is None or found.magic != MAGIC or not offset <= found.base_offset < found.next_offset <= limit:
             return None
-        return position, found[0].base_offset
+        return position, found.base_offset
 
 
 def _size_at(buffer: bytearray, at: int) -> int:

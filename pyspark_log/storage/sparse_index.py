@@ -8,6 +8,7 @@ proven it (see segment.py); a file that is missing, cut short or full of nonsens
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from pyspark_log.storage import files
@@ -17,6 +18,15 @@ _GONE = -1
 
 _OFFSET_ENTRY = struct.Struct(">iI")
 _TIME_ENTRY = struct.Struct(">qi")
+# Entries are read so many at a time where all of them are looked at.
+_BLOCK = 4096
+
+
+def _unpacked(file: files.File, layout: struct.Struct) -> Iterator[tuple[int, int]]:
+    position = 0
+    while data := file.pread(_BLOCK * layout.size, position):
+        position += len(data)
+        yield from layout.iter_unpack(data[: len(data) - len(data) % layout.size])
 
 
 class OffsetEntry(NamedTuple):
@@ -51,6 +61,11 @@ class OffsetIndex:
             return OffsetEntry(_GONE, _GONE)
         relative, position = _OFFSET_ENTRY.unpack(data)
         return OffsetEntry(self._base + relative, position)
+
+    def entries(self) -> Iterator[OffsetEntry]:
+        """All whole entries that the file holds now, in order; a few at a time are in memory."""
+        for relative, position in _unpacked(self._file, _OFFSET_ENTRY):
+            yield OffsetEntry(self._base + relative, position)
 
     def floor(self, offset: int) -> int:
         """The number of the last entry with an offset of at most `offset`; -1 if there is none."""
@@ -102,6 +117,11 @@ class TimeIndex:
         timestamp, relative = _TIME_ENTRY.unpack(data)
         return TimeEntry(timestamp, self._base + relative)
 
+    def entries(self) -> Iterator[TimeEntry]:
+        """All whole entries that the file holds now, in order; a few at a time are in memory."""
+        for timestamp, relative in _unpacked(self._file, _TIME_ENTRY):
+            yield TimeEntry(timestamp, self._base + relative)
+
     def last(self) -> TimeEntry | None:
         """The last entry, if there is one."""
         return self.entry(self.count - 1) if self.count else None
@@ -131,6 +151,12 @@ class TimeIndex:
             self.count -= 1
         if self._file.size() != self.count * self.WIDTH:
             self._file.truncate(self.count * self.WIDTH)
+
+    def clear(self) -> None:
+        """Keeps no entry, whatever they are."""
+        self.count = 0
+        if self._file.size():
+            self._file.truncate(0)
 
     def sync(self) -> None:
         """Makes the entries durable."""

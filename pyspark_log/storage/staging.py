@@ -1,15 +1,15 @@
 """Output of tasks that is not published yet: written aside, in whole record batches, under names that nobody guesses.
 
 A task's output stays in memory while it is small and travels in its commit message; so a micro-batch of a
-few rows makes no file. What is larger goes to a file in the store's staging folder, synced before the task
-reports it. Nothing staged is visible to anybody, and a task that dies leaves only a file of no meaning.
+few rows makes no file. What is larger goes to files in the store's staging folder, synced before the task
+reports it: a partition that gets much has files of its own, which can become segments of its log. Nothing
+staged is visible to anybody, and a task that dies leaves only files of no meaning.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import secrets
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,17 +19,27 @@ import pyarrow as pa
 from pyspark_log.storage import files
 from pyspark_log.storage.batch import CRC_AT
 from pyspark_log.storage.config import CODEC_NAMES, INT_MAX, TopicConfig
-from pyspark_log.storage.encoder import TopicEncoder
+from pyspark_log.storage.encoder import FILLING_BYTES, TopicEncoder
 from pyspark_log.storage.errors import InvalidConfigError, UnknownTopicError
-from pyspark_log.storage.store import STAGING_FOLDER, Store
+from pyspark_log.storage.install import install_size, most_batches
+from pyspark_log.storage.staged_names import Job
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.store_folder import STAGING_FOLDER
 from pyspark_log.storage.topics import check_open_to_all
 
 log = logging.getLogger(__name__)
 
 #: A task whose whole output is smaller than this (bytes) sends it along instead of making a file.
 INLINE_LIMIT = 256 * 1024
-# What a task keeps in memory before it writes it to its file, in bytes, beside the batches that it is filling.
+# What a task keeps in memory before it writes it to files, in bytes, beside the batches that it is filling.
 _MEMORY = 32 * 1024 * 1024
+# From then on the task's output is large. A partition with this much of what was kept (bytes) gets a file of its own,
+# so that the files cost little beside what is written to them; up to _OWN_FILES are open at a time.
+_OWN_FILE_SIZE = _MEMORY // 64
+_OWN_FILES = 64
+
+# A topic's name and a partition of it.
+_Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +47,7 @@ class StagedPart:
     """Record batches for one partition, back to back, with offsets from 0.
 
     Attributes:
-        topic, topic_id, partition: where they are to go.
+        topic, partition, topic_id: where they are to go.
         count: how many records.
         size: bytes.
         crcs: the CRC fields of the batches, 4 bytes each, in order.
@@ -47,8 +57,8 @@ class StagedPart:
     """
 
     topic: str
-    topic_id: str
     partition: int
+    topic_id: str
     count: int
     size: int
     crcs: bytes
@@ -75,10 +85,12 @@ class StagingPlan:
     Attributes:
         cluster_id: which store it is for.
         topics: by name.
+        job: what all tasks name their files by.
     """
 
     cluster_id: str
     topics: Mapping[str, PlannedTopic]
+    job: Job = field(default_factory=Job.new)
 
     @classmethod
     def make(cls, store: Store, topics: Iterable[str], compression_type: str | None = None) -> StagingPlan:
@@ -119,14 +131,42 @@ class _Run:
     size: int = 0
     batches: list[bytes] = field(default_factory=list)
 
-    def part(self, place: tuple[str, int], topic_id: str, file: str = "", position: int = 0) -> StagedPart:
-        """The run as a part; its bytes go with it unless they are in a file."""
-        topic, partition = place
-        return StagedPart(
-            topic, topic_id, partition, self.count, self.size,
-            b"".join(batch[CRC_AT : CRC_AT + 4] for batch in self.batches),
-            file, position, b"" if file else b"".join(self.batches),
-        )  # fmt: skip
+    def crcs(self) -> bytes:
+        return b"".join(batch[CRC_AT : CRC_AT + 4] for batch in self.batches)
+
+
+class PartFile:
+    """A file that holds batches of one partition alone, and so can become a segment of its log; it is being written.
+
+    Attributes:
+        file: where.
+        count: how many records it has.
+        size: bytes.
+    """
+
+    def __init__(self, folder: str, job: Job) -> None:
+        """Makes it in the staging folder, which is made if it is missing."""
+        files.make_folder(folder)
+        self.file = files.create(f"{folder}/{job.new_name()}")
+        self.count = self.size = 0
+        self._crcs = bytearray()
+
+    @property
+    def batches(self) -> int:
+        """How many batches it has."""
+        return len(self._crcs) // 4
+
+    def add(self, data: bytes | bytearray, count: int, crcs: bytes) -> None:
+        """Adds whole batches with `count` records."""
+        self.file.pwrite(data, self.size)
+        self.count += count
+        self.size += len(data)
+        self._crcs += crcs
+
+    def part(self, topic: str, partition: int, topic_id: str) -> StagedPart:
+        """What it holds, as a part for that partition."""
+        name = os.path.basename(self.file.path)
+        return StagedPart(topic, partition, topic_id, self.count, self.size, bytes(self._crcs), name)
 
 
 class StagedWriter:
@@ -137,10 +177,12 @@ class StagedWriter:
         self._folder = f"{store.path}/{STAGING_FOLDER}"
         self._plan = plan
         self._encoders: dict[str, TopicEncoder] = {}
-        self._runs: dict[tuple[str, int], _Run] = {}
+        self._runs: dict[_Place, _Run] = {}
         self._size = 0  # bytes of all runs
-        self._file: files.File | None = None
-        self._written = 0  # bytes of the file
+        self._files: list[files.File] = []
+        self._shared: files.File | None = None  # for partitions that get little
+        self._written = 0  # bytes of the shared file
+        self._own: dict[_Place, PartFile] = {}
         self._parts: list[StagedPart] = []
 
     def append(self, topic: str, data: pa.RecordBatch) -> None:
@@ -162,16 +204,16 @@ class StagedWriter:
             )  # fmt: skip
             self._encoders[topic] = encoder
         encoder.add(data, time.time_ns() // 1_000_000)
+        encoders = self._encoders.values()
+        if len(encoders) > 1 and sum(one.held for one in encoders) > FILLING_BYTES:
+            for one in encoders:
+                one.flush()
 
-    def _take(self, place: tuple[str, int], batch: bytes, count: int) -> None:
-        run = self._runs.get(place)
-        # A part goes into one segment, so it must not be larger than one.
-        limit = self._plan.topics[place[0]].config.segment_bytes
-        if run is not None and (run.size + len(batch) > limit or run.count + count > INT_MAX):
-            self._spill()
-            run = None
-        if run is None:
-            run = self._runs[place] = _Run()
+    def _take(self, place: _Place, batch: bytes, count: int) -> None:
+        if self._is_full(place, batch, count):
+            self._write(place, _OWN_FILE_SIZE)
+            self._end_part(place)
+        run = self._runs.setdefault(place, _Run())
         run.count += count
         run.size += len(batch)
         run.batches.append(batch)
@@ -179,44 +221,95 @@ class StagedWriter:
         if self._size > _MEMORY:
             self._spill()
 
-    def _spill(self) -> None:
-        """Moves what is in memory to the task's file."""
-        if self._file is None:
-            files.make_folder(self._folder)
-            self._file = files.create(f"{self._folder}/{secrets.token_hex(16)}.staged")
-        name = os.path.basename(self._file.path)
-        for place, run in self._runs.items():
-            self._file.pwrite(b"".join(run.batches), self._written)
-            self._parts.append(run.part(place, self._topic_id(place), name, self._written))
-            self._written += run.size
-        self._runs.clear()
-        self._size = 0
+    def _is_full(self, place: _Place, batch: bytes, count: int) -> bool:
+        """Whether the partition's part cannot take one more batch: a part goes into one segment, or is one."""
+        run, own = self._runs.get(place, _Run()), self._own.get(place)
+        size, records, batches = run.size, run.count, len(run.batches)
+        if own is not None:
+            size, records, batches = size + own.size, records + own.count, batches + own.batches
+        config = self._plan.topics[place[0]].config
+        return batches > 0 and (
+            size + len(batch) > config.segment_bytes
+            or records + count > INT_MAX
+            or batches >= most_batches(config)
+        )
 
-    def _topic_id(self, place: tuple[str, int]) -> str:
+    def _spill(self) -> None:
+        """Moves what is in memory to files."""
+        for place in list(self._runs):
+            self._write(place, _OWN_FILE_SIZE)
+
+    def _write(self, place: _Place, own_size: int) -> None:
+        """Moves what is in memory for a partition to its own file, if it has one or has `own_size` bytes, else to the
+        shared one.
+        """
+        run = self._runs.pop(place, None)
+        if run is None:
+            return
+        self._size -= run.size
+        own = self._own.get(place)
+        if own is None and run.size >= own_size and len(self._own) < _OWN_FILES:
+            own = self._own[place] = PartFile(self._folder, self._plan.job)
+            self._files.append(own.file)
+        data = b"".join(run.batches)
+        if own is not None:
+            own.add(data, run.count, run.crcs())
+            return
+        if self._shared is None:
+            files.make_folder(self._folder)
+            self._shared = files.create(f"{self._folder}/{self._plan.job.new_name()}")
+            self._files.append(self._shared)
+        self._shared.pwrite(data, self._written)
+        name = os.path.basename(self._shared.path)
+        self._parts.append(
+            StagedPart(*place, self._topic_id(place), run.count, run.size, run.crcs(), name, self._written)
+        )
+        self._written += run.size
+
+    def _end_part(self, place: _Place) -> None:
+        """Makes what the partition's own file holds a part; the next one gets another file."""
+        own = self._own.pop(place, None)
+        if own is not None:
+            self._parts.append(own.part(*place, self._topic_id(place)))
+
+    def _topic_id(self, place: _Place) -> str:
         return self._plan.topics[place[0]].topic_id
 
-    def finish(self) -> list[StagedPart]:
-        """Ends the task's output. What is in the file is on the disk when this returns.
+    def finish(self, *, sync: bool = True) -> list[StagedPart]:
+        """Ends the task's output.
+
+        Args:
+            sync: whether what is in files is on the disk when this returns. Without it, `publish` must not be told to
+                sync either.
 
         Returns:
             The parts, with those of each partition in the order of its records.
         """
         for encoder in self._encoders.values():
             encoder.flush()
-        if self._file is None and self._size < INLINE_LIMIT:
-            return [run.part(place, self._topic_id(place)) for place, run in self._runs.items()]
-        self._spill()
-        assert self._file is not None
-        self._file.sync()
-        self._file.close()
-        files.sync_folder(self._folder)
+        if not self._files and self._size < INLINE_LIMIT:
+            return [
+                StagedPart(*place, self._topic_id(place), run.count, run.size, run.crcs(), data=b"".join(run.batches))
+                for place, run in self._runs.items()
+            ]
+        for place in list(self._runs):
+            # No more will come, so a file pays only if it can become a segment.
+            self._write(place, install_size(self._plan.topics[place[0]].config))
+        for place in list(self._own):
+            self._end_part(place)
+        for file in self._files:
+            if sync:
+                file.sync()
+            file.close()
+        if sync:
+            files.sync_folder(self._folder)
         return self._parts
 
     def discard(self) -> None:
         """Removes what was staged, as far as it can; for output that will not be published."""
-        if self._file is not None:
-            self._file.close()
+        for file in self._files:
+            file.close()
             try:
-                files.unlink(self._file.path)
+                files.unlink(file.path)
             except OSError as error:
-                log.warning("staged output %s could not be removed: %s", self._file.path, error)
+                log.warning("staged output %s could not be removed: %s", file.path, error)

@@ -18,11 +18,12 @@ class Slots(NamedTuple):
     """What the slots of a state file say.
 
     Attributes:
-        state: the newest valid one; None if there is none.
+        state: the newest valid one; None if there is none, or if it contradicts itself.
         torn: the numbers of those that were written and are not valid.
         torn_newest: whether one of them claims to be newer than `state`.
         size: bytes of the file; -1: there is none.
         problem: why a whole slot cannot be understood; "" if none is so.
+        contradiction: what cannot be in the newest valid one; "" if it makes sense.
     """
 
     state: PartitionState | None
@@ -30,6 +31,7 @@ class Slots(NamedTuple):
     torn_newest: bool
     size: int
     problem: str = ""
+    contradiction: str = ""
 
 
 def read_slots(path: str) -> Slots:
@@ -60,7 +62,7 @@ def _look(path: str) -> Slots:
             continue
         try:
             state = decode_slot(slot, path)
-        except (StoreVersionError, ValueError) as error:
+        except StoreVersionError as error:
             problem = str(error)
             continue
         if state is None:
@@ -68,4 +70,8 @@ def _look(path: str) -> Slots:
             claimed = max(claimed, int.from_bytes(slot[8:16], "big"))
         elif newest is None or state.seq > newest.seq:
             newest = state
-    return Slots(newest, tuple(torn), newest is None or claimed > newest.seq, size, problem)
+    torn_newest = newest is None or claimed > newest.seq
+    contradiction = "" if newest is None else newest.contradiction()
+    if contradiction:
+        newest = None
+    return Slots(newest, tuple(torn), torn_newest, size, problem, contradiction)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from pyspark_log.storage import files
 from pyspark_log.storage.checksum import crc32c
+from pyspark_log.storage.config import INT_MAX, LONG_MAX
 from pyspark_log.storage.errors import LogDamagedError, StoreVersionError
 
 SLOT_DISTANCE = 512
@@ -28,6 +29,8 @@ VERSION = 1
 # A torn slot that claims to be the newest is being written, or was left torn by a power loss: a few looks tell.
 _LOOKS = 3
 
+# Offsets end where sums of them still fit into 64 bits.
+_MAX_OFFSET = 1 << 62
 _BODY = struct.Struct(">BBBxIQ8sQqqqIIqqqiIqqqI")
 _CRC = struct.Struct(">I")
 SLOT_SIZE = _BODY.size + _CRC.size
@@ -41,6 +44,10 @@ class Flags(IntFlag):
     CUTTING = 2  # bytes behind the end are being removed; the next holder does it again
     SUSPECT = 4  # the active segment could not be synced; the next append begins another
     PRODUCERS = 8  # a batch with a producer id was written here at some time
+    CLAIMED = 16  # on a shared file system: its holder is changing the log; one that was cut off may still do so
+
+
+_ALL_FLAGS = int(Flags.DEAD | Flags.CUTTING | Flags.SUSPECT | Flags.PRODUCERS | Flags.CLAIMED)
 
 
 class Intent(IntEnum):
@@ -59,12 +66,12 @@ class PartitionState(NamedTuple):
         generation: changes with the list of segments.
         seq: the slot's sequence number.
         boot: which boot of the machine wrote it (8 bytes).
-        owner: the mark of a holder on a shared file system; 0 = none.
         log_start: the first offset that readers may see.
         active_base: the base offset of the segment that is appended to.
         next_offset: the log end: the offset of the next record; readers see those below it.
         position: the size in bytes of the active segment up to the end.
         synced: the position up to which the active segment is known to be on the disk.
+        unsynced_since: when the first bytes behind it were appended (ms); of no meaning if there are none.
         reserve: no offset at or above it was ever shown without being synced.
         applied: the last decision whose records are in this log; -1 = none.
         first_undone: in the decision log, the first decision that is not done.
@@ -79,7 +86,7 @@ class PartitionState(NamedTuple):
     generation: int = 0
     seq: int = 0
     boot: bytes = bytes(8)
-    owner: int = 0
+    unsynced_since: int = 0
     log_start: int = 0
     active_base: int = 0
     next_offset: int = 0
@@ -103,6 +110,37 @@ class PartitionState(NamedTuple):
         )
 
 
+    def contradiction(self) -> str:
+        """What in it cannot be; "" for every state that a writer leaves."""
+        if not (
+            0 <= self.log_start <= self.next_offset <= _MAX_OFFSET
+            and 0 <= self.active_base <= self.next_offset
+            and self.synced <= self.position
+        ):
+            return (
+                f"log start {self.log_start}, active segment {self.active_base}, log end {self.next_offset}, "
+                f"{self.position} bytes and {self.synced} of them synced contradict each other"
+            )
+        if not (
+            self.seq <= LONG_MAX and 0 <= self.reserve <= _MAX_OFFSET and 0 <= self.leader_epoch < INT_MAX
+            and -1 <= self.applied < LONG_MAX and 0 <= self.first_undone
+        ):  # fmt: skip
+            return (
+                f"reserve {self.reserve}, leader epoch {self.leader_epoch}, applied decision {self.applied} or first "
+                f"undone one {self.first_undone} is out of range"
+            )
+        if self.intent != Intent.NONE and not (
+            self.next_offset < self.intent_next <= _MAX_OFFSET
+            and self.active_base <= self.intent_base < self.intent_next
+            and self.applied < self.intent_decision
+        ):
+            return (
+                f"what is being done, decision {self.intent_decision} up to offset {self.intent_next} in segment "
+                f"{self.intent_base}, does not go on where the log ends, at {self.next_offset}"
+            )
+        return ""
+
+
 #: A partition that nothing was ever written to has no files; this is its state.
 EMPTY = PartitionState()
 
@@ -120,7 +158,7 @@ def this_boot() -> bytes:
 def encode_slot(state: PartitionState) -> bytes:
     """The 128 bytes of a slot."""
     body = _BODY.pack(
-        VERSION, state.flags, state.intent, state.generation, state.seq, state.boot, state.owner,
+        VERSION, state.flags, state.intent, state.generation, state.seq, state.boot, state.unsynced_since,
         state.log_start, state.active_base, state.next_offset, state.position, state.synced,
         state.reserve, state.applied, state.first_undone, state.leader_epoch, state.intent_digest,
         state.intent_decision, state.intent_next, state.intent_base, state.intent_position,
@@ -141,10 +179,10 @@ def decode_slot(data: bytes, path: str) -> PartitionState | None:
     if crc != crc32c(body) or body[0] == 0:
         return None
     version, flags, intent, *rest = _BODY.unpack(body)
-    if version != VERSION:
+    if version != VERSION or flags & ~_ALL_FLAGS or intent > max(Intent):
         raise StoreVersionError(
-            f"{path}: written in version {version} of the state format, this pyspark-log knows "
-            f"version {VERSION}: use a newer pyspark-log"
+            f"{path}: written in version {version} of the state format (flags {flags}, intent {intent}), this "
+            f"pyspark-log knows version {VERSION}: use a newer pyspark-log"
         )
     return PartitionState(Flags(flags), Intent(intent), *rest)
 
@@ -161,16 +199,18 @@ def load(file: files.File) -> Loaded:
     """Reads the slots. Needs no lock: a slot that is being written fails its CRC and an older one counts.
 
     Raises:
-        LogDamagedError: no slot is valid.
+        LogDamagedError: no slot is valid, or what it says cannot be.
+        StoreVersionError: a newer version wrote it.
     """
     for _ in range(_LOOKS):
         loaded, newest = _look(file)
         if loaded is not None and newest:
-            return loaded
-    if loaded is None:
+            break
+    problem = f"none of its {SLOT_COUNT} slots is valid" if loaded is None else loaded.state.contradiction()
+    if loaded is None or problem:
         raise LogDamagedError(
-            f"{file.path}: none of its {SLOT_COUNT} slots is valid; the log itself may be whole: "
-            "restore the state file from a copy, or rebuild it in a copy of the store"
+            f"{file.path}: {problem}; the log itself may be whole: "
+            "restore the state file from a copy, or rebuild it in a copy of the store (pylog repair)"
         )
     return loaded
 
@@ -214,13 +254,22 @@ def store(file: files.File, before: Loaded, state: PartitionState, *, durable: b
     """
     pair = (2, 3) if durable else (0, 1)
     slot = min(pair, key=before.seqs.__getitem__)
-    state = state._replace(seq=before.state.seq + 1)
+    state = state._replace(seq=before.state.seq + 1, generation=state.generation % (1 << 32))
     file.pwrite(encode_slot(state), slot * SLOT_DISTANCE)
     if durable or sync:
         file.sync()
     seqs = list(before.seqs)
     seqs[slot] = state.seq
     return Loaded(state, slot, tuple(seqs))
+
+
+def confirm(file: files.File, loaded: Loaded) -> None:
+    """Makes the newest slot durable, whoever wrote it; the caller holds the partition's lock.
+
+    It is written once more: if its writer's sync failed, the kernel calls it clean, and a sync alone would do nothing.
+    """
+    file.pwrite(encode_slot(loaded.state), loaded.slot * SLOT_DISTANCE)
+    file.sync()
 
 
 def create(path: str, state: PartitionState = EMPTY) -> None:

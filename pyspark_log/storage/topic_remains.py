@@ -38,6 +38,7 @@ def remove(place: PartitionPlace) -> None:
     state file of that name is made only while there is a topic of that id.
     """
     files.remove_folder(_grave(place))
+    files.unlink(place.segments_path)
     files.unlink(place.state_path)
     files.unlink(place.state_path + ".turn")
 

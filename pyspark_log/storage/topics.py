@@ -10,17 +10,18 @@ import re
 import secrets
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark_log.storage import files
 from pyspark_log.storage.config import INT_MAX, TOPIC_CONFIGS, check_topic_configs
 from pyspark_log.storage.errors import (
+    DescriptionError,
     InvalidConfigError,
     InvalidTopicError,
-    StoreVersionError,
     TopicExistsError,
     UnknownTopicError,
 )
+from pyspark_log.storage.json_fields import Fields
 from pyspark_log.storage.locks import lock_for
 from pyspark_log.storage.types import TopicDescription
 
@@ -31,7 +32,10 @@ MAX_NAME_LENGTH = 249
 #: Topics of the engine itself; records of anybody else would break it.
 OFFSETS_TOPIC = "__consumer_offsets"
 PUBLISH_TOPIC = "__pylog_publish"
+#: The most bytes that a description of a store or topic has: far more than all settings together take.
+MAX_DESCRIPTION_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def check_name(name: str) -> None:
@@ -51,6 +55,12 @@ def check_open_to_all(name: str) -> None:
     """Refuses the topics that only the engine writes to. InvalidTopicError."""
     if name in (OFFSETS_TOPIC, PUBLISH_TOPIC):
         raise InvalidTopicError(f"topic {name} holds the store's own records; nobody else may write to it")
+
+
+def check_id(text: str) -> None:
+    """Refuses what is no id of a store or topic. ValueError."""
+    if not _ID.fullmatch(text):
+        raise ValueError(f"{text[:60]!r} where 22 characters of URL-safe base64 should be")
 
 
 def new_id() -> str:
@@ -113,6 +123,7 @@ class TopicCatalog:
             InvalidTopicError: no topic can have that name.
             UnknownTopicError: there is no such topic.
             StoreVersionError: its file was written by a newer version.
+            DescriptionError: its file is damaged.
         """
         check_name(name)
         path = self._path(name)
@@ -227,13 +238,16 @@ def _encode(description: TopicDescription) -> bytes:
 
 def _read(path: str, name: str | None = None) -> TopicDescription:
     """Reads a description; `name` is the topic's, where the name of the file is."""
-    with open(path, "rb") as file:
-        content: dict[str, Any] = json.load(file)
-    if content["version"] > VERSION:
-        raise StoreVersionError(
-            f"{path}: written in version {content['version']}, this pyspark-log knows {VERSION}: "
-            "use a newer pyspark-log"
+    try:
+        content = Fields.parse(files.read_whole(path, MAX_DESCRIPTION_BYTES))
+        content.check_version(VERSION, path)
+        topic_id, name = content.text("topic_id"), name or content.text("name")
+        check_id(topic_id)
+        check_name(name)
+        return TopicDescription(
+            name, topic_id, content.whole("partitions", low=1, high=INT_MAX), content.texts("configs")
         )
-    return TopicDescription(
-        name or content["name"], content["topic_id"], content["partitions"], content["configs"]
-    )
+    except (ValueError, InvalidTopicError) as error:
+        raise DescriptionError(
+            f"{path} is no topic's description: {error}; bring the file back from a copy"
+        ) from None

@@ -21,6 +21,8 @@ from pyspark_log.storage.errors import SideFileError
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
+# Some 8 million aborted transactions, for each of which the segment has a marker of 78 bytes.
+_MAX_BYTES = 256 * 1024 * 1024
 
 
 class AbortedTransaction(NamedTuple):
@@ -75,11 +77,11 @@ def decode_entries(data: bytes, base_offset: int, path: str) -> list[AbortedTran
 def read_entries(path: str, base_offset: int) -> list[AbortedTransaction]:
     """The entries of an index file; none if there is no file. SideFileError as in `decode_entries`."""
     try:
-        file = files.open_read(path)
+        return decode_entries(files.read_whole(path, _MAX_BYTES), base_offset, path)
     except FileNotFoundError:
         return []
-    with file:
-        return decode_entries(file.pread(file.size(), 0), base_offset, path)
+    except ValueError as error:
+        raise SideFileError(f"{path}: {error}") from None
 
 
 def collect(entries: Sequence[AbortedTransaction], fetch_offset: int, upper: int) -> Found:

@@ -19,6 +19,8 @@ _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 # Far more than any control record holds. Brokers do not compress these batches, but may read them so.
 _MAX_RECORD_BYTES = 64 * 1024
+#: So much of a control batch is enough to read its record.
+MAX_MARKER_BYTES = HEADER_SIZE + _MAX_RECORD_BYTES
 
 
 class Marker(NamedTuple):

@@ -63,3 +63,20 @@ class AppendResult:
     base_offset: int
     next_offset: int
     duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetStep:
+    """How far a publish moves a group's position in one partition, and from where.
+
+    Attributes:
+        group: the consumer group.
+        at: which partition it has read.
+        expected: the committed offset that it started from; None: the group had none there.
+        offset: the offset of the next record to read, once this is published.
+    """
+
+    group: str
+    at: TopicPartition
+    expected: int | None
+    offset: int

@@ -15,12 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from pyspark_log.storage.checkpoint_files import read_partition_metadata
-from pyspark_log.storage.config import INT_MAX
+from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import (
+    DescriptionError,
     InvalidConfigError,
     PylogError,
     StoreNotFoundError,
-    StoreVersionError,
     UnknownTopicError,
 )
 from pyspark_log.storage.findings import Finding, Severity
@@ -29,18 +29,19 @@ from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.state_check import read_slots
 from pyspark_log.storage.state_file import Flags
-from pyspark_log.storage.store import (
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.store_folder import (
     DATA_FOLDER,
     STAGING_FOLDER,
     STATE_FOLDER,
     STORE_FILE,
     TOPICS_FOLDER,
-    Store,
     local_path,
 )
-from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC, check_name
+from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC, TopicCatalog, check_name
 from pyspark_log.storage.types import TopicDescription
 from pyspark_log.storage.verify_decisions import DecisionCheck, DecisionRecords, group_record_faults
+from pyspark_log.storage.verify_log_folder import log_folder_faults
 from pyspark_log.storage.verify_partition import CUT_FOLDER, PartitionCheck, PartitionReport, RecordCheck, Totals
 
 #: Told how far it is: bytes of segments that were looked at, and bytes that there are.
@@ -48,9 +49,8 @@ Progress = Callable[[int, int], None]
 
 # In the folder of topics: the descriptions of deleted ones.
 _DELETED = "deleted"
-_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
-_FOLDER_NAME = re.compile(r"(.+)-(\d+)")
-_STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(\d+)(\.turn)?")
+_FOLDER_NAME = re.compile(r"(.+)-(0|[1-9]\d{0,9})")
+_STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})(\.turn|\.segments)?")
 _LOCK_NAME = re.compile(r"[a-z]+\.lock(\.turn)?")
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
 _ROOT_NAMES = {STORE_FILE, TOPICS_FOLDER, STATE_FOLDER, DATA_FOLDER, STAGING_FOLDER, CUT_FOLDER}
@@ -116,7 +116,9 @@ def verify(
             if part.state is not None and part.state.applied >= 0:
                 report.findings += check.applied_beyond(part.place.topic, part.place.partition, part.state.applied)
         report.findings += check.run()
+        report.findings += log_folder_faults(store)
         report.findings += _twins(described)
+        report.findings += _deleted(store)
         report.findings += strangers(store, described)
     order = list(Severity)
     report.findings.sort(key=lambda f: order.index(f.severity))
@@ -129,14 +131,12 @@ def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
     folder = local_path(path)
     try:
         return Store.open(folder), []
-    except StoreVersionError:
-        raise
     except StoreNotFoundError as error:
         if not os.path.isdir(f"{folder}/{TOPICS_FOLDER}"):
             raise
         what = str(error)
-    except (ValueError, KeyError, TypeError) as error:
-        what = f"it does not say what a store's description says: {error!r}"
+    except DescriptionError as error:
+        what = str(error)
     return Store(folder, "", {}), [
         Finding(
             Severity.DAMAGE, "", -1, STORE_FILE, -1, -1, -1, what,
@@ -159,29 +159,15 @@ def describe(store: Store, name: str, findings: list[Finding]) -> TopicDescripti
     try:
         description = store.describe_topic(name)
         store.topic_config(name)
-        id_and_count = f"topic id {description.topic_id!r}, {description.partitions!r} partitions"
-        problem = "" if _is_sane(description) else id_and_count
     except UnknownTopicError:
         return None
-    except (PylogError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        problem = repr(error)
-    if problem:
+    except (PylogError, OSError) as error:
         found(
-            Severity.DAMAGE, f"the topic's description cannot be used: {problem}",
+            Severity.DAMAGE, f"the topic's description cannot be used: {error}",
             "bring the file back from a copy: the topic does not open without it",
         )  # fmt: skip
         return None
     return description
-
-
-def _is_sane(description: TopicDescription) -> bool:
-    # JSON says what it likes, whatever the type says here.
-    topic_id: object = description.topic_id
-    partitions: object = description.partitions
-    return (
-        isinstance(topic_id, str) and _TOPIC_ID.fullmatch(topic_id) is not None
-        and isinstance(partitions, int) and 1 <= partitions <= INT_MAX
-    )  # fmt: skip
 
 
 # ---- partitions
@@ -196,23 +182,17 @@ def _check_partitions(
 ) -> list[PartitionReport]:
     """Looks at all partitions; the largest first, so that no thread is left alone with one at the end."""
     checks: dict[str, RecordCheck] = {PUBLISH_TOPIC: decisions.take, OFFSETS_TOPIC: group_record_faults}
-    work: list[tuple[int, PartitionPlace]] = []
-    intervals: dict[str, int] = {}
+    configs: dict[str, TopicConfig] = {}
     for topic in described:
         # It may be deleted by now, and another may have its name.
         with contextlib.suppress(UnknownTopicError):
-            intervals[topic.name] = store.topic_config(topic.name).index_interval_bytes
-            places = [store.reader(topic.name, partition).place for partition in range(topic.partitions)]
-            work += [
-                (log_bytes(place.folder), place)
-                for place in places
-                if place.topic_id == topic.topic_id
-                and (os.path.exists(place.state_path) or os.path.isdir(place.folder))
-            ]
+            configs[topic.name] = store.topic_config(topic.name)
+    places = [place for place in written_places(store, described) if place.topic in configs]
+    work = [(log_bytes(place.folder), place) for place in places]
     told = Told(progress, sum(size for size, _ in work))
 
     def run(place: PartitionPlace) -> PartitionReport:
-        check = PartitionCheck(place, intervals[place.topic], store.path, told.add, checks.get(place.topic))
+        check = PartitionCheck(place, configs[place.topic], store.path, told.add, checks.get(place.topic))
         try:
             return check.run()
         except OSError as error:
@@ -222,6 +202,25 @@ def _check_partitions(
     with ThreadPoolExecutor(max(1, min(jobs, len(work)))) as pool:
         reports = list(pool.map(run, [place for _, place in work]))
     return sorted(reports, key=lambda report: (report.place.topic, report.place.partition))
+
+
+def written_places(store: Store, described: Sequence[TopicDescription]) -> list[PartitionPlace]:
+    """The partitions of these topics that have files, in order; found by their files, however many there may be."""
+    found: dict[str, set[int]] = {}  # by topic id, and by name
+    for folder, pattern in ((STATE_FOLDER, _STATE_NAME), (DATA_FOLDER, _FOLDER_NAME)):
+        for name in _names(f"{store.path}/{folder}"):
+            match = pattern.fullmatch(name)
+            if match:
+                found.setdefault(match[1], set()).add(int(match[2]))
+    places = []
+    for topic in described:
+        for partition in sorted(found.get(topic.topic_id, set()) | found.get(topic.name, set())):
+            # The topic may be deleted by now, and another may have its name.
+            with contextlib.suppress(UnknownTopicError):
+                place = store.reader(topic.name, partition).place
+                if place.topic_id == topic.topic_id:
+                    places.append(place)
+    return places
 
 
 def _unreadable(store: Store, place: PartitionPlace, error: OSError) -> Finding:
@@ -273,6 +272,21 @@ def _twins(described: Sequence[TopicDescription]) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def _deleted(store: Store) -> Iterator[Finding]:
+    """Descriptions of deleted topics that cannot be read: their files would stay."""
+    folder = f"{TOPICS_FOLDER}/{_DELETED}"
+    catalog = TopicCatalog(f"{store.path}/{TOPICS_FOLDER}", "")
+    try:
+        catalog.deleted()
+    except (PylogError, OSError) as error:
+        yield Finding(
+            Severity.DAMAGE, "", -1, folder, -1, -1, -1,
+            f"the description of a deleted topic cannot be used: {error}",
+            "no topic can be made or deleted until it is brought back; or remove it, and what is left of the topic in "
+            f"{DATA_FOLDER}/ and {STATE_FOLDER}/",
+        )  # fmt: skip
+
+
 def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[Finding]:
     """Files of no topic; and those of topics whose descriptions are lost. `described`: the topics that there were."""
     for name in _names(store.path):
@@ -284,13 +298,15 @@ def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[F
     folders = _names(f"{store.path}/{DATA_FOLDER}")
     # After the folders, which are younger than the topics and partitions that they belong to.
     ids = {topic.topic_id: _partitions_now(store, topic) for topic in described}
-    partitions = {f"{topic.name}-{number}" for topic in described for number in range(ids[topic.topic_id])}
+    counts = {topic.name: ids[topic.topic_id] for topic in described}
     # Those that were made since are among them; they are left to the next look.
     damaged = set(store.topics(internal=True)) - {topic.name for topic in described}
     for name in folders:
         path = f"{store.path}/{DATA_FOLDER}/{name}"
         match = _FOLDER_NAME.fullmatch(name)
-        if name in partitions or (match and match[1] in damaged) or not os.path.isdir(path):
+        if not os.path.isdir(path):
+            continue
+        if match and (match[1] in damaged or int(match[2]) < counts.get(match[1], 0)):
             continue
         topic_id = _topic_id(path)
         state = read_slots(f"{store.path}/{STATE_FOLDER}/{topic_id}-{match[2]}").state if match and topic_id else None

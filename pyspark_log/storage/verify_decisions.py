@@ -8,19 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from pyspark_log.storage import coordinator_records, files, manifest
-from pyspark_log.storage.apply import Region
-from pyspark_log.storage.batch import CRC_AT
-from pyspark_log.storage.decision_log import Decision, DecisionLog, Place
-from pyspark_log.storage.decision_log import decode_decision
+from pyspark_log.storage.clock import shown
+from pyspark_log.storage.decision import Decision, Origin, Place, SetAside, decode_decision, publisher_of
+from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.findings import Finding, Severity
-from pyspark_log.storage.records import scan
-from pyspark_log.storage.store import STAGING_FOLDER, Store
+from pyspark_log.storage.install import is_ready_name
+from pyspark_log.storage.staged_batches import Region, read_region
+from pyspark_log.storage.staged_names import SUFFIX, Job, job_of
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.store_folder import STAGING_FOLDER
 from pyspark_log.storage.topics import PUBLISH_TOPIC
+from pyspark_log.storage.verify_partition import CUT_FOLDER
 
-_GIVE_UP = "bring the file back; or make a mended copy of the store (pylog repair), which gives the rest of it up"
-# Batches of a region are read this many bytes at a time, unless one is larger.
-_READ_SIZE = 4 * 1024 * 1024
+_GIVE_UP = "bring the file back; or give up what is not applied of it: pylog recover --set-aside DECISION"
 
 
 def group_record_faults(columns: Mapping[str, pa.Array]) -> Iterator[tuple[int, str]]:
@@ -52,15 +53,15 @@ class DecisionRecords:
         """Takes records in; gives the offset of each that is no decision, and why."""
         for key, value, offset in _rows(columns):
             try:
-                publisher = (key or b"").decode()
+                publisher = publisher_of(key, offset)
                 if key is None:
                     yield offset, "a decision without a publisher"
                 elif value is None:
                     self.last.pop(publisher, None)
                 else:
                     self.last[publisher] = decode_decision(publisher, value, offset)
-            except (PylogError, ValueError, AttributeError) as error:
-                yield offset, f"no decision: {error}"
+            except PylogError as error:
+                yield offset, str(error)
 
     def undone(self) -> list[Decision]:
         """Those that no record calls done, in their order."""
@@ -80,7 +81,11 @@ class DecisionCheck:
         """Everything that is wrong, and what each file in the staging folder is."""
         named: set[str] = set()
         for decision in self._records.last.values():
-            waiting = [place for place in decision.places if not self._is_applied(decision, place)]
+            aside = decision.set_aside
+            lacking = aside.places if aside is not None and aside.decision == decision.offset else ()
+            waiting = [p for p in decision.places if p not in lacking and not self._is_applied(decision, p)]
+            if aside is not None:
+                yield from self._aside(decision.publisher, aside)
             if decision.done and waiting:
                 yield from self._taken_back(decision, waiting)
             elif not decision.done:
@@ -110,7 +115,7 @@ class DecisionCheck:
             return self._store.reader(place.topic, place.partition).state().applied >= decision.offset
         except UnknownTopicError:
             return True
-        except (PylogError, OSError, ValueError, KeyError):
+        except (PylogError, OSError):
             return True  # Its damage is told where it is; what was applied cannot be known.
 
     def _finding(
@@ -132,11 +137,21 @@ class DecisionCheck:
                 "bring the whole store back from one copy", place,
             )  # fmt: skip
 
+    def _aside(self, publisher: str, aside: SetAside) -> Iterator[Finding]:
+        folder = f"{CUT_FOLDER}/decision-{aside.decision}"
+        if os.path.isdir(f"{self._store.path}/{folder}"):
+            yield Finding(
+                Severity.NOTE, PUBLISH_TOPIC, 0, folder, -1, -1, -1,
+                f"decision {aside.decision} (publisher {publisher!r}, number {aside.number}) was set aside "
+                f"({aside.origin}) and is not in {_names(aside.places)}",
+                "none; remove the folder when what was staged is no longer wanted",
+            )  # fmt: skip
+
     def _undone(self, decision: Decision, waiting: Sequence[Place], named: set[str]) -> Iterator[Finding]:
         named.add(decision.manifest)
         try:
             entries = self._entries(decision)
-        except (PylogError, OSError, ValueError, KeyError) as error:
+        except (PylogError, OSError) as error:
             if waiting and not self._finished_meanwhile(decision):
                 yield self._finding(
                     Severity.DAMAGE, decision, self._staged(decision.manifest), -1,
@@ -146,10 +161,12 @@ class DecisionCheck:
         staged = {os.path.basename(path) for path in manifest.paths(entries)} | ({decision.manifest} - {""})
         named |= staged
         if waiting:
-            names = ", ".join(f"{place.topic}-{place.partition}" for place in waiting)
+            size = sum(region.size for place in waiting for region in entries.get(place, ()))
             yield self._finding(
                 Severity.NOTE, decision, self._staged(decision.manifest), -1,
-                f"decided, and not yet applied in {names}", "none: whoever reads or publishes next applies it",
+                f"decided ({Origin(decision.host, decision.process, decision.time)}), and not yet applied in "
+                f"{_names(waiting)}: {size} bytes are staged for it",
+                "none: whoever reads or publishes next applies it, and so does pylog recover",
             )  # fmt: skip
         else:
             yield self._finding(
@@ -187,14 +204,19 @@ class DecisionCheck:
             names = sorted(set(os.listdir(self._folder)) - named)
         except FileNotFoundError:
             return
-        staged = [name for name in names if name.endswith((".staged", manifest.SUFFIX, ".tmp", ".trash"))]
-        if staged:
-            size = sum(_size(f"{self._folder}/{name}") for name in staged)
+        ours = (SUFFIX, manifest.SUFFIX, ".tmp", ".trash")
+        staged = [name for name in names if name.endswith(ours) or is_ready_name(name)]
+        jobs: dict[tuple[str, int], list[str]] = {}
+        for name in staged:
+            job = job_of(name)
+            jobs.setdefault(("", 0) if job is None else (job.host, job.process), []).append(name)
+        for (host, process), of_job in sorted(jobs.items()):
+            sizes, times = zip(*(_size_and_time(f"{self._folder}/{name}") for name in of_job), strict=True)
             yield Finding(
-                Severity.NOTE, "", -1, self._staged(staged[0]), -1, -1, -1,
-                f"{len(staged)} staged files of {size} bytes that no decision names, this is the first: of jobs that "
-                "run, or that died",
-                "none while jobs run",
+                Severity.NOTE, "", -1, self._staged(of_job[0]), -1, -1, -1,
+                f"{len(of_job)} staged files of {sum(sizes)} bytes that no decision names, this is the first: last written "
+                f"{shown(max(times))}, {_whose(host, process)}",
+                "none while the job runs; pylog clean removes them when nothing was written for 7 days",
             )  # fmt: skip
         for name in sorted(set(names) - set(staged)):
             yield Finding(
@@ -205,27 +227,12 @@ class DecisionCheck:
 
 def region_fault(region: Region) -> str:
     """What is wrong with staged batches; "" if they are those that were decided."""
-    crcs, position, end = bytearray(), region.position, region.position + region.size
-    count = 0
     try:
-        with files.open_read(region.path) as file:
-            if file.size() < end:
-                return f"the staged file has {file.size()} bytes, the decision needs {end}"
-            size = min(_READ_SIZE, region.size)
-            while position < end:
-                data = file.pread(min(size, end - position), position)
-                headers = scan(data, 0, len(data), check_crcs=True)
-                if not headers:
-                    if size >= end - position:
-                        return f"no whole record batch at byte {position}"
-                    size = end - position
-                    continue
-                crcs += b"".join(data[h.position + CRC_AT : h.position + CRC_AT + 4] for h in headers)
-                count += sum(header.last_offset_delta + 1 for header in headers)
-                position += headers[-1].end
+        for _ in read_region(region):
+            pass
     except (OSError, PylogError) as error:
         return _said(error)
-    return "" if (bytes(crcs), count) == (region.crcs, region.count) else "its batches are not those that were decided"
+    return ""
 
 
 def _said(error: Exception) -> str:
@@ -234,8 +241,32 @@ def _said(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-def _size(path: str) -> int:
+def _names(places: Sequence[Place]) -> str:
+    return ", ".join(f"{place.topic}-{place.partition}" for place in places) or "no partition"
+
+
+def _size_and_time(path: str) -> tuple[int, int]:
+    """A file's size in bytes, and when it was last written to (ms); zeros if it is gone."""
     try:
-        return os.path.getsize(path)
+        status = os.stat(path)
     except FileNotFoundError:
-        return 0
+        return 0, 0
+    return status.st_size, status.st_mtime_ns // 1_000_000
+
+
+def _whose(host: str, process: int) -> str:
+    if not host:
+        return "whose they are is not known"
+    if host == Job.new().host:
+        return f"for process {process} of this host, which {'runs' if _runs(process) else 'runs no more'}"
+    return f"for process {process} on {host}"
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

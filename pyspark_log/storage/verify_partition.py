@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -18,22 +19,30 @@ import pyarrow.compute as pc
 
 from pyspark_log.storage import files
 from pyspark_log.storage.batch import MAGIC, BatchHeader
+from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.checkpoint_files import read_partition_metadata
-from pyspark_log.storage.config import LONG_MAX
+from pyspark_log.storage.closed_check import closed_faults
+from pyspark_log.storage.config import LONG_MAX, TopicConfig
+from pyspark_log.storage.epoch_check import EpochRun, add_run, epoch_faults
 from pyspark_log.storage.errors import SideFileError
 from pyspark_log.storage.findings import Finding, Severity
 from pyspark_log.storage.index_check import IndexCheck
+from pyspark_log.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
 from pyspark_log.storage.place import PartitionPlace
-from pyspark_log.storage.segment import LOG, batch_at, list_segments, segment_path
+from pyspark_log.storage.producer_check import ProducerFault, producer_faults
+from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_check import Slots, read_slots
 from pyspark_log.storage.state_file import EMPTY, FILE_SIZE, Flags, Intent, PartitionState, this_boot
+from pyspark_log.storage.types import NO_TIMESTAMP
 
 #: Looks at decoded records; gives the offset of each that its topic cannot have, and why.
 RecordCheck = Callable[[Mapping[str, pa.Array]], Iterable[tuple[int, str]]]
 
 #: Where a mended copy keeps the bytes that were left out of it.
 CUT_FOLDER: Final = "cut"
+# Of one segment no more findings than this are told one by one.
+_MOST_FINDINGS = 1000
 # How often the segments with findings are looked at anew while their list changes.
 _TRIES = 4
 # Below this many records a batch's largest time is found faster without Arrow.
@@ -99,7 +108,7 @@ class PartitionCheck:
     def __init__(
         self,
         place: PartitionPlace,
-        index_interval: int,
+        config: TopicConfig,
         root: str,
         progress: Callable[[int], None],
         check_records: RecordCheck | None = None,
@@ -108,18 +117,24 @@ class PartitionCheck:
 
         Args:
             place: which partition.
-            index_interval: its topic's index.interval.bytes.
+            config: its topic's settings.
             root: the store's folder, to which findings name files.
             progress: called with the number of bytes that were looked at since the last call.
             check_records: what else must hold for its records.
         """
         self._place = place
-        self._interval = index_interval
+        self._interval = config.index_interval_bytes
+        self._expiration = config.producer_id_expiration_ms
         self._root = root
         self._progress = progress
         self._check_records = check_records
-        self._walker = SegmentWalker()
+        self._walker = SegmentWalker(config.max_batch_bytes)
         self._state: PartitionState | None = None
+        # Of closed segments, by base offset and that of the next one: the largest time of their batches.
+        self._largest: dict[tuple[int, int], int] = {}
+        # Of each segment, by its base offset.
+        self._epoch_runs: dict[int, list[EpochRun]] = {}
+        self._numbered = False  # whether a batch has a producer id
 
     def run(self) -> PartitionReport:
         """Looks at everything. OSError, if a folder cannot be read."""
@@ -135,7 +150,13 @@ class PartitionCheck:
             report.findings.append(self._finding(Severity.NOTE, self._place.state_path, what="the topic was deleted"))
             return report
         report.findings += self._check_slots(slots, bases)
-        report.findings += self._check_log(report.totals)
+        in_log = list(self._check_log(report.totals))
+        report.findings += in_log
+        report.findings += self._check_closed(state)
+        report.findings += self._check_epochs()
+        report.findings += self._check_producers(
+            [finding.first_offset for finding in in_log if finding.severity is Severity.DAMAGE]
+        )
         report.findings += self._check_folder()
         return report
 
@@ -160,6 +181,7 @@ class PartitionCheck:
             )
         if state is None:
             what = "the state file is missing" if slots.size < 0 else "no slot of the state file is valid"
+            what = slots.contradiction or what
             yield self._finding(
                 Severity.DAMAGE, path, first_offset=bases[0] if bases else -1,
                 what=f"{what}: nobody knows where the log ends", advice=_REPAIR,
@@ -183,13 +205,6 @@ class PartitionCheck:
                 Severity.NOTE, path, what=f"the active segment is {names}",
                 advice="none: the next writer puts it right",
             )  # fmt: skip
-        if not 0 <= state.log_start <= state.next_offset or not state.active_base <= state.next_offset:
-            yield self._finding(
-                Severity.DAMAGE, path, first_offset=state.log_start, next_offset=state.next_offset,
-                what=f"log start {state.log_start}, active segment {state.active_base} and log end "
-                f"{state.next_offset} contradict each other",
-                advice=_REPAIR,
-            )  # fmt: skip
 
     def _torn(self, slots: Slots, state: PartitionState) -> Finding:
         numbers = ", ".join(map(str, slots.torn))
@@ -211,7 +226,7 @@ class PartitionCheck:
 
     def _check_log(self, totals: Totals) -> Iterator[Finding]:
         spans = self._spans()
-        found = {span.base_offset: list(self._check_segment(span, totals)) for span in spans}
+        found = {span.base_offset: self._some(span, totals) for span in spans}
         faulty = {base for base, findings in found.items() if findings}
         for _ in range(_TRIES):
             if not (faulty or any(self._missing_segments(spans))) or not self._changed():
@@ -220,14 +235,24 @@ class PartitionCheck:
             spans = self._spans()
             found |= {span.base_offset: [] for span in spans if span.base_offset not in found}
             found |= {
-                span.base_offset: list(self._check_segment(span, Totals()))
+                span.base_offset: self._some(span, Totals())
                 for span in spans
                 if span.base_offset in faulty
             }
             faulty = {span.base_offset for span in spans if found[span.base_offset]}
         yield from self._missing_segments(spans)
+        epoch = -1
         for span in spans:
             yield from found[span.base_offset]
+            runs = self._epoch_runs.get(span.base_offset, [])
+            if runs and runs[0].epoch < epoch:
+                path = segment_path(self._place.folder, span.base_offset, LOG)
+                yield self._finding(
+                    Severity.DAMAGE, path, first_offset=runs[0].first_offset, next_offset=runs[0].next_offset,
+                    what=f"leader epoch {runs[0].epoch} behind {epoch} of the segment before it",
+                    advice=f"its records are whole; {_REPAIR}",
+                )  # fmt: skip
+            epoch = runs[-1].epoch if runs else epoch
 
     def _changed(self) -> bool:
         """Whether the list of segments is another one now; then that is the state from now on."""
@@ -267,6 +292,16 @@ class PartitionCheck:
                 advice=f"bring the files back; or {_REPAIR}",
             )  # fmt: skip
 
+    def _some(self, span: _Span, totals: Totals) -> list[Finding]:
+        """What is wrong in a segment; not more than anybody reads."""
+        findings = self._check_segment(span, totals)
+        found = list(islice(findings, _MOST_FINDINGS))
+        left = sum(1 for _ in findings)
+        if left:
+            last = found[-1]
+            found.append(replace(last, position=-1, what=f"and {left} findings more in this file", advice=last.advice))
+        return found
+
     def _check_segment(self, span: _Span, totals: Totals) -> Iterator[Finding]:
         path = segment_path(self._place.folder, span.base_offset, LOG)
         try:
@@ -287,12 +322,13 @@ class PartitionCheck:
         end = None
         if span.position is not None or span.until is None:
             end = LONG_MAX if span.until is None else span.until
-        indexes = IndexCheck(self._place.folder, span.base_offset, self._interval, end)
-        epochs = Epochs(self._state)
-        damaged = False
+        epochs, runs = Epochs(self._state), list[EpochRun]()
+        self._epoch_runs[span.base_offset] = runs
+        damaged, largest = False, NO_TIMESTAMP
         with file:
             held = file.size()
             size = held if span.position is None else min(span.position, held)
+            indexes = IndexCheck(self._place.folder, span.base_offset, self._interval, size, end)
             for piece in self._walker.walk(file, size, span.base_offset, span.until):
                 if isinstance(piece, Unsound):
                     damaged = True
@@ -300,8 +336,12 @@ class PartitionCheck:
                     continue
                 for header in piece.headers:
                     indexes.take(header)
+                    self._numbered |= header.producer_id >= 0
+                    largest = max(largest, header.max_timestamp)
                     if what := epochs.fault(header):
                         yield self._batch_finding(path, header, what)
+                    else:
+                        add_run(runs, header.leader_epoch, header.base_offset, header.next_offset)
                 yield from self._check_rows(path, piece)
                 totals.batches += len(piece.headers)
                 totals.records += len(piece.columns["offset"])
@@ -313,6 +353,8 @@ class PartitionCheck:
                     Severity.DAMAGE, path, held, what=f"it has {held} bytes, the state says {span.position}",
                     advice=_REPAIR,
                 )  # fmt: skip
+        if span.position is None and span.until is not None:
+            self._largest[span.base_offset, span.until] = largest
         if not damaged:
             # Else entries for what is damaged would be told as faults of their own.
             for fault in indexes.faults():
@@ -328,9 +370,17 @@ class PartitionCheck:
                 Severity.NOTE, path, piece.position, piece.first_offset,
                 what=f"the last {piece.end - piece.position} bytes are no whole batch: {piece.reason}",
             )
+        if span.position is None and piece.first_offset == piece.next_offset == span.until:
+            # Late bytes of a writer that had lost its lock, on a shared file system.
+            return self._finding(
+                Severity.NOTE, path, piece.position, piece.first_offset,
+                what=f"{piece.end - piece.position} bytes behind the segment's last record, which nobody reads",
+                advice="a Kafka broker would end the log here; pylog repair makes a copy without them",
+            )  # fmt: skip
         advice = f"bring the file back from a copy; or {_REPAIR}, which leaves these offsets empty"
         if span.position is not None and self._is_unsettled(piece.position):
             advice = "not synced before the machine went down: the next writer of the partition puts it right"
+        advice = piece.advice or advice
         return self._finding(
             Severity.DAMAGE, path, piece.position, piece.first_offset, piece.next_offset,
             what=f"{piece.reason} ({piece.end - piece.position} bytes)" if piece.end > piece.position else piece.reason,
@@ -368,6 +418,58 @@ class PartitionCheck:
                 yield self._finding(
                     Severity.DAMAGE, path, header.position, offset, offset + 1, what=what, advice=_REPAIR
                 )
+
+    def _check_closed(self, before: PartitionState | None) -> Iterator[Finding]:
+        now = read_slots(self._place.state_path).state
+        if before is None or now is None or now.leader_epoch != before.leader_epoch:
+            return  # The log was truncated meanwhile, and then it is of other records.
+        for position, what in closed_faults(self._place, self._largest):
+            yield self._finding(
+                Severity.INDEX, self._place.segments_path, position, what=what,
+                advice="remove the file; pylog clean makes it anew; till then look-ups by time can be wrong",
+            )  # fmt: skip
+
+    # ---- the files beside the segments
+
+    def _check_epochs(self) -> Iterator[Finding]:
+        state, folder = self._state, self._place.folder
+        if state is None or not self._epoch_runs:
+            return
+        runs = [run for base in sorted(self._epoch_runs) for run in self._epoch_runs[base]]
+        faults = list(epoch_faults(folder, state, runs))
+        now = read_slots(self._place.state_path).state
+        if now is None or _changes(now) != _changes(state):
+            return  # What was compared is not of one time.
+        for fault in faults:
+            advice = f"the next leader epoch replaces it; or {_REPAIR}; only Kafka's tools go by it"
+            if fault.severity is Severity.NOTE:
+                advice = "none: a copy of the log would fetch more anew than it must"
+            yield self._finding(
+                fault.severity, f"{folder}/{LEADER_EPOCHS}", first_offset=fault.first_offset, what=fault.what,
+                advice=advice,
+            )  # fmt: skip
+
+    def _check_producers(self, damaged: Iterable[int]) -> Iterator[Finding]:
+        """`damaged`: the offsets at which batches are damaged."""
+        for _ in range(_TRIES):
+            before = read_slots(self._place.state_path).state
+            if before is None or before.flags & Flags.DEAD:
+                return
+            if not (self._numbered or before.flags & Flags.PRODUCERS):
+                return
+            until = min([before.next_offset, *damaged])
+            try:
+                faults = producer_faults(self._place.folder, before, until, self._expiration)
+            except FileNotFoundError:
+                faults = []
+            now = read_slots(self._place.state_path).state
+            if now is not None and _changes(now) == _changes(before):
+                for fault in faults:
+                    yield self._finding(
+                        fault.severity, fault.path, first_offset=fault.first_offset, next_offset=fault.next_offset,
+                        what=fault.what, advice=_producer_advice(fault),
+                    )  # fmt: skip
+                return
 
     # ---- the folder
 
@@ -485,6 +587,17 @@ def _size(path: str) -> int:
         return os.path.getsize(path)
     except FileNotFoundError:
         return 0
+
+
+def _changes(state: PartitionState) -> tuple[int, int, int]:
+    """What is another one when segments, log start or epochs are."""
+    return state.generation, state.log_start, state.leader_epoch
+
+
+def _producer_advice(fault: ProducerFault) -> str:
+    if fault.severity is Severity.INDEX:
+        return f"the log takes its place, where it reaches back far enough; it goes with its segment, or by {_REPAIR}"
+    return f"write nothing with producer ids to this partition; {_REPAIR}, which makes these files anew from the log"
 
 
 def _or_unknown(offset: int | None) -> int:

@@ -1,6 +1,7 @@
 """Stops a program before any chosen change to files, as a kill at that moment would."""
 
 import os
+import shutil
 
 from pyspark_log.storage import files
 
@@ -59,3 +60,18 @@ def run_until(program, stop):
     finally:
         files.set_observer(None)
     return False
+
+
+def copy_folder(source, target):
+    """Copies a folder; names that stand for one file do so in the copy."""
+    made = {}
+
+    def copy(path, new):
+        inode = os.stat(path).st_ino
+        if inode in made:
+            os.link(made[inode], new)
+        else:
+            made[inode] = shutil.copy2(path, new)
+        return new
+
+    shutil.copytree(source, target, copy_function=copy)

@@ -1,7 +1,8 @@
 """The disk fails at each change to files, and each opening of one, and the same process goes on.
 
 An append that raises OSError has added nothing; one whose outcome is unknown says so; a publish that is called
-again ends up there once. Whatever was acknowledged stays, and in the end everything can be written and read.
+again ends up there once, and so does a batch of a producer that numbers its records. Whatever was acknowledged stays,
+and in the end everything can be written and read.
 """
 
 import errno
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from numbered import abort_transaction, batch, check_index
+from sampling import TIMEOUT, sample
 
 from pyspark_log.storage import files
 from pyspark_log.storage.errors import OutcomeUnknownError
@@ -18,8 +21,12 @@ from pyspark_log.storage.publish import publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 
+pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+
 TOPIC = "t"
 ATTEMPTS = 10
+# Records of a publish: little is copied, more becomes segments.
+COUNTS = (12, 40)
 
 
 class Fault:
@@ -77,6 +84,7 @@ class Work:
     def run(self, calm):
         for step in range(8):
             self.append(f"a{step}", step % 2 == 1, calm)
+            self.append_numbered(step)
             if step % 3 == 2:
                 self.publish(step // 3)
             with calm():
@@ -84,6 +92,7 @@ class Work:
         with calm():
             self.store.append(TOPIC, rows("same process"))
             Store.open(self.path).append(TOPIC, rows("another"))
+            assert len(check_index(self.store, TOPIC, 0)) == 8
 
     def append(self, name, sync, calm):
         for _ in range(ATTEMPTS):
@@ -104,19 +113,34 @@ class Work:
             raise AssertionError("never succeeded")
         self.expected += [f"{name}/{row}" for row in range(3)]
 
+    def append_numbered(self, number):
+        data = batch(number, [b"n%d" % number], 7, transactional=True)
+        again_until_done(lambda: self.store.append_batch(TOPIC, 0, data))
+        # A second marker ends nothing.
+        again_until_done(lambda: abort_transaction(self.store, TOPIC, 0, 7))
+        self.expected.append(f"n{number}")
+
     def publish(self, number):
         name = f"p{number}"
-        for _ in range(ATTEMPTS):
-            try:
-                writer = StagedWriter(self.store, StagingPlan.make(self.store, [TOPIC]))
-                writer.append(TOPIC, rows(name, 12))
-                publish(self.store, "q", number, writer.finish())
-            except (OSError, OutcomeUnknownError):
-                continue
-            break
-        else:
-            raise AssertionError("never succeeded")
-        self.expected += [f"{name}/{row}" for row in range(12)]
+
+        def stage_and_publish():
+            writer = StagedWriter(self.store, StagingPlan.make(self.store, [TOPIC]))
+            writer.append(TOPIC, rows(name, COUNTS[number]))
+            publish(self.store, "q", number, writer.finish())
+
+        again_until_done(stage_and_publish)
+        self.expected += [f"{name}/{row}" for row in range(COUNTS[number])]
+
+
+def again_until_done(action):
+    """Does what may be done again until it succeeds."""
+    for _ in range(ATTEMPTS):
+        try:
+            action()
+        except (OSError, OutcomeUnknownError):
+            continue
+        return
+    raise AssertionError("never succeeded")
 
 
 class _Calm:
@@ -174,30 +198,18 @@ FAULTS = {
 }
 
 
-def try_all(place, kind, every, capsys):
+@pytest.mark.parametrize("kind", FAULTS)
+def test_faults(place, kind, capsys):
     error, times, short, at_opens = FAULTS[kind]
     count = Fault(10**9, 0, error)
     place("count", count, at_opens)
-    tried = 0
-    for first in range(0, count.seen, every):
+    chosen = sample(range(count.seen), 60)
+    for first in chosen:
         fault = Fault(first, times, error, short)
         try:
             place(str(first), fault, at_opens)
         except Exception as failure:
             raise AssertionError(f"{kind} at operation {first}: {fault.failed}") from failure
-        tried += 1
     with capsys.disabled():
-        print(f"\n{kind}: {tried} of {count.seen} operations tried")
-    assert tried > 10
-
-
-@pytest.mark.parametrize("kind", FAULTS)
-def test_some_faults(place, kind, capsys):
-    try_all(place, kind, 9, capsys)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", FAULTS)
-def test_all_faults(place, kind, capsys):
-    try_all(place, kind, 1, capsys)
+        print(f"\n{kind}: {len(chosen)} of {count.seen} operations tried")
+    assert count.seen > 300

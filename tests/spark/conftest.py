@@ -1,4 +1,4 @@
-"""One Spark session for all tests here."""
+"""One Spark session for all tests here, and a cluster for those that need executors."""
 
 import os
 import re
@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_log import Store
+from tests.campaign.cluster import Cluster
 
 FILE_SYSTEM_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -51,11 +52,23 @@ def spark(tmp_path_factory):
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         # Far fewer processes a micro-batch than with the default, on a local disk.
         .config("spark.sql.streaming.checkpointFileManagerClass", FILE_SYSTEM_CHECKPOINTS)
+        # Many queries at once start many processes, each of which must call back in this time.
+        .config("spark.python.authenticate.socketTimeout", "120s")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """A standalone cluster: a master and two workers of one core each, all processes of this machine."""
+    if java_version() < 17:
+        pytest.skip("Spark needs Java 17 or later: set JAVA_HOME, or put java on the PATH")
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from spark_tools import (
 )
 
 from pyspark_log import Store
+from pyspark_log.spark_connector.checkpoint import plan_of
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.offsets_log import OffsetsLog
 
@@ -150,20 +151,7 @@ def test_a_batch_that_is_run_again_is_published_once(spark, store, tmp_path):
     assert values_in(store, "out") == [[str(number) for number in range(20)]]
 
 
-def test_a_copied_checkpoint_is_refused(spark, store, tmp_path):
-    fill(store, "t", [1])
-    df = read_stream(spark, store, "t")
-    write_stream(df, store, tmp_path / "cp", topic="out")
-    shutil.copytree(tmp_path / "cp", tmp_path / "copy")
-    fill(store, "t", [2])
-    with fails(r"\[PYLOG_PUBLISHER_FENCED\].*copied checkpoint"):
-        write_stream(df, store, tmp_path / "copy", topic="out")
-    # The same place in other words is the same place.
-    write_stream(df, store, f"file://{tmp_path}/cp/", topic="out")
-    assert values_in(store, "out") == [["1", "2"]]
-
-
-def test_the_sessions_checkpoint_location_tells_copies_too(spark, store, tmp_path):
+def test_what_was_planned_is_found_in_the_sessions_checkpoint_location(spark, store, tmp_path):
     fill(store, "t", [1])
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "all"))
     try:
@@ -174,7 +162,8 @@ def test_the_sessions_checkpoint_location_tells_copies_too(spark, store, tmp_pat
     decisions = DecisionLog.of(store)
     decisions.follow(store)
     (decision,) = decisions.last.values()
-    assert decision.location == str(tmp_path / "all")
+    assert decision.plan == plan_of(str(tmp_path / "all" / "q"), decision.number)
+    assert decision.plan.startswith("offsets ")
 
 
 def test_complete_mode_appends_every_result(spark, store, tmp_path):

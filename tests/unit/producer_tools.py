@@ -37,7 +37,7 @@ def ready(sequence, *values, producer=1, epoch=0, transactional=False, codec="no
     )  # fmt: skip
 
 
-def ending(commit, *, producer=1, epoch=0, coordinator=0):
+def ending(commit, *, producer=1, epoch=0, coordinator=0, timestamp=NOW):
     """The batch with which a coordinator ends a producer's transaction."""
-    record = Record(struct.pack(">hh", 0, commit), struct.pack(">hi", 0, coordinator))
+    record = Record(struct.pack(">hh", 0, commit), struct.pack(">hi", 0, coordinator), timestamp)
     return build([record], producer_id=producer, producer_epoch=epoch, transactional=True, control=True)

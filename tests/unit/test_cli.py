@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import pyspark_log
 from pyspark_log.cli.main import main
-from pyspark_log.storage import publish
+from pyspark_log.storage import decided, publish
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -378,6 +378,26 @@ def test_offsets_by_time(events, path):
     assert [row["offset"] for row in late] == [None, 0]
 
 
+@pytest.mark.parametrize(
+    ("point", "number", "offsets"),
+    [("latest", "-1", [3, 2]), ("earliest", "-2", [1, 0]), ("max-timestamp", "-3", [2, 0])],
+)
+def test_offsets_by_the_points_of_kafka_get_offsets(events, path, point, number, offsets):
+    events.append("events", records(["c"], [b"older"], first=T0), partition=1)
+    events.delete_records("events", 0, 1)
+    table = output(path, "offsets", "events", "--time", point)
+    assert [int(line.split()[2]) for line in table.splitlines()[1:]] == offsets
+    assert output(path, "offsets", "events", "--time", number) == table
+    times = [row["timestamp"] for row in json.loads(output(path, "offsets", "events", "--time", point, "--json"))]
+    assert times == ([T0 + 2000, T0 + 60_000] if point == "max-timestamp" else [None, None])
+
+
+def test_offsets_knows_no_other_points(events, path):
+    assert pylog(path, "offsets", "events", "--time", "latest-tiered").exit_code == 2
+    events.create_topic("empty", 1)
+    assert json.loads(output(path, "offsets", "empty", "--time", "-3", "--json"))[0]["offset"] is None
+
+
 # --- groups
 
 
@@ -487,7 +507,7 @@ def test_a_command_that_reads_finishes_what_a_publisher_left(store, path, monkey
     writer.append("out", records(["k"], [b"decided"]))
     parts = writer.finish()
     with monkeypatch.context() as patched:
-        patched.setattr(publish, "apply", full_disk)
+        patched.setattr(decided, "apply", full_disk)
         with pytest.raises(OSError, match="No space"):
             publish.publish(store, "q", 0, parts)
         assert pylog(path, "consume", "out").stderr.startswith("Warning: published output could not be made")

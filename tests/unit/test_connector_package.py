@@ -6,7 +6,6 @@ import sys
 import pytest
 
 import pyspark_log
-from pyspark_log.spark_connector.commit import same_location
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.storage.errors import UnknownTopicError
 
@@ -24,8 +23,8 @@ def test_importing_the_package_loads_nothing_else():
 
 
 def test_public_names():
-    assert pyspark_log.__all__ == ["DefaultSource", "Store", "__version__"]
-    assert set(pyspark_log.__all__) <= set(dir(pyspark_log))
+    assert {"DefaultSource", "Publish", "Store", "Transactions"} < set(pyspark_log.__all__) <= set(dir(pyspark_log))
+    assert all(getattr(pyspark_log, name) for name in pyspark_log.__all__)
     assert pyspark_log.DefaultSource.name() == "pylog"
     assert pyspark_log.Store.__name__ == "Store"
     with pytest.raises(AttributeError, match="no attribute 'Sotre'"):
@@ -37,13 +36,6 @@ def test_an_engine_error_gets_its_condition_in_front():
         raise UnknownTopicError("no t")
 
 
-@pytest.mark.parametrize(
-    "spelling", ["/a/b", "/a/b/", "/a//b", "file:/a/b", "file:///a/b/", "/a/c/../b", "file:/a/./b"]
-)
-def test_one_checkpoint_in_many_spellings(spelling):
-    assert same_location(spelling) == "/a/b"
-
-
-def test_other_file_systems_and_none_at_all():
-    assert same_location("hdfs://name/a/b/") == "hdfs://name/a/b"
-    assert same_location("") == ""
+def test_so_does_an_error_of_the_system(tmp_path):
+    with pytest.raises(ConnectorError, match=r"^\[PYLOG_IO_ERROR\] .*No such file.*missing"), conditions_shown():
+        (tmp_path / "missing").read_bytes()

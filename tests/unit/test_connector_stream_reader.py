@@ -218,7 +218,7 @@ def test_output_that_a_dead_publisher_left_becomes_visible(store, monkeypatch):
     writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
     writer.append("t", values(4))
     with monkeypatch.context() as patch:
-        patch.setattr(publish, "_apply", killed)
+        patch.setattr(publish, "apply_decision", killed)
         with pytest.raises(KeyboardInterrupt):
             publish.publish(store, "p", 0, writer.finish())
     assert sum(store.latest_offset("t", number) for number in range(2)) == 0

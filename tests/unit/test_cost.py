@@ -14,7 +14,7 @@ CALLS = ("open", "pread", "preadv", "stat", "fstat", "listdir", "read")
 
 
 class Counted:
-    """Counts the calls of `os` that look at files, and the bytes that they read."""
+    """Counts the calls of `os` that look at files, and the bytes that they read; names in a folder are bytes too."""
 
     def __init__(self, monkeypatch):
         self.calls = collections.Counter()
@@ -28,6 +28,8 @@ class Counted:
             self.calls[name] += 1
             if name == "preadv":
                 self.bytes += answer
+            elif name == "listdir":
+                self.bytes += sum(map(len, answer))
             elif isinstance(answer, bytes):
                 self.bytes += len(answer)
             return answer
@@ -39,10 +41,14 @@ def fill(store, topic, segments):
     """Segments of 100 records in two batches; record n has the time n."""
     store.create_topic(topic, 1, {"segment.bytes": "3300", "index.interval.bytes": "500", "retention.ms": "-1"})
     for at in range(0, segments * 100, 50):
-        store.append(topic, pa.record_batch({
-            "value": [b"%09d" % value + b"." * 11 for value in range(at, at + 50)],
-            "timestamp": pa.array(range(at, at + 50), pa.int64()),
-        }))  # fmt: skip
+        store.append(topic, batch(at))
+
+
+def batch(at):
+    return pa.record_batch({
+        "value": [b"%09d" % value + b"." * 11 for value in range(at, at + 50)],
+        "timestamp": pa.array(range(at, at + 50), pa.int64()),
+    })
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +60,39 @@ def store():
         yield store
 
 
-def cost(store, topic, action, monkeypatch, repeat=20):
-    """Calls and bytes of one action at places spread over the partition, on average."""
+def offset(store, topic, at):
+    read(store, topic, at)
+
+
+def timestamp(store, topic, at):
+    found = store.offset_for_timestamp(topic, 0, at)
+    assert found.offset == at
+    read(store, topic, found.offset)
+
+
+def read(store, topic, start):
+    rows = [row for batch in store.read(topic, 0, start, start + 100) for row in batch["offset"].to_pylist()]
+    assert rows == list(range(start, start + 100))
+
+
+def max_timestamp(store, topic, at):
+    assert store.offset_of_max_timestamp(topic, 0).offset == store.latest_offset(topic, 0) - 1
+
+
+def cost(store, topic, action, cold, monkeypatch, repeat=40):
+    """Calls and bytes of one action at places spread over the partition, on average.
+
+    Cold: each time as in a process that has just opened the store. Else in one that has done this before.
+    """
     end = store.latest_offset(topic, 0)
+    opened = Store.open(store.path)
+    if not cold:
+        for at in range(0, end - 200, max(end // 10, 1)):
+            action(opened, topic, at)
     with monkeypatch.context() as patched:
         counted = Counted(patched)
         for number in range(repeat):
-            action(topic, (end - 200) * number // repeat)
+            action(Store.open(store.path) if cold else opened, topic, (end - 200) * number // repeat)
     return sum(counted.calls.values()) / repeat, counted.bytes / repeat
 
 
@@ -69,22 +101,31 @@ def test_the_topics_have_as_many_segments_as_they_should(store):
     assert len(store.segment_files("thousand", 0)) >= 900
 
 
-@pytest.mark.parametrize("kind", ["offset", "timestamp"])
-def test_reading_a_hundred_records_costs_the_same_in_a_long_log(store, kind, monkeypatch):
-    fresh = Store.open(store.path)
-
-    def read(topic, at):
-        start = fresh.offset_for_timestamp(topic, 0, at).offset if kind == "timestamp" else at
-        assert start == at
-        found = [row for batch in fresh.read(topic, 0, start, start + 100) for row in batch["offset"].to_pylist()]
-        assert found == list(range(start, start + 100))
-
-    for topic in ("ten", "thousand"):
-        read(topic, 0)  # A process that goes on: it has listed the segments, and knows their times.
-        fresh.offset_for_timestamp(topic, 0, 10**12)
-    short, long = (cost(store, topic, read, monkeypatch) for topic in ("ten", "thousand"))
+@pytest.mark.parametrize("cold", [True, False], ids=["cold", "warm"])
+@pytest.mark.parametrize("action", [offset, timestamp, max_timestamp])
+def test_reading_a_hundred_records_costs_the_same_in_a_long_log(store, action, cold, monkeypatch):
+    short, long = (cost(store, topic, action, cold, monkeypatch) for topic in ("ten", "thousand"))
     assert long[0] <= 2 * short[0]
     assert long[1] <= 2 * short[1]
+
+
+def test_a_roll_costs_no_more_calls_in_a_long_log(store, monkeypatch):
+    """An entry for the closed segment is added to what is known of all; it is not made anew."""
+    costs = []
+    for topic in ("ten", "thousand"):
+        roll(store, topic)
+        with monkeypatch.context() as patched:
+            counted = Counted(patched)
+            roll(store, topic)
+        costs.append(sum(counted.calls.values()))
+    assert costs[1] <= 1.2 * costs[0]
+
+
+def roll(store, topic):
+    """Appends until a segment begins, and as much as one holds."""
+    before = len(store.segment_files(topic, 0))
+    while len(store.segment_files(topic, 0)) == before:
+        store.append(topic, batch(store.latest_offset(topic, 0)))
 
 
 def test_ten_thousand_partitions_open_without_a_look_at_their_folders(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import files, janitor, topic_remains
+from pyspark_log.storage import decided, files, janitor, topic_remains
 from pyspark_log.storage import publish as publishing
 from pyspark_log.storage.errors import LockTimeoutError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.locks import lock_for
@@ -50,8 +50,8 @@ def entries(store, folder):
     return sorted(name for name in names if ".lock" not in name and not name.endswith(KAFKAS))
 
 
-def stage(store, *values, topic="t"):
-    writer = StagedWriter(store, StagingPlan.make(store, [topic]))
+def stage(store, *values, topic="t", plan=None):
+    writer = StagedWriter(store, plan or StagingPlan.make(store, [topic]))
     writer.append(topic, rows(*values))
     return writer.finish()
 
@@ -83,7 +83,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(store):
 def clean_after_delay(store):
     """The delay counts from the deletion, a time that a test cannot set back."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pyspark_log.storage.store.now_ms", lambda: int(time.time() * 1000) + 61_000)
+        patched.setattr("pyspark_log.storage.topic_admin.now_ms", lambda: int(time.time() * 1000) + 61_000)
         store.clean()
 
 
@@ -177,12 +177,12 @@ def test_a_first_write_and_a_deletion_at_once_leave_nothing_behind(store):
     """No state file is made for a topic that is gone."""
     place = store.reader("t", 0).place
     stale = Store.open(store.path)
-    runtime = stale._topic("t")
+    runtime = stale._partitions.topic("t")
     store.delete_topic("t")
     store.create_topic("t", 3)
-    stale._topics["t"] = runtime
+    stale._partitions._topics["t"] = runtime
     with pytest.raises(UnknownTopicError, match="was deleted"):
-        stale._make_state(place)
+        stale._partitions.make_state(place)
     assert entries(store, "state") == []
 
 
@@ -227,7 +227,7 @@ def test_a_publish_to_a_deleted_topic_is_refused_or_void(store):
         publish(store, "q", 0, parts)
     # Decided, and deleted before it is applied: that part of it is void.
     both = [*stage(store, b"b"), *stage(store, b"c", topic="other")]
-    apply = publishing.apply
+    apply = decided.apply
 
     def apply_late(appender, *arguments, **options):
         if appender.place.topic == "t":
@@ -235,7 +235,7 @@ def test_a_publish_to_a_deleted_topic_is_refused_or_void(store):
         return apply(appender, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(publishing, "apply", apply_late)
+        patched.setattr(decided, "apply", apply_late)
         assert publish(store, "q", 0, both).records == 2
     store.create_topic("t", 3)
     assert help_apply(store) == 0
@@ -277,10 +277,22 @@ def test_staged_output_of_dead_jobs_goes_after_a_week(store):
 
 
 @pytest.mark.usefixtures("files_only")
+def test_a_job_that_still_writes_keeps_what_it_wrote_long_ago(store):
+    plan = StagingPlan.make(store, ["t"])
+    first = stage(store, b"a", plan=plan)
+    stage(store, b"of another job")
+    age(store, "staging", 30)
+    second = stage(store, b"b", plan=plan)
+    assert janitor.sweep_staging(store) == 1
+    publish(store, "q", 0, [*first, *second])
+    assert sorted(v for p in range(3) for v in values(store, "t", p)) == [b"a", b"b"]
+
+
+@pytest.mark.usefixtures("files_only")
 def test_what_an_undone_decision_names_stays_however_old(store):
     parts = stage(store, b"decided")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(publishing, "_apply", lambda *_: None)
+        patched.setattr(publishing, "apply_decision", lambda *_: None)
         publish(store, "q", 0, parts)
     stage(store, b"never published")
     age(store, "staging", 30)
@@ -297,7 +309,7 @@ def test_what_an_undone_decision_names_stays_however_old(store):
 @pytest.mark.usefixtures("files_only")
 def test_the_janitor_removes_nothing_if_it_cannot_tell_what_is_needed(store):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(publishing, "_apply", lambda *_: None)
+        patched.setattr(publishing, "apply_decision", lambda *_: None)
         publish(store, "q", 0, stage(store, b"decided"))
     stage(store, b"never published")
     (manifest,) = [name for name in staged(store) if name.endswith(".manifest")]

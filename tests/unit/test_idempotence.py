@@ -28,9 +28,11 @@ from pyspark_log.storage.errors import (
 from pyspark_log.storage.producer_snapshot import list_snapshots
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.records import scan
+from pyspark_log.storage.repair import repair
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.state_file import Flags
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.truncation import truncate
 from pyspark_log.storage.txn_index import AbortedTransaction, read_entries
 from pyspark_log.storage.types import AppendResult
 
@@ -309,7 +311,7 @@ def test_what_is_truncated_is_forgotten_by_everybody(store):
     producer_snapshot.write(folder(store), 10, [])  # As Kafka leaves one at the end of a log that it closes.
     roll(store)
     with store.appender("t", 0).hold() as appender:
-        assert appender.truncate(3) == 3
+        assert truncate(appender, 3) == 3
     assert list_snapshots(folder(store)) == []
     for sequence in (3, 4):
         plain(store, 12)  # The log is longer again than what the other one knows.
@@ -443,10 +445,30 @@ def test_a_truncation_cuts_the_index(store):
         send(store, sequence, transactional=True)
         end_transaction(store, False)
     with store.appender("t", 0).hold() as appender:
-        appender.truncate(3)
+        truncate(appender, 3)
     assert aborted(store) == [AbortedTransaction(1, 0, 1, 2)]
     assert end_transaction(store, False) == (3, 4, False)
     assert aborted(store)[1] == AbortedTransaction(1, 2, 3, 4)
+
+
+def test_a_repaired_copy_has_the_indexes_and_epochs_that_the_log_gives(store, tmp_path):
+    send(store, 0, producer=2, transactional=True)
+    for sequence in range(9):
+        send(store, sequence, transactional=True)
+        end_transaction(store, sequence % 3 == 0)
+        plain(store)
+    with store.appender("t", 0).hold() as appender:
+        truncate(appender, store.latest_offset("t", 0) - 1)
+    plain(store)
+    assert len(aborted(store)) == 6
+    assert len([path for path in Path(folder(store)).glob("*.txnindex") if path.stat().st_size]) > 1
+    repair(store.path, tmp_path / "copy")
+    copy = Store.open(tmp_path / "copy")
+    assert aborted(copy) == aborted(store)
+    for path in Path(folder(store)).glob("*.txnindex"):
+        assert Path(folder(copy), path.name).read_bytes() == path.read_bytes()
+    epochs = "leader-epoch-checkpoint"
+    assert Path(folder(copy), epochs).read_bytes() == Path(folder(store), epochs).read_bytes()
 
 
 # ---- what a client may send

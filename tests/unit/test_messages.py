@@ -16,10 +16,11 @@ from record_tools import EVERYTHING, NOW, Record, build, read
 
 from pyspark_log.storage import files
 from pyspark_log.storage.batch import CODECS, UNKNOWN_COUNT
+from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.compression import compress
 from pyspark_log.storage.errors import CorruptRecordError
 from pyspark_log.storage.records import decode, restamp, scan, stamp
-from pyspark_log.storage.segment import batch_at, read_headers
+from pyspark_log.storage.segment import read_headers
 
 FOLDER = Path(__file__).parents[1] / "golden" / "kafka-java"
 GOLDEN = {

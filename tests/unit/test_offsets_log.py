@@ -7,8 +7,10 @@ import pytest
 
 from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError
-from pyspark_log.storage.offsets_log import OFFSETS_TOPIC, OffsetAndMetadata, OffsetsLog
+from pyspark_log.storage.group_positions import OffsetAndMetadata
+from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.topics import OFFSETS_TOPIC
 from pyspark_log.storage.types import TopicPartition
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

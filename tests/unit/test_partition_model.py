@@ -1,17 +1,23 @@
-"""Any order of appends, rolls, reopenings and torn tails equals a list in memory."""
+"""Any order of appends, publishes, rolls, deletions, truncations, reopenings and torn tails equals a list in memory."""
 
 import os
 import shutil
 import tempfile
+import time
 
 import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from record_tools import Record, build
 
-from pyspark_log.storage import files
+from pyspark_log.storage import files, state_file
+from pyspark_log.storage.publish import publish
+from pyspark_log.storage.records import scan
 from pyspark_log.storage.segment import list_segments
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.truncation import truncate
 from pyspark_log.storage.types import OffsetAndTimestamp
 
 RECORDS = st.lists(
@@ -24,9 +30,25 @@ RECORDS = st.lists(
     max_size=12,
 )
 
+# Of records whose producer must not be forgotten.
+NOW = time.time_ns() // 1_000_000
+
+
+def rows(records):
+    keys, values, times = zip(*records, strict=True)
+    return pa.record_batch({
+        "key": pa.array(keys, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "timestamp": pa.array(times, pa.int64()),
+    })
+
 
 class LogAgainstList(RuleBasedStateMachine):
-    """One partition of small segments, and the list of what it must hold."""
+    """One partition of small segments, and the list of what it must hold from an offset on.
+
+    Attributes:
+        expected: every record that has an offset; those below `start` were deleted.
+    """
 
     @initialize(
         codec=st.sampled_from(["uncompressed", "gzip", "snappy", "lz4", "zstd"]),
@@ -42,23 +64,83 @@ class LogAgainstList(RuleBasedStateMachine):
             "index.interval.bytes": str(interval),
             "retention.ms": "-1",  # The times are of 1970.
         })
-        self.expected = []
+        self.expected, self.start, self.number = [], 0, 0
+        self.sent = []  # numbered batches, with their first offsets and how many records they have
 
     def teardown(self):
         shutil.rmtree(getattr(self, "folder", ""), ignore_errors=True)
 
     @rule(records=RECORDS, sync=st.booleans())
     def append(self, records, sync):
-        keys, values, times = zip(*records, strict=True)
-        result = self.store.append("t", pa.record_batch({
-            "key": pa.array(keys, pa.binary()),
-            "value": pa.array(values, pa.binary()),
-            "timestamp": pa.array(times, pa.int64()),
-        }), sync=sync)  # fmt: skip
+        result = self.store.append("t", rows(records), sync=sync)
         assert [(r.base_offset, r.next_offset) for r in result] == [
             (len(self.expected), len(self.expected) + len(records))
         ]
         self.expected += records
+
+    @rule(records=RECORDS)
+    def publish(self, records):
+        writer = StagedWriter(self.store, StagingPlan.make(self.store, ["t"]))
+        writer.append("t", rows(records))
+        publish(self.store, "p", self.number, writer.finish())
+        self.number += 1
+        self.expected += records
+
+    @rule(records=RECORDS)
+    def append_numbered(self, records):
+        records = [(key, value, NOW) for key, value, _ in records]
+        batch = build(
+            [Record(*record) for record in records],
+            producer_id=7, producer_epoch=0, base_sequence=sum(count for _, count, _ in self.sent),
+        )  # fmt: skip
+        result = self.store.append_batch("t", 0, batch)
+        assert (result.base_offset, result.duplicate) == (len(self.expected), False)
+        self.sent.append((result.base_offset, len(records), batch))
+        self.expected += records
+
+    @rule()
+    def send_again(self):
+        for offset, _, batch in self.sent[-1:]:
+            result = self.store.append_batch("t", 0, batch)
+            assert (result.base_offset, result.duplicate) == (offset, True)
+
+    @rule(data=st.data())
+    def delete_records(self, data):
+        before = data.draw(st.integers(0, len(self.expected)))
+        self.start = max(self.start, before)
+        assert self.store.delete_records("t", 0, before) == self.start
+
+    @rule(data=st.data())
+    def truncate(self, data):
+        """Whole batches go, from the one on in which the offset is; all of it, if that one reaches before the start."""
+        offset = data.draw(st.integers(self.start, len(self.expected)))
+        with self.store.appender("t", 0).hold() as appender:
+            edges = [edge for edge in [*self.edges(appender.state), len(self.expected)] if edge <= offset]
+            end = truncate(appender, offset)
+        assert end == max([*edges, self.start])
+        del self.expected[end:]
+        self.sent = [sent for sent in self.sent if sent[0] < end]
+
+    def edges(self, state):
+        """Where batches begin."""
+        for path in self.store.segment_files("t", 0):
+            with open(path, "rb") as log:
+                data = log.read()
+            # A newer one is what a killed writer left.
+            if int(path[-24:-4]) <= state.active_base:
+                yield from (header.base_offset for header in scan(data, 0, len(data)))
+
+    @rule()
+    def restart(self):
+        """The machine went down when all was synced."""
+        path = self.store.reader("t", 0).place.state_path
+        if os.path.exists(path):
+            with self.store.appender("t", 0).hold() as appender:
+                appender.settle()
+            state = state_file.read(path).state._replace(boot=b"anotherb")
+            with open(path, "r+b") as file:
+                file.write(state_file.encode_slot(state) + bytes(state_file.FILE_SIZE - state_file.SLOT_SIZE))
+            self.store = Store.open(self.store.path)
 
     @rule()
     def reopen(self):
@@ -92,16 +174,15 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def read_a_range(self, data):
-        start = data.draw(st.integers(0, len(self.expected)))
+        start = data.draw(st.integers(self.start, len(self.expected)))
         end = data.draw(st.integers(start, len(self.expected)))
         assert self.read(start, end) == self.expected[start:end]
 
-    @rule(time=st.integers(0, 51))
+    @rule(time=st.integers(0, 51) | st.integers(NOW, NOW + 1))
     def look_up_a_time(self, time):
-        wanted = next(
-            (OffsetAndTimestamp(offset, record[2]) for offset, record in enumerate(self.expected) if record[2] >= time),
-            None,
-        )
+        there = enumerate(self.expected[self.start :], start=self.start)
+        found = (OffsetAndTimestamp(offset, record[2]) for offset, record in there if record[2] >= time)
+        wanted = next(found, None)
         assert self.store.offset_for_timestamp("t", 0, time) == wanted
 
     def read(self, start, end):
@@ -112,8 +193,9 @@ class LogAgainstList(RuleBasedStateMachine):
     @invariant()
     def all_of_it_is_there(self):
         if hasattr(self, "expected"):
-            assert (self.store.earliest_offset("t", 0), self.store.latest_offset("t", 0)) == (0, len(self.expected))
-            assert self.read(0, len(self.expected)) == self.expected
+            both = self.store.earliest_offset("t", 0), self.store.latest_offset("t", 0)
+            assert both == (self.start, len(self.expected))
+            assert self.read(*both) == self.expected[self.start :]
             if self.expected:
                 bases = list_segments(self.store.reader("t", 0).place.folder)
                 assert bases == sorted(set(bases))

@@ -291,7 +291,8 @@ def test_records_are_deleted_behind_a_failed_sync(store, topic):
 
 def test_a_segment_rolls_by_the_times_of_its_records(store, topic):
     """Kafka's testRollingByTime: no times, then times ahead of the clock."""
-    folder, span, now = topic(segment_ms=HOUR, segment_bytes=100_000), HOUR, NOW
+    any_time = {"message_timestamp_after_max_ms": 1000 * HOUR}
+    folder, span, now = topic(segment_ms=HOUR, segment_bytes=100_000, **any_time), HOUR, NOW
     appender = store.appender("t", 0)
     appender.clock = lambda: now
 
@@ -332,7 +333,7 @@ def test_segments_do_not_roll_all_at_once(store):
 def test_a_compacted_topic_rolls_after_its_longest_lag(store):
     store.create_topic("c", 1, {"cleanup.policy": "compact", "max.compaction.lag.ms": str(HOUR)})
     for later in (0, HOUR, HOUR + 1):
-        times = pa.array([NOW + later], pa.int64())
+        times = pa.array([NOW - HOUR + later], pa.int64())
         store.append("c", pa.record_batch({"key": [b"k"], "value": [b"v"], "timestamp": times}))
     assert len(store.segment_files("c", 0)) == 2
 

@@ -16,6 +16,7 @@ from pyspark_log.storage.checkpoint_files import MetaProperties, read_offsets
 from pyspark_log.storage.locks import lock_for
 from pyspark_log.storage.records import scan
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.truncation import truncate
 from pyspark_log.storage.types import TopicPartition
 
 KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir"
@@ -76,7 +77,7 @@ def test_kafkas_own_batches_give_kafkas_files(tmp_path):
         for header in scan(log, 0, len(log)):
             while appender.state.next_offset == 39 and appender.state.leader_epoch < 3:
                 appender.append(bytearray(ready(0, b"taken back", producer=-1)), sync=False)
-                appender.truncate(39)
+                truncate(appender, 39)
             appender.append(bytearray(log[header.position : header.end]), sync=False)
         appender.close_segment(appender.segment, appender.state.position)
     for name in [*names, *(re.sub("log", suffix, n) for n in names for suffix in ("index", "timeindex"))]:
@@ -178,7 +179,7 @@ def test_a_log_start_inside_of_a_segment_is_told_until_the_segment_goes(store, a
 def test_a_truncation_takes_the_offsets_back(store, always):
     roll(store)
     with store.appender("t", 0).hold() as appender:
-        appender.truncate(2)
+        truncate(appender, 2)
     assert offsets(store) == (2, 2, None)
 
 

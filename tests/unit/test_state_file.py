@@ -7,7 +7,8 @@ from pyspark_log.storage.errors import LogDamagedError, StoreVersionError
 from pyspark_log.storage.state_file import EMPTY, Flags, Intent, PartitionState
 
 FULL = PartitionState(
-    flags=Flags.CUTTING, intent=Intent.APPLY, generation=2**32 - 1, seq=2**63, boot=b"12345678", owner=2**64 - 1,
+    flags=Flags.CUTTING, intent=Intent.APPLY, generation=2**32 - 1, seq=2**63, boot=b"12345678",
+    unsynced_since=2**64 - 1,
     log_start=2**62, active_base=2**61, next_offset=2**60, position=2**31 - 1, synced=2**31 - 1, reserve=2**59,
     applied=2**58, first_undone=2**57, leader_epoch=2**31 - 1, intent_digest=2**32 - 1, intent_decision=2**56,
     intent_next=2**55, intent_base=2**54, intent_position=2**31 - 1,
@@ -47,6 +48,31 @@ def test_a_newer_version_is_an_error_of_its_own(monkeypatch):
         data = state_file.encode_slot(FULL)
     with pytest.raises(StoreVersionError, match="version 2"):
         state_file.decode_slot(data, "path")
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        {"log_start": -1}, {"log_start": 11}, {"active_base": 11}, {"active_base": -1}, {"synced": 101},
+        {"next_offset": 2**63 - 1}, {"reserve": -1}, {"leader_epoch": -1}, {"applied": -2}, {"first_undone": -1},
+        {"intent": 1, "intent_decision": 5, "intent_next": 10}, {"intent": 1, "intent_decision": -1, "intent_next": 11},
+        {"intent": 1, "intent_decision": 5, "intent_next": 11, "intent_base": 3},
+    ],
+)  # fmt: skip
+def test_a_state_that_cannot_be_is_an_error_that_names_the_file(file, impossible):
+    possible = state_file.EMPTY._replace(log_start=2, active_base=4, next_offset=10, position=100, synced=100, seq=1)
+    file.pwrite(state_file.encode_slot(possible), 0)
+    assert state_file.load(file).state == possible
+    file.pwrite(state_file.encode_slot(possible._replace(**impossible)), 0)
+    with pytest.raises(LogDamagedError, match=file.path):
+        state_file.load(file)
+
+
+@pytest.mark.parametrize("unknown", [{"flags": 1 << 7}, {"intent": 7}])
+def test_what_only_a_newer_version_can_have_written_says_so(file, unknown):
+    file.pwrite(state_file.encode_slot(state_file.EMPTY._replace(seq=1, **unknown)), 0)
+    with pytest.raises(StoreVersionError, match="use a newer pyspark-log"):
+        state_file.load(file)
 
 
 def test_the_newest_slot_counts_and_pairs_never_mix(file):

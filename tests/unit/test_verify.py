@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from damage import DAMAGES, RECORDS, build, flip, headers, log, rows, stage
+from producer_tools import ending, ready
 from record_tools import Record, patched
 from record_tools import build as build_batch
 
@@ -22,6 +23,7 @@ from pyspark_log.storage.errors import StoreNotFoundError, StoreVersionError, Un
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.publish import help_apply
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.truncation import truncate
 from pyspark_log.storage.verify import verify
 
 
@@ -123,6 +125,7 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
     })  # fmt: skip
     done = threading.Event()
     failed = []
+    now = time.time_ns() // 1_000_000
 
     def change(number):
         store.append("t", rows(number, 4))
@@ -132,7 +135,11 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
             store.delete_records("t", 0, max(store.latest_offset("t", 0) - 5, 0))
         if number % 30 == 0:
             with store.appender("t", 1).hold() as appender:
-                appender.truncate(max(appender.state.next_offset - 3, appender.state.log_start))
+                truncate(appender, max(appender.state.next_offset - 3, appender.state.log_start))
+        if number % 3 == 0:
+            store.append_batch("t", 1, ready(0, b"part", producer=number, transactional=True, timestamp=now))
+            with store.appender("t", 1).hold() as appender:
+                appender.append(bytearray(ending(number % 2, producer=number, timestamp=now)), sync=False)
         if number % 40 == 0:
             store.create_topic("short", 2)
             store.append("short", rows(0, 50))

@@ -17,8 +17,9 @@ import zstandard
 from pyspark_log import __version__
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.doctor.findings import Finding, Verdict
-from pyspark_log.storage.errors import StoreError, StoreNotFoundError
-from pyspark_log.storage.store import STORE_FILE, Store
+from pyspark_log.storage.errors import DescriptionError, StoreError, StoreNotFoundError
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.store_folder import STORE_FILE
 
 _GIB = 1 << 30
 
@@ -92,10 +93,10 @@ def store(folder: str) -> Finding:
     try:
         found = Store.open(folder)
         count = len(found.topics(internal=True))
-    except StoreNotFoundError as error:
-        if os.path.exists(f"{folder}/{STORE_FILE}"):
-            return Finding("store", Verdict.FAILED, str(error), f"{STORE_FILE} is damaged: restore it from a copy")
+    except StoreNotFoundError:
         return Finding("store", Verdict.OK, "none", "a store can be made here if the folder is empty")
+    except DescriptionError as error:
+        return Finding("store", Verdict.FAILED, str(error), f"{STORE_FILE} is damaged: restore it from a copy")
     except (StoreError, OSError) as error:
         return Finding("store", Verdict.FAILED, str(error), "this pyspark-log cannot open the store")
     with open(f"{folder}/{STORE_FILE}", "rb") as file:

@@ -14,7 +14,7 @@ from pyspark_log.storage.doctor.findings import Finding, Verdict
 from pyspark_log.storage.doctor.mount_options import examine_mount
 from pyspark_log.storage.doctor.operations import Operations
 from pyspark_log.storage.doctor.second_process import SecondProcess
-from pyspark_log.storage.store import STORE_FILE
+from pyspark_log.storage.store_folder import STORE_FILE
 
 
 def examine(folder: str) -> Iterator[Finding]:

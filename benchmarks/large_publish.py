@@ -1,0 +1,123 @@
+"""How long a large publish keeps the writers of a partition out.
+
+    python benchmarks/large_publish.py [--gb 1] [--folder DIR]
+
+1 GB for one partition, staged by one task, or by 250 tasks in little pieces. Published as usual, and with everything
+copied while the lock is held. Meanwhile another process appends a record to the partition every millisecond; its
+longest call is what a writer beside has to wait.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from pyspark_log import Store
+from pyspark_log.storage import gather, install, locks
+from pyspark_log.storage.publish import publish
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+
+CHUNK = 32_000  # rows, of 8 and 100 bytes
+TASKS = 250
+PROCESSES = multiprocessing.get_context("spawn")
+
+
+def rows() -> pa.RecordBatch:
+    data = random.Random(1).randbytes(CHUNK * 100)
+    return pa.record_batch({
+        "key": pa.array([b"%08d" % number for number in range(CHUNK)]),
+        "value": pa.array([data[at : at + 100] for at in range(0, len(data), 100)]),
+    })
+
+
+def append_beside(path: str, stop, results) -> None:
+    store, longest = Store.open(path), 0.0
+    record = pa.record_batch({"value": [b"x"]})
+    store.append("t", record)
+    results.put(None)
+    while not stop.is_set():
+        started = time.perf_counter()
+        store.append("t", record)
+        longest = max(longest, time.perf_counter() - started)
+        time.sleep(0.001)
+    results.put(longest)
+
+
+class Holds:
+    """How long this process holds each lock."""
+
+    def __enter__(self) -> Holds:
+        self.longest: dict[str, float] = {}
+        self._acquire, self._release = locks.FileLock.acquire, locks.FileLock.release
+        since: dict[str, float] = {}
+
+        def acquire(lock, *args, **kwargs):
+            self._acquire(lock, *args, **kwargs)
+            since[lock.path] = time.perf_counter()
+
+        def release(lock):
+            held = time.perf_counter() - since[lock.path]
+            self.longest[lock.path] = max(held, self.longest.get(lock.path, 0))
+            self._release(lock)
+
+        locks.FileLock.acquire, locks.FileLock.release = acquire, release
+        return self
+
+    def __exit__(self, *_) -> None:
+        locks.FileLock.acquire, locks.FileLock.release = self._acquire, self._release
+
+
+def measure(folder: str, size: int, tasks: int, *, copied: bool) -> None:
+    store = Store.create(f"{folder}/store-{tasks}-{copied}")
+    store.create_topic("t", 1)
+    plan, data, parts = StagingPlan.make(store, ["t"]), rows(), []
+    chunks = size // data.nbytes
+    for task in range(tasks):
+        writer = StagedWriter(store, plan)
+        for _ in range(chunks * task // tasks, chunks * (task + 1) // tasks):
+            writer.append("t", data)
+        parts += writer.finish()
+    os.sync()
+    stop, results = PROCESSES.Event(), PROCESSES.Queue()
+    beside = PROCESSES.Process(target=append_beside, args=(store.path, stop, results))
+    beside.start()
+    results.get()
+    limit = install.copy_limit
+    install.copy_limit = gather.copy_limit = (lambda _: 1 << 62) if copied else limit
+    try:
+        with Holds() as holds:
+            started = time.perf_counter()
+            publish(store, "q", 0, parts)
+            took = time.perf_counter() - started
+    finally:
+        install.copy_limit = gather.copy_limit = limit
+        stop.set()
+    waited = results.get()
+    beside.join()
+    held = holds.longest[os.path.realpath(store.reader("t", 0).place.state_path)]
+    what = f"{'one task' if tasks == 1 else f'{tasks} tasks'}, {'copied' if copied else 'as usual'}"
+    times = "".join(f"{seconds * 1000:>10,.0f}" for seconds in (took, held, waited))
+    print(f"{what:<24}{times}{len(store.segment_files('t', 0)):>10}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gb", type=float, default=1.0)
+    parser.add_argument("--folder", help="where the stores are made; else the system's folder for temporary files")
+    arguments = parser.parse_args()
+    print(f"{'':<24}{'publish':>10}{'held':>10}{'waited':>10}{'segments':>10}   (ms)")
+    for tasks in (1, TASKS):
+        for copied in (True, False):
+            with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+                measure(str(Path(folder)), int(arguments.gb * 1e9), tasks, copied=copied)
+
+
+if __name__ == "__main__":
+    main()

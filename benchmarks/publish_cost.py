@@ -1,0 +1,194 @@
+"""What exactly-once costs: Spark writes that are published, beside a sink whose tasks append directly.
+
+    python benchmarks/publish_cost.py [--rows 2000000] [--repeat 5] [--batches 60] [--folder DIR]
+
+Three sinks take turns. `drop` forgets its rows: what Spark needs. `append` calls Store.append in its tasks, synced
+when the call returns: what is written twice when a task or a micro-batch is tried again. `publish` is pylog.
+
+Large writes: rows with keys of 8 bytes and values of 100 random ones, in one job of 4 tasks. Micro-batches: 20 rows
+in two tasks, to a topic with two partitions; Spark's `addBatch` (tasks and commit) and `triggerExecution` (all of it,
+with what Spark writes to the checkpoint), in ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import spark_io
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pyspark_log import Store
+
+SINKS = ("drop", "append", "publish")
+FORMATS = {"drop": "drop", "append": "append", "publish": "pylog"}
+TASKS, PARTITIONS = 4, 2
+SMALL = 20
+# Batches that a query makes before any counts: processes start, and Java compiles.
+WARM_UP = 8
+
+
+class Drop(DataSource):
+    """Takes rows and forgets them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "drop"
+
+    def writer(self, schema, overwrite):
+        return BatchWriter("", "")
+
+    def streamWriter(self, schema, overwrite):  # noqa: N802
+        return StreamWriter("", "")
+
+
+class Append(DataSource):
+    """Appends rows as they come."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "append"
+
+    def writer(self, schema, overwrite):
+        return BatchWriter(self.options["path"], self.options["topic"])
+
+    def streamWriter(self, schema, overwrite):  # noqa: N802
+        return StreamWriter(self.options["path"], self.options["topic"])
+
+
+class Writer:
+    def __init__(self, path: str, topic: str) -> None:
+        self.path, self.topic = path, topic
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for batch in iterator:
+            if self.path and batch.num_rows:
+                Store.shared(self.path).append(self.topic, batch, sync=True)
+        return WriterCommitMessage()
+
+
+class BatchWriter(Writer, DataSourceArrowWriter):
+    def commit(self, messages) -> None:
+        pass
+
+
+class StreamWriter(Writer, DataSourceStreamArrowWriter):
+    def commit(self, messages, batchId) -> None:  # noqa: N803
+        pass
+
+    def abort(self, messages, batchId) -> None:  # noqa: N803
+        pass
+
+
+def large(spark: SparkSession, folder: str, rows: int, repeat: int) -> None:
+    """One large job a sink, in turns."""
+    ready = f"{folder}/ready"
+    os.mkdir(ready)
+    for number in range(TASKS):
+        batch = spark_io.rows_of(number)
+        with pa.ipc.new_file(f"{ready}/{number}", batch.schema) as file:
+            file.write_batch(batch)
+    df = spark.read.format("ready_made").option("rows", rows // TASKS).load(ready).select("key", "value")
+    stores: list[str] = []
+
+    def new_store() -> None:
+        for path in stores:
+            shutil.rmtree(path, ignore_errors=True)
+        stores.append(f"{folder}/store {len(stores)}")
+        Store.create(stores[-1]).create_topic("t", TASKS)
+
+    def write(sink: str) -> None:
+        df.write.format(FORMATS[sink]).mode("append").option("topic", "t").save(stores[-1])
+
+    seconds = spark_io.take_turns({sink: lambda sink=sink: write(sink) for sink in SINKS}, repeat, new_store)
+    print(f"large writes: {rows:,} rows in {TASKS} tasks, medians of {repeat}")
+    print(f"{'':<10}{'seconds':>10}{'M rows/s':>10}{'MB/s':>10}{'ratio to append':>18}")
+    for sink, needed in seconds.items():
+        size = rows * (spark_io.KEY_SIZE + spark_io.VALUE_SIZE)
+        print(
+            f"{sink:<10}{needed:>10.2f}{rows / needed / 1e6:>10.2f}{size / needed / 1e6:>10.0f}"
+            f"{needed / seconds['append']:>18.2f}"
+        )
+
+
+def small(spark: SparkSession, folder: str, batches: int, rounds: int) -> None:
+    """Streaming queries of small micro-batches, in turns."""
+    store = Store.create(f"{folder}/micro")
+    for sink in SINKS:
+        store.create_topic(sink, PARTITIONS)
+    found: dict[str, list[dict[str, int]]] = {sink: [] for sink in SINKS}
+    for number in range(rounds):
+        for sink in SINKS:
+            rows = (
+                spark.readStream.format("rate-micro-batch")
+                .options(rowsPerBatch=SMALL, numPartitions=PARTITIONS)
+                .load()
+                .selectExpr("lpad(value, 100, '0') value")
+            )
+            found[sink] += durations(rows, sink, store.path, f"{folder}/checkpoint {sink} {number}", batches // rounds)
+    print(f"\nmicro-batches of {SMALL} rows in {PARTITIONS} tasks, {batches // rounds * rounds} of each, ms")
+    print(f"{'':<10}{'addBatch':>10}{'p90':>10}{'above drop':>12}{'trigger':>10}{'p90':>10}{'ratio to append':>18}")
+    middle = {sink: percentile(found[sink], "addBatch", 50) for sink in SINKS}
+    for sink in SINKS:
+        trigger = percentile(found[sink], "triggerExecution", 50)
+        print(
+            f"{sink:<10}{middle[sink]:>10.0f}{percentile(found[sink], 'addBatch', 90):>10.0f}"
+            f"{middle[sink] - middle['drop']:>12.0f}{trigger:>10.0f}"
+            f"{percentile(found[sink], 'triggerExecution', 90):>10.0f}"
+            f"{trigger / percentile(found['append'], 'triggerExecution', 50):>18.2f}"
+        )
+
+
+def durations(rows: DataFrame, sink: str, path: str, checkpoint: str, batches: int) -> list[dict[str, int]]:
+    """What Spark measures of so many micro-batches."""
+    query = (
+        rows.writeStream.format(FORMATS[sink])
+        .options(path=path, topic=sink, checkpointLocation=checkpoint)
+        .trigger(processingTime="400 milliseconds")
+        .start()
+    )
+    while len(query.recentProgress) < batches + WARM_UP and query.isActive:
+        time.sleep(0.05)
+    # Not in the midst of a micro-batch.
+    while query.status["isTriggerActive"]:
+        time.sleep(0.001)
+    progress = query.recentProgress[WARM_UP : WARM_UP + batches]
+    query.stop()
+    return [one.durationMs for one in progress]
+
+
+def percentile(found: list[dict[str, int]], name: str, percent: int) -> float:
+    return statistics.quantiles((one[name] for one in found), n=100, method="inclusive")[percent - 1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--batches", type=int, default=60)
+    parser.add_argument("--folder", help="where the stores are made; else the system's folder for temporary files")
+    arguments = parser.parse_args()
+    # Spark's workers find none of the modules here.
+    for module in (spark_io, sys.modules[__name__]):
+        cloudpickle.register_pickle_by_value(module)
+    spark = spark_io.make_session()
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
+    for source in (Drop, Append):
+        spark.dataSource.register(source)
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        large(spark, folder, arguments.rows, arguments.repeat)
+        small(spark, folder, arguments.batches, 3)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Several DataFrames written to several topics, and published as one: for streaming queries with `foreachBatch`.
+
+    def split(batch, batch_id):
+        with Publish("/data/store", "split-orders", batch_id) as out:
+            out.write(batch.where("amount > 100"), topic="large")
+            out.write(batch.groupBy("customer").agg(...), topic="totals")
+
+Each write stages its rows by a Spark job of its own, and what its tasks staged comes back as that job's result. The
+end of the block publishes all of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import uuid
+from collections.abc import Iterator
+from types import TracebackType
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from pyspark_log.spark_connector.errors import conditions_shown, option_error
+from pyspark_log.spark_connector.options import WriteOptions
+from pyspark_log.spark_connector.store_access import open_for_write
+from pyspark_log.spark_connector.task_writer import StagedMessage, stage
+from pyspark_log.spark_connector.writer import plan_write
+from pyspark_log.storage.publish import PublishResult, discard, publish
+
+log = logging.getLogger(__name__)
+
+_STAGED = "message"
+
+
+class Publish:
+    """Makes all writes of a block appear as one, exactly once; after an error in the block none of them.
+
+    The id and the number come from the caller alone: in `foreachBatch` a name for this very block, and the batch id.
+    The number again is a replay, whose rows are dropped; else only the next number is taken. So the block must be
+    entered for each micro-batch, also for one that writes nothing; and a second block in the same function needs a
+    second name.
+
+    A restarted query fences the run before it, and a second query cannot use the id of the first.
+
+    Attributes:
+        result: how the publish ended, after the block.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], publish_id: str, publish_number: int) -> None:
+        """
+        Args:
+            path: the store's folder; a store is made if the folder is missing or empty.
+            publish_id: names a series of publishes; for ever.
+            publish_number: counts them, from any number on; the batch id.
+
+        Raises:
+            ConnectorError: the id is empty, the number is negative, or there is no store.
+        """
+        if not publish_id or publish_number < 0:
+            raise option_error(f"a publish needs an id and a number from 0 on, got {publish_id!r} and {publish_number}")
+        self._path = os.fspath(path)
+        with conditions_shown():
+            self._store = open_for_write(self._path)
+        self._publish_id = publish_id
+        self._number = publish_number
+        self._messages: list[StagedMessage] = []
+        self._ended = False
+        self.result: PublishResult | None = None
+
+    def write(self, df: DataFrame, topic: str | None = None) -> None:
+        """Stages the rows of a DataFrame, by a Spark job that has run when this returns.
+
+        Args:
+            df: with the columns of a batch write: value, and as wanted key, headers, timestamp, partition, topic.
+            topic: where all rows go; made if it is missing and the store allows it. None: the column `topic` says it.
+
+        Raises:
+            ConnectorError: a column or the topic is refused.
+            PySparkException: the job failed; its text has the condition of the engine's error in brackets.
+        """
+        if self._ended:
+            raise option_error(f"publish {self._publish_id!r}, {self._number} has ended: nothing can be added to it")
+        options = WriteOptions(topic=topic, publish_id=None, publish_number=None, compression_type=None)
+        plan = plan_write(self._path, options, df.schema)
+
+        def stage_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            message = pickle.dumps(stage(plan, batches))
+            yield pa.record_batch({_STAGED: pa.array([message], pa.binary())})
+
+        rows = df.mapInArrow(stage_rows, f"{_STAGED} binary").collect()
+        # In the order of the tasks.
+        self._messages += [pickle.loads(row[_STAGED]) for row in rows]
+
+    def __enter__(self) -> Publish:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended = True
+        parts = [part for message in self._messages for part in message.parts]
+        if kind is not None:
+            discard(self._store, parts)
+            return
+        run, location = self._query()
+        with conditions_shown():
+            self.result = publish(
+                self._store, self._publish_id, self._number, parts, run=run, location=location
+            )
+        if self.result.replayed:
+            log.warning(
+                "%s, number %d was published before, with %d records; this block's rows were dropped",
+                self._publish_id, self._number, self.result.records,
+            )  # fmt: skip
+
+    def _query(self) -> tuple[str, str]:
+        """The run, and the checkpoint, that the tasks worked for; "" outside of a streaming query."""
+        query_ids = {message.run.query_id for message in self._messages}
+        # Where the user has set a job group, that stands in the place of the run's id.
+        runs = {message.run.run_id for message in self._messages if _is_uuid(message.run.run_id)}
+        if len(query_ids) != 1 or "" in query_ids:
+            return "", ""
+        return runs.pop() if len(runs) == 1 else "", f"of query {query_ids.pop()}"
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False

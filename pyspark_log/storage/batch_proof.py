@@ -1,0 +1,50 @@
+"""What can be told of a batch before all of it is in memory: how large it is, and whether it is whole."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from pyspark_log.storage import files
+from pyspark_log.storage.batch import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    LENGTH_AT,
+    LENGTH_PREFIX,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeader,
+)
+from pyspark_log.storage.checksum import crc32c
+from pyspark_log.storage.errors import CorruptRecordError
+from pyspark_log.storage.records import headers_in
+
+# A batch is read so many bytes at a time.
+_PIECE = 1024 * 1024
+
+
+def first_size(data: bytes | bytearray) -> int:
+    """How many bytes the batch at the start of some bytes says that it has."""
+    return int.from_bytes(data[LENGTH_AT:LENGTH_PREFIX], "big", signed=True) + LENGTH_PREFIX
+
+
+def batch_at(file: files.File, position: int, end: int) -> BatchHeader | None:
+    """The whole batch with a right CRC that starts at `position` and ends by `end`, if there is one."""
+    if not 0 <= position < end:
+        return None
+    try:
+        headers = headers_in(file.pread(min(HEADER_SIZE, end - position), position), position, end)
+    except CorruptRecordError:
+        return None
+    return headers[0] if headers and _checksum(file, headers[0]) == headers[0].crc else None
+
+
+def _checksum(file: files.File, header: BatchHeader) -> int:
+    own = header.magic == MAGIC
+    checksum, at = 0, header.position + (ATTRIBUTES_AT if own else MAGIC_AT)
+    while at < header.end:
+        piece = file.pread(min(_PIECE, header.end - at), at)
+        if not piece:
+            return -1  # the file was cut meanwhile
+        checksum = crc32c(piece, checksum) if own else crc32(piece, checksum)
+        at += len(piece)
+    return checksum

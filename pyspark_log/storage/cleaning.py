@@ -1,0 +1,52 @@
+"""Deletes records all over a store: what retention lets go of, and what somebody asks to be gone."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+
+from pyspark_log.storage import retention
+from pyspark_log.storage.errors import InvalidConfigError, PylogError
+from pyspark_log.storage.partitions import Partitions
+from pyspark_log.storage.topics import check_open_to_all
+from pyspark_log.storage.types import LATEST
+
+log = logging.getLogger(__name__)
+
+# How long cleaning waits for a partition's lock, in seconds; what is left is for the next time.
+_TIMEOUT = 5.0
+
+
+def clean(partitions: Partitions, topics: Iterable[str]) -> int:
+    """Lets go of segments that retention no longer asks for; returns how many went.
+
+    Raises:
+        UnknownTopicError, InvalidTopicError: no such topic.
+        PylogError, OSError: the first that a partition gave; the others were cleaned.
+    """
+    count, failed = 0, None
+    for topic in topics:
+        for place in partitions.topic(topic).places():
+            if not os.path.exists(place.state_path):
+                continue  # Nothing was ever written to it.
+            try:
+                with partitions.appender(topic, place.partition).hold(_TIMEOUT) as appender:
+                    count += retention.clean(appender)
+            except (PylogError, OSError) as error:
+                log.warning("%s: %s could not be cleaned: %s", partitions.path, place, error)
+                failed = failed or error
+    if failed is not None:
+        raise failed
+    return count
+
+
+def delete_records(partitions: Partitions, topic: str, partition: int, before_offset: int) -> int:
+    """Deletes the records before an offset, or all for LATEST, and returns the log start; see Store.delete_records."""
+    check_open_to_all(topic)
+    if not partitions.topic(topic).config.deletes:
+        raise InvalidConfigError(f"topic {topic!r}: records are deleted only where cleanup.policy has delete")
+    with partitions.appender(topic, partition).hold() as appender:
+        end = appender.state.next_offset
+        retention.delete_before(appender, end if before_offset == LATEST else before_offset)
+        return appender.state.log_start

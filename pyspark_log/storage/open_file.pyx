@@ -1,0 +1,39 @@
+# cython: language_level=3
+"""A file's descriptor that is closed when nobody uses it any more, in C.
+
+In Python that would take a `__del__`. A signal's handler can run in there, and what it raises is dropped: a Ctrl-C at
+that moment would be lost.
+"""
+
+import os
+
+cdef extern from "<unistd.h>" nogil:
+    int c_close "close" (int fd)
+
+
+cdef class OpenFile:
+    """What `files.File` is made of.
+
+    Attributes:
+        path: the file.
+        fd: its descriptor; -1 once it is closed.
+    """
+
+    cdef readonly str path
+    cdef readonly int fd
+
+    def __cinit__(self, str path not None, int fd):
+        self.path = path
+        self.fd = fd
+
+    def close(self):
+        """Closes the file; a second call does nothing. OSError: what was written may be lost."""
+        cdef int fd = self.fd
+        self.fd = -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            with nogil:
+                c_close(self.fd)

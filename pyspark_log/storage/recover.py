@@ -1,0 +1,190 @@
+"""Decisions that are not applied everywhere: what they wait for, and how they end.
+
+Publishers, replays and readers apply what was decided as they come by. This is for when none of them does: nobody comes,
+or something stands in the way.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark_log.storage import files, manifest
+from pyspark_log.storage.decided import apply_decision, is_applied, is_applied_in, staging_folder
+from pyspark_log.storage.decision import Decision, Origin, Place
+from pyspark_log.storage.decision_log import DecisionLog
+from pyspark_log.storage.errors import InvalidConfigError, PylogError, StagedOutputError, UnknownTopicError
+from pyspark_log.storage.locks import DEFAULT_TIMEOUT
+from pyspark_log.storage.publish import tidy
+from pyspark_log.storage.staged_batches import Region
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.verify_decisions import region_fault
+from pyspark_log.storage.verify_partition import CUT_FOLDER
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A decision that is not applied everywhere.
+
+    Attributes:
+        decision: which one.
+        places: the partitions that do not have what it gives to them.
+        size: how many bytes are staged for these; -1: nobody can tell.
+        problem: why it cannot be applied; "" if nothing is known to stand in its way.
+    """
+
+    decision: Decision
+    places: tuple[Place, ...]
+    size: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetAsideResult:
+    """What became of a decision that was set aside.
+
+    Attributes:
+        places: the partitions that did not get what it had for them, and never will.
+        taken_back: no partition has got anything; so its publisher may publish the same number again.
+        folder: where the staged output is kept.
+    """
+
+    places: tuple[Place, ...]
+    taken_back: bool
+    folder: str
+
+
+def waiting(store: Store) -> list[Waiting]:
+    """The decisions that are not applied everywhere, in their order. Reads all that is staged for them; takes no lock.
+
+    Raises:
+        CorruptRecordError, LogDamagedError: the decision log, or a partition's state, is damaged.
+    """
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    return [_looked_at(store, one) for one in decisions.in_order() if not is_applied(store, decisions, one)]
+
+
+def _looked_at(store: Store, decision: Decision) -> Waiting:
+    places = tuple(place for place in decision.places if not is_applied_in(store, decision, place))
+    try:
+        entries = manifest.read(staging_folder(store), decision.manifest, decision.manifest_crc)
+    except FileNotFoundError as error:
+        begun = os.path.exists(f"{_aside_folder(store, decision.offset)}/{decision.manifest}")
+        what = "it is half set aside: --set-aside it again" if begun else f"its manifest {error.filename} is missing"
+        return Waiting(decision, places, -1, what)
+    except (PylogError, OSError) as error:
+        return Waiting(decision, places, -1, f"its manifest cannot be read: {error}")
+    regions = [region for place in places for region in entries.get(place, ())]
+    for region in regions:
+        fault = region_fault(region)
+        if fault:
+            problem = f"{region.path}, byte {region.position}: {fault}"
+            break
+    else:
+        problem = ""
+    return Waiting(decision, places, sum(region.size for region in regions), problem)
+
+
+def recover(store: Store) -> list[Waiting]:
+    """Applies all that was decided and is not applied, and removes what was staged for it.
+
+    Returns:
+        What was found, in the order of decisions; those that could not be applied have a problem.
+
+    Raises:
+        CorruptRecordError, LogDamagedError, LockTimeoutError, OSError: the decision log cannot be read, or written.
+    """
+    decisions = DecisionLog.of(store)
+    found = []
+    for one in waiting(store):
+        try:
+            apply_decision(store, decisions, one.decision, DEFAULT_TIMEOUT)
+            found.append(replace(one, problem=""))
+        except (PylogError, OSError) as error:
+            found.append(replace(one, problem=str(error)))
+    if decisions.undone:
+        tidy(store)
+    return found
+
+
+def set_aside(store: Store, number: int) -> SetAsideResult:
+    """Gives up a decision that cannot be applied, where it is not applied, so that what waits behind it can go on.
+
+    A record of it is kept with its publisher. If no partition has got anything of it, it is as if it had never been
+    made: its publisher may publish the same number again (a streaming query does when it is started again). Else
+    a replay is answered as published, and what the other partitions lack is lost; the staged output is kept.
+
+    Args:
+        store: where.
+        number: the decision's number.
+
+    Raises:
+        InvalidConfigError: there is no such decision, or it is applied everywhere; nothing was changed.
+        LockTimeoutError, OSError, PylogError: it could not be done to the end. The decision is not applied
+            meanwhile; call again.
+    """
+    decisions = DecisionLog.of(store)
+    with decisions.hold(store):
+        decision = decisions.undone.get(number)
+    if decision is None or is_applied(store, decisions, decision):
+        raise InvalidConfigError(f"{store.path}: decision {number} is applied everywhere, or there is none")
+    folder = _aside_folder(store, number)
+    # First, so that nobody begins to apply it any more, not even who has looked it up already.
+    _move_staged(store, decision, folder)
+    # Who is at work in a partition holds its lock; so what is found now stays so.
+    has = [_has(store, decision, place) for place in decision.places]
+    lacking = tuple(place for place, had in zip(decision.places, has, strict=True) if had is False)
+    taken_back = True not in has
+    with decisions.hold(store) as writer:
+        decision = decisions.undone.get(number)
+        if decision is None:
+            raise InvalidConfigError(f"{store.path}: decision {number} was finished, or set aside, by somebody else")
+        writer.set_aside(decision, lacking, Origin.here(), taken_back)
+    log.warning(
+        "%s: decision %d (publisher %s, number %d) was set aside; its staged output is in %s",
+        store.path, number, decision.publisher, decision.number, folder,
+    )  # fmt: skip
+    return SetAsideResult(lacking, taken_back, folder)
+
+
+def _aside_folder(store: Store, number: int) -> str:
+    return f"{store.path}/{CUT_FOLDER}/decision-{number}"
+
+
+def _has(store: Store, decision: Decision, place: Place) -> bool | None:
+    """Whether a partition has its part of a decision; None if its topic is gone, so that the part is void."""
+    try:
+        appender = store.appender(place.topic, place.partition)
+        if appender.place.topic_id != place.topic_id:
+            return None
+        with appender.hold() as held:
+            return held.state.applied >= decision.offset
+    except UnknownTopicError:
+        return None
+
+
+def _move_staged(store: Store, decision: Decision, folder: str) -> None:
+    """Moves a decision's manifest, and the files that it names, to another folder; also if a part is there already."""
+    staging = staging_folder(store)
+    for path in (os.path.dirname(folder), folder):
+        files.make_folder(path)
+    _move(f"{staging}/{decision.manifest}", folder)
+    try:
+        entries: Mapping[Place, Sequence[Region]] = manifest.read(folder, decision.manifest, decision.manifest_crc)
+    except (FileNotFoundError, StagedOutputError) as error:
+        log.warning("%s: which files decision %d needs is not known: %s", store.path, decision.offset, error)
+        entries = {}
+    for path in manifest.paths(entries):
+        _move(f"{staging}/{os.path.basename(path)}", folder)
+    files.sync_folder(folder)
+    files.sync_folder(staging)
+
+
+def _move(path: str, folder: str) -> None:
+    if os.path.exists(path):
+        files.rename(path, f"{folder}/{os.path.basename(path)}")

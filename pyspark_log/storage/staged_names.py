@@ -1,0 +1,48 @@
+"""Names of staged files. Nobody guesses them, or has used them; and they say which job a file is of, and who planned it.
+
+`HOST.PROCESS.JOB.RANDOM.staged`, the last two in hex. A host's name can have dots, so it is read from behind.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from typing import NamedTuple
+
+SUFFIX = ".staged"
+
+# No name leads out of the folder. Files of jobs that nobody can name are 32 hex digits.
+_NAME = re.compile(r"(?:(?P<host>[A-Za-z0-9._-]+)\.(?P<process>\d+)\.(?P<job>[0-9a-f]{8})\.)?[0-9a-f]{24,32}\.staged")
+
+
+class Job(NamedTuple):
+    """What staged together: one write of Spark's, or one transaction."""
+
+    host: str
+    process: int
+    mark: str
+
+    @classmethod
+    def new(cls) -> Job:
+        """A job that this process plans."""
+        host = re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname())[:64] or "unknown"
+        return cls(host, os.getpid(), secrets.token_hex(4))
+
+    def new_name(self) -> str:
+        """A name for a file of the job."""
+        return f"{self.host}.{self.process}.{self.mark}.{secrets.token_hex(12)}{SUFFIX}"
+
+
+def is_staged_name(name: str) -> bool:
+    """Whether a file of the staging folder can have that name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def job_of(name: str) -> Job | None:
+    """The job that a staged file is of; None if its name does not say so."""
+    match = _NAME.fullmatch(name)
+    if match is None or match["host"] is None:
+        return None
+    return Job(match["host"], int(match["process"]), match["job"])

@@ -1,0 +1,44 @@
+"""Refuses records whose times are too far from the clock, as a broker does (LogValidator; KIP-937)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_log.storage.config import LONG_MAX, TopicConfig
+from pyspark_log.storage.errors import InvalidRecordError
+from pyspark_log.storage.types import NO_TIMESTAMP
+
+
+def check_times(times: pa.Array, config: TopicConfig, now: int, where: str) -> None:
+    """Checks the times that records bring.
+
+    Args:
+        times: of each record, in ms; null and NO_TIMESTAMP are never refused.
+        config: the topic's settings; with LogAppendTime nobody looks at these times.
+        now: the time in ms.
+        where: the topic, for errors.
+
+    Raises:
+        InvalidRecordError: a time is outside of what message.timestamp.before.max.ms and .after.max.ms allow.
+    """
+    if config.log_append_time:
+        return
+    oldest = max(now - config.message_timestamp_before_max_ms, NO_TIMESTAMP)
+    newest = min(now + config.message_timestamp_after_max_ms, LONG_MAX)
+    found = pc.min_max(times).as_py()
+    if found["max"] is None or (oldest <= found["min"] and found["max"] <= newest):
+        return
+    too_old = pc.and_(pc.less(times, oldest), pc.not_equal(times, NO_TIMESTAMP))
+    row = pc.index(pc.or_(too_old, pc.greater(times, newest)), True).as_py()
+    if row < 0:
+        return
+    time = times[row].as_py()
+    if time > newest:
+        side, limit = "after", config.message_timestamp_after_max_ms
+    else:
+        side, limit = "before", config.message_timestamp_before_max_ms
+    raise InvalidRecordError(
+        f"{where}: record {row} has the time {time} (ms), and the clock says {now}: more than "
+        f"message.timestamp.{side}.max.ms ({limit}) {side} it; set the time right, or raise that setting of the topic"
+    )

@@ -1,0 +1,104 @@
+"""Makes, changes and deletes the topics of a store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from pyspark_log.storage import files, topic_remains
+from pyspark_log.storage.clock import now_ms
+from pyspark_log.storage.config import store_setting
+from pyspark_log.storage.errors import PylogError, TopicExistsError, UnknownTopicError
+from pyspark_log.storage.partitions import Partitions
+from pyspark_log.storage.topics import check_open_to_all
+from pyspark_log.storage.types import TopicDescription
+
+log = logging.getLogger(__name__)
+
+
+class TopicAdmin:
+    """Changes topics, each change under the lock of all topics. What the methods raise stands at those of Store."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        """For the store of `partitions`."""
+        self._partitions = partitions
+        self._catalog = partitions.catalog
+        self._path = partitions.path
+
+    def create(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> TopicDescription:
+        """Makes a topic; None: with the store's num.partitions."""
+        if partitions is None:
+            default = store_setting(self._partitions.settings, "num.partitions")
+            assert isinstance(default, int)
+            partitions = default
+        self._partitions.make_folders()
+        with self._catalog.changing():
+            for deleted in self._catalog.deleted():
+                if deleted.topic.name == name:
+                    self._bury(deleted.topic)
+            return self._catalog.create(name, partitions, configs)
+
+    def create_if_missing(self, name: str) -> bool:
+        """Makes a topic that is about to be written to, where the store lets writers do so; True if it did."""
+        try:
+            self._catalog.describe(name)
+        except UnknownTopicError:
+            if not store_setting(self._partitions.settings, "auto.create.topics.enable"):
+                raise
+        else:
+            return False
+        try:
+            made = self.create(name, None, {})
+        except TopicExistsError:
+            return False  # Another process was faster.
+        log.info("%s: made topic %s with %d partitions", self._path, name, made.partitions)
+        return True
+
+    def add_partitions(self, name: str, total: int) -> TopicDescription:
+        """Gives a topic more partitions, `total` in all."""
+        check_open_to_all(name)
+        self._partitions.make_folders()
+        with self._catalog.changing():
+            return self._catalog.add_partitions(name, total)
+
+    def alter_configs(self, name: str, configs: Mapping[str, str], delete: Collection[str]) -> TopicDescription:
+        """Changes settings of a topic; those that are deleted follow the store's again."""
+        check_open_to_all(name)
+        self._partitions.make_folders()
+        with self._catalog.changing():
+            return self._catalog.alter_configs(name, configs, delete)
+
+    def delete(self, name: str) -> None:
+        """Deletes a topic, and removes what deleted topics have left for long enough."""
+        check_open_to_all(name)
+        self._partitions.make_folders()
+        with self._catalog.changing():
+            topic = self._catalog.delete(name)
+            try:
+                self._bury(topic)
+            except (PylogError, OSError) as error:
+                log.warning("%s: topic %s is deleted, but some files are still in place: %s", self._path, name, error)
+        self._partitions.forget_appenders(name, "")
+        self.remove_deleted()
+
+    def _bury(self, topic: TopicDescription) -> None:
+        """Ends the partitions of a deleted topic, of whose name there is no other yet. The topics' lock is held."""
+        for place in self._partitions.open(topic).places():
+            topic_remains.bury(place)
+        files.sync_folder(self._partitions.log_folder.path)
+
+    def remove_deleted(self) -> None:
+        """Removes the files of deleted topics whose time has come."""
+        for topic, since in self._catalog.deleted():
+            opened = self._partitions.open(topic)
+            if now_ms() - since < opened.config.file_delete_delay_ms:
+                continue
+            try:
+                with self._catalog.changing():
+                    if not self._catalog.exists(topic.name):  # Else it was buried before that one was made.
+                        self._bury(topic)
+                for place in opened.places():
+                    topic_remains.remove(place)
+                self._catalog.forget(topic.topic_id)
+            except (PylogError, OSError) as error:
+                log.warning("%s: files of the deleted topic %s are still there: %s", self._path, topic.name, error)

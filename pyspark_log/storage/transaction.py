@@ -1,0 +1,239 @@
+"""Transactions in plain Python: appends to several topics, and the positions of the groups that were read for them,
+all of which take place at once or not at all.
+
+    transactions = Transactions(store, "enrich-orders")
+    with transactions.begin() as transaction:
+        transaction.append("enriched", batch)
+        transaction.send_offsets("enrich", {TopicPartition("orders", 0): (100, 200)})
+
+What is appended is staged, and published when the transaction commits: no reader ever waits for an open
+transaction, and an aborted one leaves nothing in a log. As with Kafka's producer (KIP-98), a transactional id
+belongs to its newest instance; those before it are fenced.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from types import TracebackType
+
+import pyarrow as pa
+
+from pyspark_log.storage import group_positions
+from pyspark_log.storage.errors import (
+    InvalidConfigError,
+    OffsetConflictError,
+    PublisherFencedError,
+    PublishNumberError,
+    TransactionStateError,
+)
+from pyspark_log.storage.publish import PublishResult, check_claim, claim, publish, take_back
+from pyspark_log.storage.staging import PlannedTopic, StagedPart, StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import OffsetStep, TopicPartition
+
+# In front of a transactional id it makes a publisher's id, that no query and no batch write has.
+_PUBLISHER = "transaction-"
+
+
+class Transactions:
+    """The transactions of one transactional id, one after another. Not for several threads, nor for a forked child.
+
+    Attributes:
+        store: where.
+        transactional_id: whose.
+        last_number: the number of the last transaction that was committed under this id, by any instance; -1: none.
+            Numbers count up from 0. Who keeps the number of a transaction knows later whether it took place.
+    """
+
+    def __init__(self, store: Store, transactional_id: str) -> None:
+        """Takes the id over, and finishes what an instance before this one has committed.
+
+        Raises:
+            InvalidConfigError: the id is empty.
+            PylogError, OSError: what was committed before could not be finished; it can be tried again.
+        """
+        if not transactional_id:
+            raise InvalidConfigError("a transactional id is empty")
+        self.store = store
+        self.transactional_id = transactional_id
+        self._publisher = _PUBLISHER + transactional_id
+        self._run = str(uuid.uuid4())
+        self._process = os.getpid()
+        self._open: Transaction | None = None
+        self.last_number = claim(store, self._publisher, self._run)
+
+    def begin(self) -> Transaction:
+        """Begins a transaction. It ends with `commit` or `abort`, or with the block of a `with`.
+
+        Raises:
+            TransactionStateError: the one before it is not ended, or this is a forked child.
+            PublisherFencedError: a newer instance has the id.
+        """
+        self._check_process()
+        if self._open is not None and not self._open.ended:
+            raise self._open.state_error("is not ended: commit or abort it first")
+        check_claim(self.store, self._publisher, self._run)
+        self._open = Transaction(self, self.last_number + 1)
+        return self._open
+
+    def _check_process(self) -> None:
+        # A forked child would commit under the numbers of its parent.
+        if os.getpid() != self._process:
+            raise TransactionStateError(
+                f"transactional id {self.transactional_id!r} was taken over by process {self._process}, and this is a "
+                "child of it: make a new Transactions here"
+            )
+
+    def _publish(self, number: int, parts: list[StagedPart], offsets: list[OffsetStep]) -> PublishResult:
+        result = publish(self.store, self._publisher, number, parts, offsets=offsets, run=self._run, claimed=True)
+        self.last_number = number
+        return result
+
+    def _take_back(self, number: int, parts: list[StagedPart]) -> bool:
+        return take_back(self.store, self._publisher, number, parts, self._run)
+
+
+class Transaction:
+    """One transaction; `Transactions.begin` makes it. At the end of its `with` it commits, after an error it aborts.
+
+    Attributes:
+        number: which one it is of its transactional id.
+        ended: whether it is committed or aborted, for certain.
+    """
+
+    def __init__(self, owner: Transactions, number: int) -> None:
+        """For `Transactions.begin`."""
+        self.number = number
+        self.ended = False
+        self._owner = owner
+        self._topics: dict[str, PlannedTopic] = {}
+        # Each topic joins the plan with its first records, and keeps the partitions that it has then.
+        self._writer = StagedWriter(owner.store, StagingPlan(owner.store.cluster_id, self._topics))
+        self._steps: dict[tuple[str, TopicPartition], OffsetStep] = {}
+        self._parts: list[StagedPart] | None = None  # once it is being committed
+        self._failed = False
+
+    def append(self, topic: str, data: pa.RecordBatch | pa.Table) -> None:
+        """Adds records, which readers see once the transaction is committed.
+
+        Args:
+            topic: an existing topic.
+            data: the columns of Store.append.
+
+        Raises:
+            TransactionStateError: the transaction has ended, is being committed, or can only be aborted.
+            UnknownTopicError, InvalidTopicError, InvalidRecordError, OSError: as Store.append says. A part of the
+                records may be staged by then, so the transaction can only be aborted.
+        """
+        self._check_open()
+        try:
+            if topic not in self._topics:
+                self._topics.update(StagingPlan.make(self._owner.store, [topic]).topics)
+            for batch in data.to_batches() if isinstance(data, pa.Table) else [data]:
+                self._writer.append(topic, batch)
+        except BaseException:
+            self._failed = True
+            raise
+
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, tuple[int | None, int]]) -> None:
+        """Moves positions of a consumer group together with the transaction.
+
+        The commit is refused if a position is not where it is said to be; so whoever else has read on for the group
+        (another member, an older instance that still runs) cannot have its records processed twice.
+
+        Args:
+            group: the group's name.
+            offsets: for each partition the committed offset that the transaction's reading began with (None: the group
+                had none), and the offset of the next record to read after it. A partition that was given before goes
+                on where it ended then.
+
+        Raises:
+            TransactionStateError: the transaction has ended, is being committed, or can only be aborted.
+            InvalidConfigError: the group has no name, or an offset is negative or lies before its beginning; nothing
+                was added.
+        """
+        self._check_open()
+        group_positions.check(group, {at: end for at, (_, end) in offsets.items()})
+        steps = {}
+        for at, (start, end) in offsets.items():
+            if start is not None and not 0 <= start <= end:
+                raise InvalidConfigError(f"group {group}: the position in {at} cannot go from offset {start} to {end}")
+            before = self._steps.get((group, at))
+            if before is not None and before.offset != start:
+                raise InvalidConfigError(
+                    f"group {group}: the transaction has read {at} up to offset {before.offset}, so it cannot go on "
+                    f"from {start}"
+                )
+            steps[group, at] = OffsetStep(group, at, start if before is None else before.expected, end)
+        self._steps |= steps
+
+    def commit(self) -> PublishResult:
+        """Makes all of it take place, exactly once. Returns when the records are there, durably.
+
+        After any other error than those named here it may have been committed or not: call `commit` again to have it
+        committed for certain, or `abort` to find out. Another process finds out by Transactions.last_number.
+
+        Raises:
+            TransactionStateError: it has ended, or can only be aborted.
+            PublisherFencedError: a newer instance has the transactional id; nothing was committed by this call.
+            OffsetConflictError: a position is not where it was said to be; nothing was committed.
+        """
+        if self._parts is None:
+            self._check_open()
+            try:
+                self._parts = self._writer.finish()
+            except BaseException:
+                self._failed = True
+                raise
+        self._check_not_ended()
+        try:
+            result = self._owner._publish(self.number, self._parts, list(self._steps.values()))
+        except (PublisherFencedError, PublishNumberError, OffsetConflictError):
+            self.ended = True  # Refused, and what was staged is gone. Any other error may have come after the decision.
+            raise
+        self.ended = True
+        return result
+
+    def abort(self) -> None:
+        """Makes sure that nothing of it takes place, and removes what was staged.
+
+        Raises:
+            TransactionStateError: it has ended; above all, a `commit` that failed has committed it.
+            PublisherFencedError: a newer instance has the id, and a `commit` had failed before: what became of it can
+                be seen in the topics only.
+            PylogError, OSError: after a `commit` that failed it could not be found out what it did.
+        """
+        self._check_not_ended()
+        if self._parts is None:
+            self._writer.discard()
+        elif not self._owner._take_back(self.number, self._parts):
+            raise self.state_error("is committed already; commit() again returns when all of it is there")
+        self.ended = True
+
+    def _check_open(self) -> None:
+        self._check_not_ended()
+        if self._failed or self._parts is not None:
+            raise self.state_error("can only be aborted: an append failed" if self._failed else "is being committed")
+
+    def _check_not_ended(self) -> None:
+        self._owner._check_process()
+        if self.ended:
+            raise self.state_error("has ended")
+
+    def state_error(self, what: str) -> TransactionStateError:
+        """An error that says where the transaction stands."""
+        return TransactionStateError(f"transaction {self.number} of {self._owner.transactional_id!r} {what}")
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            if not self.ended:
+                self.commit()
+        elif not self.ended and self._parts is None:
+            self.abort()

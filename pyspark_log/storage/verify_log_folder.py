@@ -1,0 +1,105 @@
+"""Compares the files that Kafka keeps beside its logs (checkpoints, `meta.properties`) with the partitions' states.
+
+Nothing of the engine goes by them, but a Kafka broker that is given the folder does. A checkpoint may be late, for it
+is written now and then; what it must not say is more than there is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from pyspark_log.storage.checkpoint_files import (
+    CLEANER,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    read_meta_properties,
+    read_offsets,
+)
+from pyspark_log.storage.errors import PylogError, SideFileError
+from pyspark_log.storage.findings import Finding, Severity
+from pyspark_log.storage.log_folder import INTERVAL, META_PROPERTIES
+from pyspark_log.storage.state_file import PartitionState
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.store_folder import DATA_FOLDER
+from pyspark_log.storage.types import TopicPartition
+
+# How long (s) the writers of a store have to write what they know; they do so once a second.
+_PAUSE = 1.2 * INTERVAL
+# What a broker does that believes an offset which is too large.
+_CHECKPOINTS = {
+    RECOVERY_POINT: "would leave out a part of its recovery",
+    HIGH_WATERMARK: "would show more than there is",
+    LOG_START: "would hide records",
+    CLEANER: "would leave records uncompacted",
+}
+_ADVICE = (
+    "none for this engine: whoever begins a segment or flushes writes it anew. Remove it before a Kafka broker gets "
+    "the folder"
+)
+
+
+def log_folder_faults(store: Store) -> Iterator[Finding]:
+    """What is wrong with the files in the store's `data/`."""
+    for name, consequence in _CHECKPOINTS.items():
+        yield from _checkpoint(store, name, consequence)
+    yield from _properties(store)
+
+
+def _finding(name: str, what: str, at: TopicPartition | None = None, offset: int = -1) -> Finding:
+    topic, partition = ("", -1) if at is None else (at.topic, at.partition)
+    return Finding(
+        Severity.INDEX, topic, partition, f"{DATA_FOLDER}/{name}", -1, offset, -1, what, _ADVICE
+    )
+
+
+def _checkpoint(store: Store, name: str, consequence: str) -> Iterator[Finding]:
+    try:
+        beyond = _beyond(store, name)
+        if beyond:
+            # The log was truncated, or the topic made anew, and who did that has yet to write the file.
+            time.sleep(_PAUSE)
+            beyond = [entry for entry in _beyond(store, name) if entry[:2] in {known[:2] for known in beyond}]
+    except SideFileError as error:
+        yield _finding(name, str(error))
+        return
+    if beyond:
+        at, offset, state = beyond[0]
+        others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
+        yield _finding(
+            name,
+            f"it says offset {offset} for {at}{others}, whose log starts at {state.log_start} and ends at "
+            f"{state.next_offset}: a broker {consequence}",
+            at, offset,
+        )  # fmt: skip
+
+
+def _beyond(store: Store, name: str) -> list[tuple[TopicPartition, int, PartitionState]]:
+    """The entries of a checkpoint that say more than there is. SideFileError."""
+    found = []
+    for at, offset in read_offsets(f"{store.path}/{DATA_FOLDER}/{name}").items():
+        state = _state(store, at)
+        if state is not None and offset > (state.log_start if name == LOG_START else state.next_offset):
+            found.append((at, offset, state))
+    return found
+
+
+def _state(store: Store, at: TopicPartition) -> PartitionState | None:
+    """A partition's state, read after the checkpoint; None: it has none, or its damage is told where it is."""
+    try:
+        return store.reader(at.topic, at.partition).state()
+    except (PylogError, OSError):
+        return None
+
+
+def _properties(store: Store) -> Iterator[Finding]:
+    try:
+        found = read_meta_properties(f"{store.path}/{DATA_FOLDER}/{META_PROPERTIES}")
+    except SideFileError as error:
+        yield _finding(META_PROPERTIES, str(error))
+        return
+    if found is not None and store.cluster_id and found.cluster_id != store.cluster_id:
+        yield _finding(
+            META_PROPERTIES, f"it is of cluster {found.cluster_id!r}, and the store's id is {store.cluster_id!r}"
+        )

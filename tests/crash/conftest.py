@@ -1,0 +1,22 @@
+"""Fixtures of the crash tests."""
+
+import logging
+
+import pytest
+
+from pyspark_log.storage import install, log_folder, staging
+
+
+@pytest.fixture(scope="module")
+def little_sizes():
+    """Makes some kilobytes a large file, and has Kafka's checkpoints written whenever they can be, not by the clock."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(staging, "INLINE_LIMIT", 4000)
+        patched.setattr(install, "_COPY_LEAST", 3000)
+        patched.setattr(install, "_COPY_MOST", 3000)
+        patched.setattr(install, "_INSTALL_MOST", 1500)
+        patched.setattr(log_folder, "INTERVAL", 0)
+        # pytest keeps what is logged, with the errors and all the files that they refer to.
+        logging.disable(logging.ERROR)
+        yield
+        logging.disable(logging.NOTSET)

@@ -1,0 +1,148 @@
+"""A sync fails, and what it was to make durable is in memory only, though later syncs succeed; then the power goes.
+
+That is what Linux does: it calls the pages of a failed write clean. Everything that was acknowledged as durable is
+there afterwards all the same, once, and no offset that readers have seen has another record.
+"""
+
+import contextlib
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from power import Trace
+from stops import Stopped
+
+from pyspark_log.storage import files, state_file
+from pyspark_log.storage.errors import PylogError
+from pyspark_log.storage.publish import help_apply, publish
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+
+TOPIC = "t"
+_DISK = "/dev/shm" if os.path.isdir("/dev/shm") else None
+
+
+def rows(value):
+    return pa.record_batch({"value": [value + b"." * 200]})
+
+
+def stage(store, value):
+    writer = StagedWriter(store, StagingPlan.make(store, [TOPIC]))
+    writer.append(TOPIC, rows(value))
+    return writer.finish()
+
+
+class Run:
+    """Appends, synced and not, and publishes; goes on after an error or a kill as others would."""
+
+    def __init__(self, trace):
+        self.path, self.trace = str(trace.root), trace
+        self.shown = {}  # offset -> value, of what readers saw
+        self.durable = set()  # values that were acknowledged as durable
+        self.after = []  # after each step: how many changes there were, and these two
+
+    def make(self):
+        Store.create(self.path).create_topic(TOPIC, 1, {"segment.bytes": "1500"})
+
+    def run(self):
+        for number in range(4):
+            self.step(self.append, b"unsynced %d" % number, False)
+            self.step(self.append, b"synced %d" % number, True)
+            self.step(self.publish, number)
+            self.step(self.append, b"between %d" % number, False)
+
+    def step(self, action, *args):
+        with contextlib.suppress(OSError, PylogError, Stopped):
+            action(Store.open(self.path), *args)
+        with contextlib.suppress(OSError, PylogError, Stopped):
+            self.shown |= content(self.path)
+        self.after.append((len(self.trace.changes), dict(self.shown), set(self.durable)))
+
+    def append(self, store, value, sync):
+        store.append(TOPIC, rows(value), sync=sync)
+        if sync:
+            self.durable.add(value)
+
+    def publish(self, store, number):
+        values = [b"published %d, %d" % (number, part) for part in range(2)]
+        publish(store, "query", number, stage(store, values[0]) + stage(store, values[1]))
+        self.durable.update(values)
+
+
+def content(path):
+    return {
+        row["offset"]: row["value"].rstrip(b".")
+        for batch in Store.open(path).read(TOPIC, 0)
+        for row in batch.select(["offset", "value"]).to_pylist()
+    }
+
+
+class FailingSync:
+    """Notes the changes to files. The `number`-th sync that can fail does; `error` says how the program learns."""
+
+    def __init__(self, trace, number, error):
+        self.trace, self.left, self.error = trace, number, error
+        self.at = 0  # after how many changes it failed
+
+    def __call__(self, change):
+        if change.kind == "sync" and change.path.endswith((".log", "-0")):
+            self.left -= 1
+            if self.left == -1:
+                self.at = len(self.trace.changes)
+                self.trace.changes.append(files.Change("failed_sync", change.path))
+                raise self.error
+        self.trace.changes.append(change)
+
+
+def run_with(folder, number, error):
+    """A run in which a sync fails, and after how many changes; 0 if there are less syncs."""
+    trace = Trace(Path(folder) / "store")
+    run = Run(trace)
+    trace.record(run.make)
+    fault = FailingSync(trace, number, error)
+    files.set_observer(fault)
+    try:
+        run.run()
+    finally:
+        files.set_observer(None)
+    return run, fault.at
+
+
+def check(disk, fate, shown, durable, monkeypatch):
+    with tempfile.TemporaryDirectory(dir=_DISK) as above, monkeypatch.context() as patched:
+        folder = f"{above}/store"
+        disk.write(folder, fate)
+        patched.setattr(state_file, "this_boot", lambda: b"rebooted")
+        store = Store.open(folder)
+        help_apply(store)
+        store.append(TOPIC, rows(b"after"))
+        found = content(folder)
+        values = list(found.values())
+        assert len(values) == len(set(values)), values
+        assert durable <= set(values), durable - set(values)
+        assert values[-1] == b"after"
+        for offset, value in found.items():
+            assert shown.get(offset, value) == value
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_nothing_acknowledged_is_lost(killed, monkeypatch):
+    number, at = 0, 1
+    while at:
+        with tempfile.TemporaryDirectory(dir=_DISK) as folder:
+            run, at = run_with(folder, number, Stopped() if killed else OSError(errno.EIO, os.strerror(errno.EIO)))
+            # The power goes after the step of the sync, after the two that follow, or at last.
+            steps = [step for step in run.after if step[0] > at]
+            for (_, shown, durable), (count, disk) in zip(
+                chosen := [*steps[:3], *steps[-1:]], run.trace.disks([step[0] for step in chosen]), strict=True
+            ):
+                for fate in (disk.nothing(), disk.everything()):
+                    try:
+                        check(disk, fate, shown, durable, monkeypatch)
+                    except Exception as failed:
+                        raise AssertionError(f"sync {number} fails, the power goes after {count} changes") from failed
+        number += 1
+    assert number > 20

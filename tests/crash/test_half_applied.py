@@ -1,0 +1,47 @@
+"""The power goes while a publish is being applied, and leaves some of its batches whole and not the others."""
+
+import os
+
+import pyarrow as pa
+import pytest
+from stops import Stopped, run_until
+
+from pyspark_log.storage import state_file
+from pyspark_log.storage.publish import help_apply, publish
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+
+
+def rows(value):
+    return pa.record_batch({"value": [value]})
+
+
+def stage(store, value):
+    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer.append("t", rows(value))
+    return writer.finish()
+
+
+@pytest.mark.parametrize("synced", [False, True])
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_the_batches_that_stayed_are_not_there_a_second_time(tmp_path, monkeypatch, synced, kept):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    store.append("t", rows(b"before"), sync=synced)
+    parts = stage(store, b"first") + stage(store, b"second")
+    log = store.segment_files("t", 0)[0]
+    sizes = [os.path.getsize(log), parts[0].size, parts[1].size]
+
+    def stop(change):
+        if (change.kind, change.path) == ("sync", log):
+            raise Stopped
+
+    assert run_until(lambda: publish(store, "query", 0, parts, run="run"), stop)
+    assert os.path.getsize(log) == sum(sizes)
+    os.truncate(log, sum(sizes[: kept + 1]))
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    store = Store.open(store.path)
+    # Whoever looks puts the partition right; what is whole is finished by that.
+    assert help_apply(store) == (kept < 2)
+    values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
+    assert values == [b"before", b"first", b"second"]

@@ -1,0 +1,149 @@
+"""Look-ups by time are right after any stop and any power loss, whatever was being written of closed segments."""
+
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from power import Trace
+from stops import StopBefore, count_changes, run_until
+
+from pyspark_log.storage import state_file
+from pyspark_log.storage.publish import help_apply, publish
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.truncation import truncate
+from pyspark_log.storage.types import OffsetAndTimestamp
+
+CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "-1", "file.delete.delay.ms": "0"}
+
+
+def run(path):
+    """Rolls, installs, a truncation behind which the same offsets get later times, and deletions."""
+    store = Store.create(path)
+    store.create_topic("t", 1, CONFIG)
+    append(store, [3, 1, 2, 9, 1, 1, 4])
+    stage_and_publish(store, range(10, 16))
+    with store.appender("t", 0).hold() as held:
+        truncate(held, 5)
+    append(store, range(20, 30))
+    store.delete_records("t", 0, 4)
+    append(store, [8, 7, 6, 50, 5])
+    store.delete_records("t", 0, 16)
+    append(store, [1, 2, 3, 4])
+    store.clean()
+
+
+def append(store, times):
+    """A batch for each record, all of one size: three are a segment."""
+    for time in times:
+        store.append("t", row(time))
+
+
+def row(time):
+    return pa.record_batch({"value": [b"." * 50], "timestamp": pa.array([time], pa.int64())})
+
+
+def stage_and_publish(store, times):
+    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    for time in times:
+        writer.append("t", row(time))
+    publish(store, "p", 0, writer.finish())
+
+
+def check(store):
+    """Every look-up gives what a read of everything gives."""
+    there = [
+        OffsetAndTimestamp(offset, time // 1000)
+        for batch in store.read("t", 0)
+        for offset, time in zip(
+            batch["offset"].to_pylist(), batch["timestamp"].cast(pa.int64()).to_pylist(), strict=True
+        )
+    ]
+    largest = max(there, key=lambda record: (record.timestamp, -record.offset), default=None)
+    assert store.offset_of_max_timestamp("t", 0) == largest
+    for time in {0, 52, *(record.timestamp + more for record in there for more in (0, 1))}:
+        wanted = next((record for record in there if record.timestamp >= time), None)
+        assert store.offset_for_timestamp("t", 0, time) == wanted, time
+
+
+def has_topic(path):
+    return (path / "store.json").exists() and Store.open(path).topics() == ["t"]
+
+
+def go_on(path):
+    """Others roll over the same offsets. Whoever writes first puts the partition right."""
+    if not has_topic(path):
+        return
+    help_apply(Store.open(path))
+    for time in range(40, 47):
+        append(Store.open(path), [time])
+        check(Store.open(path))
+
+
+@pytest.fixture
+def folder():
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+def _try_stops(folder, every, capsys):
+    changes = count_changes(lambda: run(folder / "undisturbed"))
+    tried = 0
+    for torn in (False, True):
+        for number in range(0, changes, every):
+            path = folder / "store"
+            if run_until(lambda path=path: run(path), StopBefore(number, torn)):
+                if has_topic(path):
+                    check(Store.open(path))
+                go_on(path)
+                tried += 1
+            shutil.rmtree(path, ignore_errors=True)
+    with capsys.disabled():
+        print(f"\n{tried} stops tried, of {2 * changes}")
+    assert tried >= 0.95 * (2 * changes // every)
+
+
+def test_some_stops(folder, capsys):
+    _try_stops(folder, 13, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_all_stops(folder, capsys):
+    _try_stops(folder, 1, capsys)
+
+
+def _try_power_losses(folder, every, rounds, capsys, monkeypatch):
+    trace = Trace(folder / "store")
+    trace.record(lambda: run(trace.root))
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    seed, tried = random.randrange(2**32), 0
+    for count, disk in trace.disks(range(1, len(trace.changes) + 1, every)):
+        parts = [disk.any_part(random.Random(f"{seed} {count} {number}")) for number in range(rounds)]
+        for number, fate in enumerate([disk.nothing(), disk.everything(), *parts]):
+            target = folder / "after"
+            disk.write(str(target), fate)
+            try:
+                go_on(target)
+            except Exception as error:
+                place = f"power lost before change {count}, seed {seed}, part {number}"
+                raise AssertionError(place) from error
+            shutil.rmtree(target, ignore_errors=True)
+            tried += 1
+    with capsys.disabled():
+        print(f"\n{tried} power losses tried, at {len(trace.changes) // every} of {len(trace.changes)} changes")
+    assert tried >= (2 + rounds) * (len(trace.changes) // every)
+
+
+def test_some_power_losses(folder, capsys, monkeypatch):
+    _try_power_losses(folder, 23, 1, capsys, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_many_power_losses(folder, capsys, monkeypatch):
+    _try_power_losses(folder, 1, 1, capsys, monkeypatch)

@@ -1,0 +1,163 @@
+"""A writer on a shared file system stands still before each of its changes to files and loses its locks; others go on.
+
+It stands for a host that is cut off until NFS gives its locks to others. There are no two hosts here: the writer is a
+process whose locks are none, and whose writes to state files are refused once it stood still, as an NFS 4 client
+refuses writes to a file whose lock it has lost. All its other changes go through. Whatever it does then, what the
+others wrote stays, once and in order.
+"""
+
+import errno
+import itertools
+import os
+import shutil
+import signal
+import tempfile
+import traceback
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from stops import count_changes
+
+from pyspark_log.storage import files, held_log, locks
+from pyspark_log.storage.errors import PylogError
+from pyspark_log.storage.publish import help_apply, publish
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.verify import verify
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+TOPIC = "t"
+# A segment takes five of the appends that follow.
+APPENDED = 3
+ACKNOWLEDGED, FAILED = 0, 3
+
+
+@pytest.fixture(autouse=True)
+def shared_file_system(monkeypatch):
+    monkeypatch.setattr(held_log, "is_shared", lambda folder: True)
+
+
+def rows(name):
+    return pa.record_batch({"value": [f"{name} {number}" for number in range(APPENDED)]})
+
+
+def append(path, name):
+    Store.open(path).append(TOPIC, rows(name), partition=0)
+
+
+def publish_rows(path, name):
+    """Published to two partitions."""
+    store = Store.open(path)
+    writer = StagedWriter(store, StagingPlan.make(store, [TOPIC]))
+    for partition in (0, 1):
+        data = rows(name).append_column("partition", pa.array([partition] * APPENDED, pa.int32()))
+        writer.append(TOPIC, data)
+    publish(store, name, 0, writer.finish())
+
+
+def make_store(path, appends):
+    store = Store.create(path)
+    store.create_topic(TOPIC, 2, {"segment.bytes": "500"})
+    for number in range(appends):
+        append(path, f"before {number}")
+    return path
+
+
+SITUATIONS = {
+    "append to an empty partition": (0, append),
+    "append": (2, append),
+    "append that rolls": (4, append),
+    "publish": (2, publish_rows),
+    "publish that rolls": (4, publish_rows),
+}
+
+
+def values(path, partition):
+    store = Store.open(path)
+    found = []
+    for batch in store.read(TOPIC, partition, 0):
+        assert batch["offset"].to_pylist() == list(range(len(found), len(found) + len(batch)))
+        found += [value.decode() for value in batch["value"].to_pylist()]
+    assert len(found) == store.latest_offset(TOPIC, partition)
+    return found
+
+
+class StandStill:
+    """Stands still before a change to files; from then on the locks are lost."""
+
+    def __init__(self, changes):
+        self.moment = changes
+        self.changes = itertools.count()  # also with several threads
+        self.lost = False
+
+    def __call__(self, change):
+        if next(self.changes) == self.moment:
+            self.lost = True
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if self.lost and os.path.dirname(change.path).endswith("/state") and change.kind in ("write", "sync"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), change.path)
+
+
+def start(program, path, changes):
+    """The writer, in a process that stands still before a change; its id."""
+    pid = os.fork()
+    if pid == 0:
+        code = FAILED
+        try:
+            locks.fcntl.flock = lambda fd, operation: None
+            files.set_observer(StandStill(changes))
+            program(path, "cut off")
+            code = ACKNOWLEDGED
+        except (PylogError, OSError):
+            pass
+        except BaseException:  # noqa: BLE001  (whatever it is, this process must end here)
+            traceback.print_exc()
+            code = 1
+        finally:
+            os._exit(code)
+    return pid
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", [append, publish_rows], ids=["append", "publish"])
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_writer_that_lost_its_locks_harms_nobody(situation, other, tmp_path):
+    appends, program = SITUATIONS[situation]
+    template = make_store(tmp_path / "template", appends)
+    trial = shutil.copytree(template, tmp_path / "trial")
+    changes = count_changes(lambda: program(trial, "cut off"))
+    shutil.rmtree(trial)
+    outcomes = set()
+    for stop in range(changes):
+        with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+            path = shutil.copytree(template, Path(folder) / "store")
+            pid = start(program, path, stop)
+            assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+            other(path, "other")
+            os.kill(pid, signal.SIGCONT)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            assert code in (ACKNOWLEDGED, FAILED)
+            append(path, "after")
+            help_apply(Store.open(path))
+            outcomes.add(code)
+            check(path, appends, program, other, code, stop)
+    assert FAILED in outcomes
+
+
+def check(path, appends, program, other, code, stop):
+    for partition in (0, 1):
+        found = values(path, partition)
+        names = [value.rpartition(" ")[0] for value in found]
+        groups = names[::APPENDED]
+        assert names == [name for name in groups for _ in range(APPENDED)], (stop, "not whole", found)
+        wanted = [f"before {number}" for number in range(appends)] if partition == 0 else []
+        wanted += ["other"] if partition == 0 or other is publish_rows else []
+        wanted += ["after"] if partition == 0 else []
+        cut_off = [name for name in groups if name == "cut off"]
+        assert [name for name in groups if name != "cut off"] == wanted, (stop, groups)
+        if code == ACKNOWLEDGED:
+            assert len(cut_off) == (1 if partition == 0 or program is publish_rows else 0), (stop, groups)
+        assert len(cut_off) <= 1, (stop, groups)
+    assert not verify(path).damaged, (stop, [str(finding) for finding in verify(path).findings])

@@ -1,0 +1,239 @@
+"""A publish is stopped before each of its changes to files, or the power goes there; then somebody comes by, and is
+stopped too, before each change that he makes; then somebody else.
+
+Who comes by: the publisher with its replay, another publisher, one who appends, a reader that helps, `pylog recover`.
+In the end the publish is there once: as a whole in each partition, with the position of the group that moves with it.
+"""
+
+import itertools
+import os
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from power import Trace
+from sampling import EVERYTHING, TIMEOUT, TIMES, sample
+from stops import StopBefore, copy_folder, count_changes, run_until
+from workload import CONFIGS
+
+from pyspark_log.storage import state_file
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.publish import help_apply, publish
+from pyspark_log.storage.recover import recover
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.storage.verify import verify
+
+pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+
+# Copied into a log with records, copied so that segments are rolled, installed behind records, and in place of nothing.
+COUNTS = {"plain": 2, "small": 12, "large": 45, "fresh": 40}
+AT = TopicPartition("plain", 0)
+
+
+def rows(name, count):
+    return pa.record_batch({"value": [f"{name}/{row}".encode() + b"." * 80 for row in range(count)]})
+
+
+def publish_as(path, publisher, number, run, counts=None, offsets=()):
+    store, parts = Store.open(path), []
+    counts = counts or dict.fromkeys(COUNTS, 1)
+    for task in range(2):
+        writer = StagedWriter(store, StagingPlan.make(store, counts))
+        for topic, count in counts.items():
+            writer.append(topic, rows(f"{publisher} {number} {task}", count))
+        parts += writer.finish()
+    publish(store, publisher, number, parts, run=run, offsets=offsets)
+
+
+def query(path, run="run 1"):
+    """The publish that is looked at, and its replay."""
+    publish_as(path, "query", 1, run, COUNTS, [OffsetStep("group", AT, None, 5)])
+
+
+def append(path):
+    store = Store.open(path)
+    for topic in COUNTS:
+        store.append(topic, rows("append", 1))
+
+
+COMERS = {
+    "replay": lambda path: query(path, "run 2"),
+    "other publisher": lambda path: publish_as(path, "other", 0, ""),
+    "appender": append,
+    "reader": lambda path: help_apply(Store.open(path)),
+    "recover": lambda path: recover(Store.open(path)),
+}
+
+
+def content(path):
+    store = Store.open(path)
+    return {
+        topic: [value.decode().rstrip(".") for read in store.read(topic, 0) for value in read["value"].to_pylist()]
+        for topic in COUNTS
+    }
+
+
+def begun(path):
+    """A store in which all is on the disk."""
+    store = Store.create(path, {"offsets.topic.num.partitions": "1"})
+    for topic in COUNTS:
+        store.create_topic(topic, 1, CONFIGS[topic])
+    publish_as(path, "query", 0, "run 1", {"plain": 1, "small": 3, "large": 3})
+    for topic in COUNTS.keys() - {"fresh"}:
+        store.append(topic, rows("before", 3))
+    store.flush()
+    # Nothing goes that is looked for.
+    OffsetsLog(store).commit("another group", {AT: 1})
+    store.flush()
+
+
+def published(count):
+    return [f"query 1 {task}/{row}" for task in range(2) for row in range(count)]
+
+
+def check_whole(path, before):
+    """What was there is there; the publish is in each partition as a whole, or not at all."""
+    for topic, values in content(path).items():
+        assert values[: len(before[topic])] == before[topic], topic
+        assert len(values) == len(set(values)) or "append/0" in values, topic
+        mine = [number for number, value in enumerate(values) if value.startswith("query 1")]
+        assert mine in ([], list(range(mine[0], mine[0] + len(mine))) if mine else []), (topic, "not together")
+        assert [values[number] for number in mine] in ([], published(COUNTS[topic])), topic
+
+
+def check_published(path, before):
+    """After everybody has come by, all of it is there once."""
+    for comer in COMERS.values():
+        comer(path)
+    check_whole(path, before)
+    for topic, values in content(path).items():
+        assert "query 1 0/0" in values, topic
+        assert [value for value in values if value.startswith("other")] == ["other 0 0/0", "other 0 1/0"], topic
+    assert OffsetsLog(Store.open(path)).fetch("group")[AT].offset == 5
+    Store.open(path).flush()
+    damage = [finding for finding in verify(path).findings if finding.severity is Severity.DAMAGE]
+    assert not damage, "\n".join(map(str, damage))
+
+
+class Base:
+    """The store before the publish, and what it has."""
+
+    def __init__(self, folder):
+        self.folder, self.path = folder, folder / "base"
+        begun(self.path)
+        self.before = content(self.path)
+
+    def copy(self, source, name):
+        """A copy of a store under a name, which may have been used before."""
+        path = self.folder / name
+        shutil.rmtree(path, ignore_errors=True)
+        copy_folder(source, path)
+        return path
+
+
+@pytest.fixture
+def base(little_sizes):
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Base(Path(folder))
+
+
+def test_stops_of_a_publish_and_of_those_who_come_after(base, capsys):
+    changes = count_changes(lambda: query(base.copy(base.path, "counted")))
+    chosen, tried, finishers = sample(range(changes), 14), 0, itertools.cycle(COMERS.items())
+    for change in chosen:
+        stopped = base.copy(base.path, "stopped")
+        run_until(lambda stopped=stopped: query(stopped), StopBefore(change, torn=change % 2 == 1))
+        check_whole(stopped, base.before)
+        for name, comer in COMERS.items():
+            counted = base.copy(stopped, "counted")
+            changes_of_comer = count_changes(lambda comer=comer, path=counted: comer(path))
+            for second in sample(range(changes_of_comer), 5):
+                path = base.copy(stopped, "again")
+                run_until(lambda comer=comer, path=path: comer(path), StopBefore(second, torn=second % 2 == 1))
+                finisher, finish = next(finishers)
+                try:
+                    check_whole(path, base.before)
+                    finish(path)
+                    check_published(path, base.before)
+                except Exception as error:
+                    where = f"stopped before change {change}, {name} before change {second}, then {finisher}"
+                    raise AssertionError(where) from error
+                tried += 1
+    with capsys.disabled():
+        print(f"\n{tried} times two stops tried, at {len(chosen)} of a publish's {changes} changes")
+    assert tried >= len(chosen) * 5
+
+
+def test_power_losses_in_a_publish(base, capsys, monkeypatch):
+    """Each subset of what was not synced stays where there are up to 1,024, else so many by chance."""
+    trace = Trace(base.copy(base.path, "store"))
+    trace.record(lambda: query(trace.root))
+    seed, tried, subsets, whole = random.randrange(2**32), 0, 0, 0
+    limit = 1024 if EVERYTHING else 12 * TIMES
+    chosen = sample(range(1, len(trace.changes) + 1), 40)
+    comers = itertools.cycle(COMERS.items())
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    for count, disk in trace.disks(chosen):
+        total, fates = disk.subsets(limit, random.Random(f"{seed} {count}"))
+        subsets, whole = subsets + total, whole + (total <= limit)
+        for number, fate in enumerate(fates):
+            path = base.folder / "after"
+            shutil.rmtree(path, ignore_errors=True)
+            disk.write(path, fate)
+            name, comer = next(comers)
+            try:
+                comer(path)
+                check_published(path, base.before)
+            except Exception as error:
+                where = f"power lost before change {count}, subset {number} of {total}, seed {seed}, then {name}"
+                raise AssertionError(where) from error
+            tried += 1
+    with capsys.disabled():
+        print(
+            f"\n{tried} power losses tried at {len(chosen)} of a publish's {len(trace.changes)} changes, of {subsets} "
+            f"subsets of what was not synced: all of them at {whole} changes, {limit} at each other"
+        )
+    assert tried >= len(chosen)
+
+
+def start_anew(monkeypatch, number):
+    """The machine is started once more."""
+    monkeypatch.setattr(state_file, "this_boot", lambda: number.to_bytes(8, "big"))
+
+
+def test_power_losses_in_who_comes_after_a_power_loss(base, capsys, monkeypatch):
+    trace = Trace(base.copy(base.path, "store"))
+    trace.record(lambda: query(trace.root))
+    seed, tried, boots = random.randrange(2**32), 0, itertools.count()
+    comers = itertools.cycle(COMERS.items())
+    for count, disk in trace.disks(sample(range(1, len(trace.changes) + 1), 20)):
+        choices = random.Random(f"{seed} {count}")
+        for name, comer in COMERS.items() if EVERYTHING else [next(comers)]:
+            start_anew(monkeypatch, next(boots))
+            first = base.folder / "first"
+            shutil.rmtree(first, ignore_errors=True)
+            disk.write(first, disk.any_part(choices))
+            second = Trace(first)
+            second.record(lambda comer=comer, path=first: comer(path))
+            start_anew(monkeypatch, next(boots))
+            for at, left in second.disks(sample(range(1, len(second.changes) + 1), 8)):
+                path = base.folder / "after"
+                shutil.rmtree(path, ignore_errors=True)
+                left.write(path, left.any_part(choices))
+                try:
+                    next(comers)[1](path)
+                    check_published(path, base.before)
+                except Exception as error:
+                    where = f"power lost before change {count}, and before change {at} of {name}, seed {seed}"
+                    raise AssertionError(where) from error
+                tried += 1
+    with capsys.disabled():
+        print(f"\n{tried} times two power losses tried")
+    assert tried >= 20

@@ -1,0 +1,87 @@
+"""A program that reads, transforms and writes in transactions is killed at random moments, and started again.
+
+Sometimes the next one is started before the one at work is killed, so that two of them run at once.
+"""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log import OffsetsLog, Store
+from pyspark_log.storage.verify import verify
+
+KILLS = 20
+RECORDS = 2000
+WORKER = Path(__file__).parent / "worker_to_kill.py"
+
+
+class Worker:
+    def __init__(self, store):
+        self.process = subprocess.Popen(
+            [sys.executable, str(WORKER), store.path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self.process.stdout.readline() == "started\n"
+
+    def end(self, kill):
+        if kill:
+            self.process.send_signal(signal.SIGKILL)
+        rest = self.process.stdout.read()
+        self.process.stdout.close()
+        self.process.wait()
+        return rest
+
+
+def make_store(path):
+    store = Store.create(path, {"offsets.topic.num.partitions": "2"})
+    store.create_topic("words", 2)
+    store.create_topic("loud", 2, {"segment.bytes": "20000"})
+    for number in range(0, RECORDS, 4):
+        words = [b"word %d" % word for word in range(number, number + 4)]
+        store.append("words", pa.record_batch({"key": words, "value": words}))
+    return store
+
+
+def values(store, topic):
+    store = Store.open(store.path)
+    return [[v for batch in store.read(topic, p) for v in batch["value"].to_pylist()] for p in range(2)]
+
+
+def position(committed):
+    return sum(kept.offset for kept in committed.fetch("shouters").values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_sink_has_the_source_once_and_whole(tmp_path, capsys):
+    store = make_store(tmp_path / "store")
+    seed = random.randrange(2**32)
+    moments = random.Random(seed)
+    committed, progress = OffsetsLog(store), []
+    worker = Worker(store)
+    for kill in range(KILLS):
+        # Every other one gets somewhere first.
+        while kill % 2 and position(committed) == (progress or [0])[-1]:
+            time.sleep(0.001)
+        time.sleep(moments.uniform(0, 0.1))
+        if moments.random() < 0.3:
+            following = Worker(store)  # It fences the one at work, which may be anywhere in a transaction.
+            worker.end(kill=moments.random() < 0.5)
+        else:
+            worker.end(kill=True)
+            following = Worker(store)
+        worker = following
+        progress.append(position(committed))
+    assert worker.end(kill=False) == "finished\n", f"seed {seed}"
+    with capsys.disabled():
+        print(f"\n{KILLS} kills (seed {seed}) after {progress} of {RECORDS} records")
+    assert progress[-1] < RECORDS, "it was done before the last kill: it needs more input"
+    # The partitioner is the same, so partitions correspond; and order is kept.
+    assert values(store, "loud") == [[v.upper() for v in part] for part in values(store, "words")], f"seed {seed}"
+    assert position(committed) == RECORDS
+    assert not verify(store.path).damaged

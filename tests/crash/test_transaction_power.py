@@ -1,0 +1,74 @@
+"""The power goes while a program reads, transforms and writes in transactions, before any change to files.
+
+Whatever stays of what was not synced: what was committed is there, and the sink holds what the group's position
+says, no more and no less; and whoever goes on from there copies each record once.
+"""
+
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from copying import RECORDS, Worker, make_store, position, sink
+from power import Trace
+
+from pyspark_log.storage import state_file
+from pyspark_log.storage.publish import help_apply
+from pyspark_log.storage.store import Store
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """The trace of an undisturbed run in a folder of its own, in memory where there is such a place."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        make_store(f"{folder}/store")
+        trace = Trace(Path(folder) / "store")
+        trace.record(Worker(trace.root, "worker", trace.mark).run)
+        assert sink(trace.root) == [list(range(RECORDS))] * 2
+        yield trace, Path(folder) / "after"
+
+
+def check(path, acknowledged, who):
+    """`who` comes first: a reader, or the next worker."""
+    if who == "reader":
+        help_apply(Store.open(path))
+        reached = position(path)
+        assert sink(path) == [list(range(reached))] * 2
+        assert reached >= acknowledged
+    Worker(path, who).run()
+    help_apply(Store.open(path))
+    assert sink(path) == [list(range(RECORDS))] * 2
+    assert position(path) == RECORDS
+
+
+def run(recorded, every, rounds, capsys, monkeypatch):
+    trace, path = recorded
+    seed, tried = random.randrange(2**32), 0
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    for count, disk in trace.disks(range(1, len(trace.changes) + 1, every)):
+        acknowledged = max([end for at, end in trace.marks if at <= count], default=0)
+        fates = [disk.nothing(), disk.everything()]
+        fates += [disk.any_part(random.Random(f"{seed} {count} {number}")) for number in range(rounds)]
+        for number, fate in enumerate(fates):
+            who = ("reader", "worker", "another")[(count + number) % 3]
+            shutil.rmtree(path, ignore_errors=True)
+            disk.write(str(path), fate)
+            try:
+                check(path, acknowledged, who)
+            except Exception as error:
+                raise AssertionError(f"power lost before change {count}, fate {number}, seed {seed}, {who}") from error
+            tried += 1
+    with capsys.disabled():
+        print(f"\n{tried} power losses tried, at {len(trace.changes)} changes")
+    assert tried >= (2 + rounds) * (len(trace.changes) // every)
+
+
+def test_some_power_losses(recorded, capsys, monkeypatch):
+    run(recorded, 9, 2, capsys, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_many_power_losses(recorded, capsys, monkeypatch):
+    run(recorded, 1, 3, capsys, monkeypatch)

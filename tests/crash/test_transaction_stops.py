@@ -1,0 +1,146 @@
+"""A program that reads, transforms and writes in transactions is stopped before each of its changes to files.
+
+Whoever comes next, and whatever he does first: in the end each record of the source is in the sink once and in
+order, and the group's position is at the source's end. The one that was stopped may come back then, and can change
+nothing.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from copying import GROUP, RECORDS, SOURCE, STEP, Worker, make_store, position, sink
+from stops import StopBefore, count_changes, run_until
+
+from pyspark_log.storage import janitor
+from pyspark_log.storage.errors import OffsetConflictError, PublisherFencedError, TransactionStateError
+from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.publish import help_apply
+from pyspark_log.storage.recover import set_aside, waiting
+from pyspark_log.storage.store import Store
+
+# ---- who comes next
+
+
+def same_id(path, _zombie):
+    Worker(path, "worker").run()
+
+
+def another_id(path, _zombie):
+    Worker(path, "another").run()
+
+
+def reader(path, _zombie):
+    help_apply(Store.open(path))
+    seen = sink(path)
+    assert seen[0] == seen[1] == list(range(len(seen[0])))
+    assert len(seen[0]) % STEP == 0
+    another_id(path, None)
+
+
+def by_hand(path, _zombie):
+    """Commits what he finds, and what is there of it already must stay so."""
+    log = OffsetsLog(Store.open(path))
+    found = log.fetch(GROUP)
+    if found:
+        log.commit(GROUP, {SOURCE: found[SOURCE].offset})
+    help_apply(Store.open(path))
+    assert log.fetch(GROUP).keys() == found.keys()
+    assert all(log.fetch(GROUP)[at].offset == found[at].offset for at in found)
+    same_id(path, None)
+
+
+def cleaner(path, _zombie):
+    janitor.clean(Store.open(path))
+    another_id(path, None)
+
+
+def gives_up(path, _zombie):
+    """Sets aside what waits and no partition has anything of, also of what a killed one has begun."""
+    store = Store.open(path)
+    for one in waiting(store):
+        if not any(has(store, place, one.decision) for place in one.decision.places):
+            assert set_aside(store, one.decision.offset).taken_back
+    same_id(path, None)
+
+
+def has(store, place, decision):
+    with store.appender(place.topic, place.partition).hold() as held:
+        return held.state.applied >= decision.offset
+
+
+def itself(path, zombie):
+    """The commit was only slow: it is asked for again, by the very object."""
+    if zombie is not None:
+        try:
+            zombie.commit()
+        except TransactionStateError:
+            assert zombie.ended
+    same_id(path, None)
+
+
+PATHS = [same_id, another_id, reader, by_hand, cleaner, gives_up, itself]
+
+
+@pytest.fixture
+def memory_path():
+    """A folder in memory where there is one: a stop loses nothing that was written, synced or not."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+def _try_stop(fresh, path, changes, torn, comes_next):
+    shutil.copytree(fresh, path)
+    worker = Worker(path, "worker")
+    stop = StopBefore(changes, torn)
+    if not run_until(worker.run, stop):
+        return False  # Threads that apply side by side do not always make the very same number of changes.
+    if torn and stop.stopped_at != "write":
+        return True  # Nothing is torn, so this is what was tried before.
+    where = f"stopped before change {changes} ({stop.stopped_at}), then {comes_next.__name__}"
+    try:
+        comes_next(path, worker.transaction)
+        _come_back(worker.transaction, where)
+    except Exception as error:
+        raise AssertionError(where) from error
+    help_apply(Store.open(path))
+    assert sink(path) == [list(range(RECORDS))] * 2, where
+    assert position(path) == RECORDS, where
+    return True
+
+
+def _come_back(zombie, where):
+    """It was only stopped, and goes on where it was."""
+    if zombie is None or zombie.ended:
+        return
+    with contextlib.suppress(PublisherFencedError, OffsetConflictError, TransactionStateError):
+        assert zombie.commit().replayed, where
+
+
+def _run(memory_path, every, capsys):
+    make_store(memory_path / "fresh")
+    shutil.copytree(memory_path / "fresh", memory_path / "counted")
+    changes = count_changes(Worker(memory_path / "counted", "worker").run)
+    tried = 0
+    for torn in (False, True):
+        for number in range(0, changes, every):
+            for comes_next in PATHS:
+                tried += _try_stop(memory_path / "fresh", memory_path / "store", number, torn, comes_next)
+                shutil.rmtree(memory_path / "store")
+    with capsys.disabled():
+        print(f"\n{tried} stops tried, at {changes} changes, with {len(PATHS)} ways on")
+    assert tried >= 0.9 * 2 * len(PATHS) * (changes // every)
+
+
+def test_some_stops(memory_path, capsys):
+    _run(memory_path, 23, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_all_stops(memory_path, capsys):
+    _run(memory_path, 1, capsys)

@@ -1,0 +1,219 @@
+"""A scripted workload in which everything happens that changes files, for tests that stop it somewhere.
+
+Appends to several partitions, unsynced, synced and numbered; rolls, a flush, a close, retention, deleted records,
+truncations; publishes whose output is copied, becomes segments, or is gathered first, synced and not; topics that are
+made, deleted and made again.
+"""
+
+import contextlib
+from dataclasses import dataclass
+
+import pyarrow as pa
+from numbered import abort_transaction, batch
+
+from pyspark_log.storage import janitor
+from pyspark_log.storage.errors import (
+    OffsetOutOfRangeError,
+    StoreExistsError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.publish import publish
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.truncation import truncate
+from pyspark_log.storage.types import LATEST
+
+PARTITIONS = 2
+_SEGMENTS = {"index.interval.bytes": "200", "max.message.bytes": "1000"}
+CONFIGS = {
+    "small": {"segment.bytes": "1500"} | _SEGMENTS,
+    # So many records are in each append that asks for no sync.
+    "plain": {"flush.messages": "4"},
+    # These get files that become segments; the second one has no record before.
+    "large": {"segment.bytes": "6000"} | _SEGMENTS,
+    "fresh": {"segment.bytes": "6000"} | _SEGMENTS,
+    # Old segments go.
+    "short": {"segment.bytes": "1200", "retention.bytes": "1500", "file.delete.delay.ms": "0"},
+    # It is deleted and made again.
+    "temporary": {"segment.bytes": "1200", "file.delete.delay.ms": "0"},
+}
+PRODUCER = 7
+
+
+class Workload:
+    """Steps with values that tell which step they are of; `begun` and `done` say how far it came.
+
+    A step that may not be made again once it took place has a name, which its values bear.
+    """
+
+    def __init__(self, path, done=0):
+        """`done`: so many steps were made already."""
+        self.path = path
+        self.begun = self.done = done
+        self.steps = []
+        self.syncs = set()  # numbers of steps whose records survive a power loss
+        self.add(self.create_store)
+        for topic in CONFIGS:
+            self.add(self.create_topic, topic)
+        for number in range(4):
+            self.append("small", number)
+            self.append("plain", number, sync=True)
+            self.append("large", number, close=number == 3)
+            self.add(self.publish, number, sync=True)
+            self.append("short", 2 * number)
+            self.append("small", number + 100)
+            self.append("temporary", number)
+            self.add(self.publish_once, number, name=("once", f"{number}"), sync=True)
+            self.append("short", 2 * number + 1)
+            self.append("plain", number + 100)
+            self.add(self.publish_unsynced, number)
+            self.add(self.append_numbered, number)
+            self.add(self.abort_transaction, number)
+            if number % 2:
+                self.add(self.delete_records)
+                self.add(self.delete_topic, "temporary")
+                self.add(self.create_topic, "temporary")
+            if number == 2:
+                self.flushed = self.add(self.flush)
+            if number > 1:
+                self.add(self.truncate, 5 + number)
+        self.add(lambda: janitor.clean(Store.open(self.path)))
+
+    def add(self, action, *arguments, name=None, sync=False):
+        self.steps.append((name, lambda: action(*arguments)))
+        if sync:
+            self.syncs.add(len(self.steps) - 1)
+        return len(self.steps) - 1
+
+    def append(self, topic, number, sync=False, close=False):
+        data = rows(f"append {topic} {number}")
+
+        def action():
+            with Store.open(self.path) if close else contextlib.nullcontext(Store.open(self.path)) as store:
+                # To one partition each: an append to several is several.
+                store.append(topic, data, partition=number % PARTITIONS, sync=sync)
+
+        durable = sync or close or "flush.messages" in CONFIGS[topic]
+        self.add(action, name=("append", topic, f"{number}"), sync=durable)
+
+    def run(self, until=None, after=lambda: None):
+        for _, step in self.steps[self.done : until]:
+            self.begun = self.done + 1
+            step()
+            self.done += 1
+            after()
+
+    def create_store(self):
+        try:
+            Store.create(self.path)
+        except StoreExistsError:
+            Store.open(self.path)
+
+    def create_topic(self, topic):
+        try:
+            Store.open(self.path).create_topic(topic, PARTITIONS, CONFIGS[topic])
+        except TopicExistsError:
+            assert Store.open(self.path).describe_topic(topic).partitions == PARTITIONS
+
+    def delete_records(self):
+        Store.open(self.path).delete_records("short", 0, LATEST)
+
+    def delete_topic(self, topic):
+        with contextlib.suppress(UnknownTopicError):
+            Store.open(self.path).delete_topic(topic)
+
+    def flush(self):
+        Store.open(self.path).flush()
+
+    def truncate(self, offset):
+        appender = Store.open(self.path).appender("plain", 1)
+        # A second time the log may end before it.
+        with contextlib.suppress(OffsetOutOfRangeError), appender.hold() as held:
+            truncate(held, offset)
+
+    def append_numbered(self, number):
+        Store.open(self.path).append_batch("small", 0, numbered(number))
+
+    def abort_transaction(self, number):
+        store = Store.open(self.path)
+        store.append_batch("small", 1, batch(number, [b"aborted %d: 0" % number], 8, transactional=True))
+        abort_transaction(store, "small", 1, 8)
+
+    def stage(self, name, counts, tasks=2, sync=True):
+        """Output of some tasks, `counts` rows for each partition of some topics."""
+        store, parts = Store.open(self.path), []
+        for task in range(tasks):
+            writer = StagedWriter(store, StagingPlan.make(store, counts))
+            for topic, count in counts.items():
+                writer.append(topic, rows(f"{name} {topic} {task}", PARTITIONS * count))
+            parts += writer.finish(sync=sync)
+        return store, parts
+
+    def publish(self, number):
+        """A query's batch; every second one is large."""
+        large = {"large": 30, "fresh": 40} if number % 2 else {"large": 1}
+        store, parts = self.stage(f"publish {number}", {"small": 2, "plain": 1} | large)
+        publish(store, "query", number, parts, run="run")
+
+    def publish_unsynced(self, number):
+        """It is exact as long as the power stays on; the last one is large."""
+        counts = {"small": 2, "large": 30} if number == 3 else {"small": 4, "plain": 1}
+        store, parts = self.stage(f"unsynced {number}", counts, sync=False)
+        publish(store, "careless", number, parts, sync=False)
+
+    def publish_once(self, number):
+        """A batch write; one of them has many little pieces."""
+        counts, tasks = ({"small": 1, "large": 6}, 6) if number == 2 else ({"small": 2}, 2)
+        store, parts = self.stage(f"once {number}", counts, tasks)
+        publish(store, f"batch {number}", 0, parts, one_off=True)
+
+
+def numbered(number):
+    """Two records with the sequence numbers 2 * number and 2 * number + 1, part of a transaction."""
+    values = [f"numbered {number}: {row}".encode() + b"." * 80 for row in range(2)]
+    return batch(2 * number, values, PRODUCER, transactional=True)
+
+
+def rows(name, count=None):
+    """Rows for both partitions in turn."""
+    count = len(name) % 3 + 3 if count is None else count
+    return pa.record_batch({
+        "key": [b"%d" % (row % PARTITIONS) for row in range(count)],
+        "value": [f"{name}: {row}".encode() + b"." * 80 for row in range(count)],
+        "partition": pa.array([row % PARTITIONS for row in range(count)], pa.int32()),
+    })
+
+
+@dataclass
+class Seen:
+    """What readers see of a partition: its topic's id, where it begins and ends, and the values by offset."""
+
+    topic_id: str
+    start: int
+    end: int
+    values: dict
+
+
+def see(path):
+    """What readers see, for each topic and partition."""
+    store = Store.open(path)
+    return {
+        (topic, partition): Seen(
+            store.describe_topic(topic).topic_id,
+            store.earliest_offset(topic, partition),
+            store.latest_offset(topic, partition),
+            {
+                row["offset"]: row["value"].decode().rstrip(".")
+                for read in store.read(topic, partition)
+                for row in read.select(["offset", "value"]).to_pylist()
+            },
+        )
+        for topic in store.topics()
+        for partition in range(PARTITIONS)
+    }
+
+
+def content(path):
+    """The values that readers see, in order, for each topic and partition."""
+    return {place: list(seen.values.values()) for place, seen in see(path).items()}

@@ -1,0 +1,192 @@
+"""The indexes of segments, and the list of closed segments: what they hold changes nothing but the time of a look.
+
+An entry of the list has a CRC. With one that fits it is believed: then there must be an answer or an error, no more.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from family import Family
+from mutations import changed, noise, rearranged
+
+from pyspark_log.storage import closed_segments, index_check
+from pyspark_log.storage.checksum import crc32c
+from pyspark_log.storage.errors import PylogError
+from pyspark_log.storage.index_check import IndexCheck
+from pyspark_log.storage.partition import Partition
+from pyspark_log.storage.segment import LOG, SegmentReader, SegmentWriter, read_headers, segment_path
+from pyspark_log.storage.store import Store
+
+_SUFFIXES = (".index", ".timeindex")
+_INTERVAL = 150
+# Segments, offsets of each, and the distance between the times of records.
+_SEGMENTS, _OFFSETS, _STEP = 3, 40, 10
+_END = _SEGMENTS * _OFFSETS
+
+
+class Input(NamedTuple):
+    """What one input is.
+
+    Attributes:
+        base: the segment whose indexes are replaced.
+        index, times, listed: the bytes of its indexes, and of the list of closed segments; None: no file.
+        believed: whether the list has CRCs that fit.
+        offset, time: what is looked for.
+        write: whether a writer opens the segment, too.
+    """
+
+    base: int
+    index: bytes | None
+    times: bytes | None
+    listed: bytes | None
+    believed: bool
+    offset: int
+    time: int
+    write: bool
+
+
+class Indexes(Family):
+    """Looks up offsets and times in a log of three segments."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        # The writer's entries are not waited for: nobody writes.
+        index_check._PAUSE = 0
+        store = Store.create(folder / "store")
+        store.create_topic("t", 1, {"index.interval.bytes": str(_INTERVAL), "retention.ms": "-1"})
+        for number in range(_END):
+            if number and number % _OFFSETS == 0:
+                with store.appender("t", 0).hold() as appender:
+                    appender.roll()
+                    appender.maintain()
+            row = {"value": [b"%08d" % number * 3], "timestamp": pa.array([_time(number)], pa.int64())}
+            store.append("t", pa.record_batch(row), partition=0)
+        self._place, self._config = store.reader("t", 0).place, store.topic_config("t")
+        self._bases = range(0, _END, _OFFSETS)
+        self._good = {path: path.read_bytes() for base in self._bases for path in self._paths(base)}
+        self._sizes = {base: os.path.getsize(segment_path(self._place.folder, base, LOG)) for base in self._bases}
+        assert len(self._good[self._list]) == (_SEGMENTS - 1) * closed_segments.WIDTH
+
+    @property
+    def _list(self) -> Path:
+        return Path(self._place.segments_path)
+
+    def _paths(self, base: int) -> list[Path]:
+        return [*(Path(segment_path(self._place.folder, base, suffix)) for suffix in _SUFFIXES), self._list]
+
+    # ---- making
+
+    def input(self, pick: random.Random) -> Input:
+        base, believed = pick.choice(self._bases), pick.random() < 0.2
+        index, times, listed = (self._good[path] for path in self._paths(base))
+        listed = self._believable(pick, listed) if believed else _damaged(pick, listed, closed_segments.WIDTH)
+        time = pick.choice((_time(pick.randrange(_END)) + pick.randint(-1, 1), -1, 0, 1 << 62))
+        return Input(
+            base, _damaged(pick, index, 8), _damaged(pick, times, 12), listed, believed,
+            pick.randrange(_END), time, pick.random() < 0.2,
+        )  # fmt: skip
+
+    def _believable(self, pick: random.Random, data: bytes) -> bytes:
+        """Entries that are changed and have the CRC that fits."""
+        seed = crc32c(os.path.basename(self._place.state_path).encode())
+        width = closed_segments.WIDTH
+        entries = bytearray()
+        for at in range(0, len(data), width):
+            entry = bytearray(data[at : at + width - 4])
+            for _ in range(pick.randint(0, 2)):
+                field = 8 * pick.randrange(5)
+                number = pick.choice((-1, 0, _OFFSETS, 2 * _OFFSETS, _END, 1 << 62, -(1 << 63), pick.randrange(_END)))
+                entry[field : field + 8] = struct.pack(">q", number)
+            entries += entry + struct.pack(">I", crc32c(bytes(entry), seed))
+        return rearranged(pick, bytes(entries), width) if pick.random() < 0.3 else bytes(entries)
+
+    # ---- feeding
+
+    def feed(self, data: Input, counts: Counter[str]) -> None:
+        paths = self._paths(data.base)
+        for path, content in zip(paths, (data.index, data.times, data.listed), strict=True):
+            _put(path, content)
+        try:
+            try:
+                self._read(data)
+                counts["read"] += 1
+            except PylogError as error:
+                self.must(data.believed and "t-0" in str(error), error)
+                counts["refused for a list that is believed"] += 1
+            end = _END if data.base == self._bases[-1] else None
+            size = self._sizes[data.base]
+            found = list(IndexCheck(self._place.folder, data.base, _INTERVAL, size, end).faults())
+            counts["with faults"] += bool(found)
+            list(closed_segments.read_all(self._place))
+            if data.write:
+                self._write(data.base, data.offset)
+                counts["opened for writing"] += 1
+        finally:
+            for path in paths:
+                _put(path, self._good[path])
+
+    def _read(self, data: Input) -> None:
+        partition = Partition(self._place)
+        (chunk,) = partition.read(data.offset, data.offset + 1, max_bytes=1)
+        assert chunk.columns["value"].to_pylist() == [b"%08d" % data.offset * 3]
+        found, latest = partition.find_timestamp(data.time), partition.find_max_timestamp()
+        if not data.believed:
+            # An entry that is right and stands behind lost ones leads to a record that is not the first; never to none.
+            assert (found is None) == (data.time > _time(_END - 2))
+            assert latest is not None
+            assert latest.timestamp == _time(_END - 2)
+        for record in (found, latest):
+            assert record is None or record.timestamp == _time(record.offset)
+        assert found is None or found.timestamp >= data.time
+        reader = SegmentReader(self._place.folder, data.base)
+        try:
+            assert reader.largest_timestamp(self._sizes[data.base]) <= _time(data.base + _OFFSETS - 2)
+        finally:
+            reader.close()
+
+    def _write(self, base: int, offset: int) -> None:
+        """A writer makes of it what it will; then what the log proves must be found."""
+        writer = SegmentWriter(self._place.folder, base, self._sizes[base], self._config)
+        assert writer.position == self._sizes[base]
+        writer.close()
+        reader = SegmentReader(self._place.folder, base)
+        try:
+            start = reader.position_of(base + offset % _OFFSETS, self._sizes[base])
+            first = next(read_headers(reader.log, start, self._sizes[base]))
+            assert first.base_offset <= base + offset % _OFFSETS
+        finally:
+            reader.close()
+
+
+def _time(number: int) -> int:
+    """Times rise, but each second one is before the one before it."""
+    return 1_000_000 + (number ^ 1) * _STEP
+
+
+def _put(path: Path, content: bytes | None) -> None:
+    if content is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_bytes(content)
+
+
+def _damaged(pick: random.Random, data: bytes, width: int) -> bytes | None:
+    kind = pick.randrange(10)
+    if kind == 0:
+        return data
+    if kind == 1:
+        return None
+    if kind == 2:
+        return noise(pick)
+    if kind == 3:
+        return data[: pick.randrange(len(data) + 1)]
+    if kind < 7:
+        return rearranged(pick, data, width)
+    return changed(pick, data, 4, in_place=pick.random() < 0.5)

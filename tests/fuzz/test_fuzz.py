@@ -1,0 +1,35 @@
+"""The first inputs of each family of `make fuzz`; the same ones in every run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from family import Family
+from fuzz import FAMILIES, family_of, feed_some
+
+INPUTS = {"decoder": 1500, "indexes": 250, "side-files": 800, "descriptions": 1500, "states": 400}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_any_bytes_give_a_result_or_an_error_of_the_engine(tmp_path, name):
+    piece = feed_some(family_of(name, tmp_path), 1, 0, INPUTS[name])
+    assert piece.failed is None, piece.failed.what
+    assert sum(piece.counts.values()) >= INPUTS[name]
+
+
+def test_any_other_error_is_a_failure_with_its_input(tmp_path):
+    class Failing(Family):
+        def input(self, pick):
+            return pick.randbytes(3)
+
+        def feed(self, data, counts):
+            counts["fed"] += 1
+            if counts["fed"] == 3:
+                raise KeyError(data)
+
+    piece = feed_some(Failing(tmp_path), 1, 10, 5)
+    assert (piece.counts, piece.failed.number) == (Counter(fed=3), 12)
+    assert "KeyError" in piece.failed.what
+    assert feed_some(Failing(Path(tmp_path)), 1, 10, 2).failed is None

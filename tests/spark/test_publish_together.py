@@ -1,0 +1,161 @@
+"""Several DataFrames of one micro-batch, published as one."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from chispa import assert_df_equality
+from spark_tools import all_values_in, fails, fill, read, read_stream, values_in
+
+from pyspark_log import Publish, Store
+from pyspark_log.storage.decision_log import DecisionLog
+from pyspark_log.storage.publish import last_number
+
+VALUE = ("string(value) value",)
+
+
+def numbers(spark, *numbers):
+    return spark.createDataFrame([(str(number),) for number in numbers], "value string")
+
+
+def staged_files(store):
+    return [path.name for path in Path(store.path, "staging").glob("*.staged")]
+
+
+def run(df, function, checkpoint):
+    """A streaming query over all there is, with a function for its micro-batches."""
+    query = (
+        df.writeStream.foreachBatch(function)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def split(store, publish_id="split", then=lambda: None):
+    """Even numbers go to one topic, odd ones and counts to others."""
+
+    def function(batch, batch_id):
+        with Publish(store.path, publish_id, batch_id) as out:
+            out.write(batch.where("int(value) % 2 = 0"), topic="even")
+            out.write(batch.where("int(value) % 2 = 1").selectExpr("value", "'odd' topic"))
+            then()
+            out.write(batch.groupBy().count().selectExpr("string(count) value"), topic="counts")
+
+    return function
+
+
+@pytest.fixture
+def topics(store):
+    for topic in ("even", "odd", "counts"):
+        store.create_topic(topic, 2)
+    return store
+
+
+def contents(store):
+    return [all_values_in(Store.open(store.path), topic) for topic in ("even", "odd", "counts")]
+
+
+def test_one_publish_of_several_writes(spark, topics):
+    with Publish(topics.path, "p", 7) as out:
+        out.write(numbers(spark, 1, 2), topic="even")
+        out.write(numbers(spark, 3).selectExpr("value", "'odd' topic", "'k' key"))
+        out.write(numbers(spark, 4), topic="even")
+        out.write(numbers(spark), topic="counts")
+        assert contents(topics) == [[], [], []]
+    assert contents(topics) == [["1", "2", "4"], ["3"], []]
+    assert (out.result.records, out.result.replayed, last_number(topics, "p")) == (4, False, 7)
+    assert len(DecisionLog.of(topics).last) == 1
+    back = read(spark, topics, "odd").selectExpr("string(key) key", "string(value) value")
+    assert_df_equality(back, spark.createDataFrame([("k", "3")], "key string, value string"), ignore_nullable=True)
+
+
+def test_order_is_that_of_the_writes_and_their_tasks(spark, store):
+    store.create_topic("t", 1)
+    with Publish(store.path, "p", 0) as out:
+        out.write(spark.range(0, 30_000, 1, 4).selectExpr("string(id) value"), topic="t")
+        out.write(spark.range(30_000, 40_000, 1, 3).selectExpr("string(id) value"), topic="t")
+    assert values_in(store, "t") == [[str(number) for number in range(40_000)]]
+
+
+def test_an_error_in_the_block_leaves_nothing(spark, topics):
+    rows = spark.range(0, 100_000, 1, 2).selectExpr("string(id) value", "repeat('x', 50) key")
+
+    def fails_in_between():
+        with Publish(topics.path, "p", 0) as out:
+            out.write(rows, topic="even")
+            assert staged_files(topics)
+            raise KeyError("nobody")
+
+    with pytest.raises(KeyError):
+        fails_in_between()
+    assert (contents(topics), staged_files(topics), last_number(topics, "p")) == ([[], [], []], [], None)
+
+
+def test_what_is_refused(spark, topics):
+    for arguments in (("", 0), ("p", -1)):
+        with fails(r"\[PYLOG_INVALID_OPTION\].*an id and a number"):
+            Publish(topics.path, *arguments)
+    out = Publish(topics.path, "p", 0)
+    with out:
+        with fails(r"\[PYLOG_"):
+            out.write(spark.range(1), topic="even")
+        with fails(r"\[PYLOG_INVALID_TOPIC\]"):
+            out.write(numbers(spark, 1), topic="__consumer_offsets")
+        with fails(r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\]"):
+            out.write(numbers(spark, 1).selectExpr("value", "'nowhere' topic"))
+    with fails("has ended"):
+        out.write(numbers(spark, 1), topic="even")
+    with fails(r"\[PYLOG_PUBLISH_NUMBER\].*number 2 after 0"), Publish(topics.path, "p", 2) as out:
+        out.write(numbers(spark, 1), topic="even")
+    assert contents(topics) == [[], [], []]
+
+
+def test_a_query_writes_each_micro_batch_once(spark, topics, tmp_path):
+    fill(topics, "source", range(0, 6), range(6, 10))
+    source = read_stream(spark, topics, "source", columns=VALUE, maxOffsetsPerTrigger="4")
+    run(source, split(topics), tmp_path / "checkpoint")
+    whole = contents(topics)
+    assert whole[:2] == [["0", "2", "4", "6", "8"], ["1", "3", "5", "7", "9"]]
+    assert sum(map(int, whole[2])) == 10
+    # A micro-batch that Spark does not know to be done runs again, and is recognised.
+    last = last_number(topics, "split")
+    (tmp_path / "checkpoint" / "commits" / str(last)).unlink()
+    (tmp_path / "checkpoint" / "commits" / f".{last}.crc").unlink(missing_ok=True)
+    run(source, split(topics), tmp_path / "checkpoint")
+    assert contents(topics) == whole
+    fill(topics, "source", range(10, 12))
+    run(source, split(topics), tmp_path / "checkpoint")
+    assert [len(values) for values in contents(topics)[:2]] == [6, 6]
+
+
+def test_a_failed_micro_batch_shows_nothing_and_runs_again(spark, topics, tmp_path):
+    fill(topics, "source", range(10))
+    failures = iter([True])
+
+    def fail_once():
+        if next(failures, False):
+            raise KeyError("between two writes")
+
+    source = read_stream(spark, topics, "source", columns=VALUE)
+    with fails("between two writes"):
+        run(source, split(topics, then=fail_once), tmp_path / "checkpoint")
+    assert contents(topics) == [[], [], []]
+    run(source, split(topics, then=fail_once), tmp_path / "checkpoint")
+    assert contents(topics) == [["0", "2", "4", "6", "8"], ["1", "3", "5", "7", "9"], ["10"]]
+
+
+def test_another_query_cannot_have_the_id_and_a_copy_of_the_checkpoint_fences_the_first(spark, topics, tmp_path):
+    fill(topics, "source", range(4))
+    source = read_stream(spark, topics, "source", columns=VALUE)
+    run(source, split(topics), tmp_path / "checkpoint")
+    with fails(r"PYLOG_PUBLISHER_FENCED.*belongs to the checkpoint of query .* \(process \d+ on .*, since 20"):
+        run(source, split(topics), tmp_path / "of another query")
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
+    before = contents(topics)
+    # The copy goes on with its own input; the first, started anew, is the newer one again.
+    fill(topics, "source", range(4, 6))
+    run(source, split(topics), tmp_path / "copy")
+    assert [len(values) for values in contents(topics)] == [len(before[0]) + 1, len(before[1]) + 1, 2]

@@ -1,0 +1,118 @@
+"""Records of decisions: what they say, in this version and in the one before, and who has a publisher."""
+
+import json
+import os
+import socket
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.storage import manifest
+from pyspark_log.storage.batch import CRC_AT
+from pyspark_log.storage.checksum import crc32c
+from pyspark_log.storage.decision import Decision, Origin, Place, SetAside, decode_decision, encode_decision
+from pyspark_log.storage.decision_log import DecisionLog
+from pyspark_log.storage.errors import CorruptRecordError, PublisherFencedError
+from pyspark_log.storage.publish import last_number, publish, tidy
+from pyspark_log.storage.staging import StagedPart, StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import OffsetStep, TopicPartition
+
+ID = "A" * 22
+# As the first version wrote it.
+FIRST = {
+    "version": 1, "number": 4, "decision": -1, "status": "decided", "run": "r2", "replaced": ["r1"], "location": "/c",
+    "records": 7, "places": [["t", ID, 3]], "manifest": "0" * 32 + ".manifest", "manifest_crc": 17,
+    "host": "h", "process": 12, "time": 1_700_000_000_000,
+}  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    return store
+
+
+def stage(store, value):
+    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer.append("t", pa.record_batch({"value": [value]}))
+    return writer.finish()
+
+
+def test_a_record_of_the_first_version_is_read():
+    decision = decode_decision("q", json.dumps(FIRST).encode(), 31)
+    assert decision == Decision(
+        "q", 4, 31, run="r2", replaced=("r1",), location="/c", records=7, places=(Place("t", ID, 3),),
+        manifest=FIRST["manifest"], manifest_crc=17,
+        host="h", process=12, time=1_700_000_000_000, holder=Origin("h", 12, 1_700_000_000_000),
+    )  # fmt: skip
+
+
+def test_a_record_says_all_that_is_known():
+    aside = SetAside(20, 5, Origin("admin", 1, 2), (Place("t", ID, 3),))
+    decision = decode_decision("q", json.dumps(FIRST).encode(), 31).taken_over("r3")
+    assert (decision.holder.host, decision.holder.process) == (socket.gethostname(), os.getpid())
+    for known in (decision, Decision("q", -1, 31, True, set_aside=aside)):
+        assert decode_decision("q", encode_decision(known), 40) == known
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("holder", None), ("holder", {"host": "h"}), ("set_aside", 5), ("set_aside", {}), ("run", 1), ("plan", None)],
+)
+def test_a_field_that_is_not_what_it_should_be_is_named_with_its_record(field, value):
+    whole = json.loads(encode_decision(decode_decision("q", json.dumps(FIRST).encode(), 31)))
+    with pytest.raises(CorruptRecordError, match="the record at offset 31 is no decision"):
+        decode_decision("q", json.dumps(whole | {field: value}).encode(), 31)
+
+
+def test_a_manifest_with_and_without_positions(tmp_path):
+    data = bytes(CRC_AT) + b"crc!" + bytes(100)
+    part = StagedPart(topic="t", topic_id=ID, partition=3, count=1, size=len(data), crcs=b"crc!", data=data)
+    steps = [
+        OffsetStep("g", TopicPartition("t", 0), None, 3),
+        OffsetStep("h", TopicPartition("u", 1), 5, 5),
+    ]
+    name, crc = manifest.write(str(tmp_path), [part], steps)
+    assert manifest.read_steps(str(tmp_path), name, crc) == steps
+    assert list(manifest.read(str(tmp_path), name, crc)) == [Place("t", ID, 3)]
+    # The same, as the first version wrote it.
+    path = tmp_path / name
+    header, description = path.read_bytes()[:8], json.loads(path.read_bytes()[16 : -len(data)])
+    description = json.dumps({"version": 1, "parts": description["parts"]}).encode()
+    crc = crc32c(description)
+    path.write_bytes(header + len(description).to_bytes(4, "big") + crc.to_bytes(4, "big") + description + data)
+    assert manifest.read_steps(str(tmp_path), name, crc) == []
+    assert list(manifest.read(str(tmp_path), name, crc)) == [Place("t", ID, 3)]
+
+
+def test_the_holder_is_who_has_the_newest_run_and_since_when(store):
+    publish(store, "q", 0, stage(store, b"a"), run="r1")
+    first = DecisionLog.of(store).last["q"]
+    assert first.holder == Origin(first.host, first.process, first.time)
+    publish(store, "q", 1, stage(store, b"b"), run="r1")
+    assert DecisionLog.of(store).last["q"].holder == first.holder
+    publish(store, "q", 1, stage(store, b"b"), run="r2")
+    taken = DecisionLog.of(store).last["q"]
+    assert (taken.time < taken.holder.time, taken.holder.process) == (True, os.getpid())
+    with pytest.raises(PublisherFencedError, match=rf"process {os.getpid()} on .*, since 20") as caught:
+        publish(store, "q", 2, [], run="r1")
+    assert (caught.value.host, caught.value.since) == (socket.gethostname(), taken.holder.time)
+
+
+def test_tidying_up_gives_no_replaced_run_its_place_back(store, monkeypatch):
+    """A newer run takes over between the look at what is done and the record of it."""
+    publish(store, "q", 0, stage(store, b"a"), run="r1")
+    hold = DecisionLog.hold
+
+    def taken_over_first(decisions, held, *arguments):
+        monkeypatch.setattr(DecisionLog, "hold", hold)
+        publish(Store.open(store.path), "q", 0, [], run="r2")
+        return hold(decisions, held, *arguments)
+
+    monkeypatch.setattr(DecisionLog, "hold", taken_over_first)
+    tidy(store)
+    with pytest.raises(PublisherFencedError):
+        publish(Store.open(store.path), "q", 1, [], run="r1")
+    assert last_number(store, "q") == 0

@@ -1,0 +1,56 @@
+"""Ctrl-C ends a read through the API, at whatever moment it is struck."""
+
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+
+from pyspark_log.storage.store import Store
+
+SIGNALS = 1500
+
+# Says that it begins to read, which it does for ever, to the end or not; says so again when an interrupt has ended it.
+READER = """
+import os, sys
+from pyspark_log import Store
+
+store = Store.open(sys.argv[1])
+while True:
+    try:
+        os.write(1, b"x")
+        while True:
+            for batch in store.read("t", 0, max_bytes=2000):
+                pass
+            for batch in store.read("t", 0, 500):
+                break
+    except KeyboardInterrupt:
+        pass
+"""
+
+
+def test_no_interrupt_of_a_long_read_is_lost(tmp_path):
+    store = Store.create(tmp_path / "store")
+    # Many small segments: files are opened and let go all the time.
+    store.create_topic("t", 1, {"segment.bytes": "3000"})
+    for _ in range(40):
+        store.append("t", pa.record_batch({"value": [b"x" * 100] * 20}))
+    seed = random.randrange(2**32)
+    moments = random.Random(seed)
+    with subprocess.Popen(
+        [sys.executable, "-c", READER, store.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as reader:
+        try:
+            for number in range(SIGNALS):
+                answered, _, _ = select.select([reader.stdout], [], [], 60)
+                assert answered, f"interrupt {number} was lost, seed {seed}"
+                assert os.read(reader.stdout.fileno(), 1) == b"x"
+                time.sleep(moments.uniform(0, 0.002))
+                reader.send_signal(signal.SIGINT)
+        finally:
+            reader.kill()
+        assert reader.stderr.read() == b""

@@ -1,0 +1,143 @@
+"""Publishing without syncs: as exact as ever while the machine stays up; what a power loss takes holds nobody up.
+
+That a stopped process harms nothing, and what a power loss may leave, is tried out in tests/crash.
+"""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.storage import files, install, staging, state_file
+from pyspark_log.storage.decision_log import DecisionLog
+from pyspark_log.storage.errors import InvalidConfigError, StagedOutputError
+from pyspark_log.storage.publish import help_apply, publish
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import OffsetStep, TopicPartition
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 2)
+    return store
+
+
+def stage(store, name, count=3):
+    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer.append("t", pa.record_batch({
+        "value": [f"{name}/{row}".encode() for row in range(count)],
+        "partition": pa.array([row % 2 for row in range(count)], pa.int32()),
+    }))  # fmt: skip
+    return writer.finish(sync=False)
+
+
+def content(store):
+    store = Store.open(store.path)
+    return [v.decode() for p in range(2) for read in store.read("t", p) for v in read["value"].to_pylist()]
+
+
+def decided_only(store, monkeypatch, name):
+    """A publish that is decided and not applied."""
+
+    def die(*_, **__):
+        raise OSError(5, "stop")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pyspark_log.storage.decided.apply", die)
+        with pytest.raises(OSError, match="stop"):
+            publish(store, name, 0, stage(store, name), sync=False)
+
+
+def test_nothing_is_synced(store, monkeypatch):
+    monkeypatch.setattr(staging, "INLINE_LIMIT", 0)
+    publish(store, "q", 0, stage(store, "a"), sync=False)
+    changes = []
+    files.set_observer(changes.append)
+    try:
+        publish(store, "q", 1, stage(store, "b"), sync=False)
+    finally:
+        files.set_observer(None)
+    assert [change for change in changes if change.kind.startswith("sync")] == []
+    assert sorted(content(store)) == [f"{name}/{row}" for name in "ab" for row in range(3)]
+
+
+def test_offsets_that_are_shown_are_reserved_first(store):
+    publish(store, "q", 0, stage(store, "a"), sync=False)
+    for place in [("t", 0), ("t", 1), ("__pylog_publish", 0)]:
+        state = store.reader(*place).state()
+        assert state.reserve > state.next_offset > 0
+        assert state.synced < state.position
+
+
+def test_a_segment_of_its_own_is_synced(store, monkeypatch):
+    monkeypatch.setattr(staging, "INLINE_LIMIT", 0)
+    for bound in ("_COPY_LEAST", "_COPY_MOST", "_INSTALL_MOST"):
+        monkeypatch.setattr(install, bound, 0)
+    parts = stage(store, "a")
+    synced = []
+    files.set_observer(lambda change: synced.append(change.path) if change.kind == "sync" else None)
+    try:
+        publish(store, "q", 0, parts, sync=False)
+    finally:
+        files.set_observer(None)
+    for partition in range(2):
+        state = store.reader("t", partition).state()
+        assert state.synced == state.position == os.path.getsize(store.segment_files("t", partition)[0])
+    # Before the lock is taken, and with the offsets.
+    assert len([path for path in synced if path.endswith(".log")]) >= 4
+
+
+def test_a_replay_that_is_synced_makes_it_durable(store):
+    publish(store, "q", 0, stage(store, "a"), sync=False)
+    assert publish(store, "q", 0, stage(store, "a")).replayed
+    for place in [("t", 0), ("t", 1), ("__pylog_publish", 0)]:
+        state = store.reader(*place).state()
+        assert state.synced == state.position
+
+
+def test_positions_of_groups_do_not_move_without_syncing(store):
+    step = OffsetStep("group", TopicPartition("t", 0), None, 1)
+    with pytest.raises(InvalidConfigError, match="must be synced"):
+        publish(store, "q", 0, stage(store, "a"), offsets=[step], sync=False)
+    assert content(store) == []
+
+
+@pytest.mark.parametrize("lost", ["manifest", "bytes"])
+def test_what_a_power_loss_has_taken_is_passed_over(store, monkeypatch, caplog, lost):
+    monkeypatch.setattr(staging, "INLINE_LIMIT", 0 if lost == "bytes" else 10**6)
+    decided_only(store, monkeypatch, "lost")
+    suffix = ".manifest" if lost == "manifest" else ".staged"
+    (path,) = Path(store.path, "staging").glob(f"*{suffix}")
+    if lost == "manifest":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(path.stat().st_size))
+    # While the machine is up this is damage.
+    with pytest.raises(StagedOutputError):
+        help_apply(Store.open(store.path))
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    store = Store.open(store.path)
+    assert help_apply(store) == 1
+    assert "was made without syncing, and the machine went down: t-0 gets nothing of it" in caplog.text
+    assert help_apply(Store.open(store.path)) == 0
+    publish(store, "q", 0, stage(store, "a"))
+    assert sorted(content(store)) == ["a/0", "a/1", "a/2"]
+    assert not DecisionLog.of(store).undone.keys() - {DecisionLog.of(store).last["q"].offset}
+
+
+def test_what_a_power_loss_has_left_is_applied_after_a_look_at_every_byte(store, monkeypatch):
+    monkeypatch.setattr(staging, "INLINE_LIMIT", 0)
+    for bound in ("_COPY_LEAST", "_COPY_MOST", "_INSTALL_MOST"):
+        monkeypatch.setattr(install, bound, 0)
+    decided_only(store, monkeypatch, "left")
+    files_of_first = sorted(Path(store.path, "staging").glob("*.staged"))
+    damaged = files_of_first[0]
+    data = bytearray(damaged.read_bytes())
+    data[-1] ^= 1
+    damaged.write_bytes(data)
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    assert help_apply(Store.open(store.path)) == 1
+    assert sorted(content(store)) in (["left/0", "left/2"], ["left/1"])

@@ -1,0 +1,95 @@
+"""After a power loss a partition is put right by whoever comes first, a reader too if it may write to the store."""
+
+import os
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.storage import state_file
+from pyspark_log.storage.errors import LogDamagedError
+from pyspark_log.storage.publish import help_apply, last_number, publish
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.state_file import SLOT_DISTANCE, SLOT_SIZE
+from pyspark_log.storage.store import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    return store
+
+
+def rows(*values):
+    return pa.record_batch({"value": list(values)})
+
+
+def values(store):
+    return [value for read in store.read("t", 0) for value in read["value"].to_pylist()]
+
+
+def lose_unsynced(store, monkeypatch, sizes):
+    """The power goes: of files that were written to without a sync, so many bytes are left."""
+    for path, size in sizes.items():
+        os.truncate(path, size)
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+
+
+def test_a_reader_finds_what_is_left_of_records_that_were_not_synced(store, monkeypatch):
+    store.append("t", rows(b"synced"), sync=True)
+    (log,) = store.segment_files("t", 0)
+    size = os.path.getsize(log)
+    store.append("t", rows(b"lost"))
+    lose_unsynced(store, monkeypatch, {log: size + 10})
+    with pytest.raises(LogDamagedError):
+        list(store.reader("t", 0).read(0, 2, max_bytes=1000))
+    reader = Store.open(store.path)
+    assert values(reader) == [b"synced"]
+    assert reader.latest_offset("t", 0) > 2, "an offset that was shown is not given again"
+    assert reader.earliest_offset("t", 0) == 0
+
+
+def test_who_may_not_write_reads_what_is_there(store, monkeypatch):
+    store.append("t", rows(b"synced"), sync=True)
+    state = store.reader("t", 0).state()
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pyspark_log.storage.files.open_write", refused)
+    reader = Store.open(store.path)
+    assert values(reader) == [b"synced"]
+    assert reader.reader("t", 0).state() == state
+
+
+def test_a_store_of_this_boot_is_only_looked_at(store, monkeypatch):
+    store.append("t", rows(b"a"))
+    state = store.reader("t", 0).state()
+    assert values(Store.open(store.path)) == [b"a"]
+    assert store.reader("t", 0).state() == state
+
+
+def test_a_decision_whose_end_move_was_lost_is_found_by_a_reader(store, monkeypatch):
+    """It is on the disk, and nobody publishes any more."""
+
+    def die(*_, **__):
+        raise OSError(5, "stop")
+
+    publish(store, "before", 0, [])
+    before = state_file.read(store.reader("__pylog_publish", 0).place.state_path)
+    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer.append("t", rows(b"a", b"b"))
+    with monkeypatch.context() as patched:
+        patched.setattr("pyspark_log.storage.decided.apply", die)
+        with pytest.raises(OSError, match="stop"):
+            publish(store, "q", 0, writer.finish())
+    with open(store.reader("__pylog_publish", 0).place.state_path, "r+b") as file:
+        for slot in range(4):
+            file.seek(slot * SLOT_DISTANCE)
+            file.write(state_file.encode_slot(before.state) if slot == before.slot else bytes(SLOT_SIZE))
+    lose_unsynced(store, monkeypatch, {})
+    reader = Store.open(store.path)
+    assert help_apply(reader) == 1
+    assert values(reader) == [b"a", b"b"]
+    assert last_number(reader, "q") == 0

@@ -1,0 +1,258 @@
+"""What was decided and not applied: shown, finished, or set aside; by the engine and by `pylog recover`."""
+
+import contextlib
+import json
+import os
+import socket
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from pyspark_log.cli.main import main
+from pyspark_log.storage import decided, files
+from pyspark_log.storage.errors import InvalidConfigError, PublishNumberError, SetAsideError, StagedOutputError
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.group_positions import committed
+from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.publish import help_apply, last_number, publish
+from pyspark_log.storage.recover import recover, set_aside, waiting
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.storage.verify import verify
+
+A0 = TopicPartition("a", 0)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    # So that all that is staged is in files.
+    monkeypatch.setattr("pyspark_log.storage.staging.INLINE_LIMIT", 0)
+    store = Store.create(tmp_path / "store", {"offsets.topic.num.partitions": "1"})
+    store.create_topic("a", 1)
+    store.create_topic("b", 1)
+    return store
+
+
+def stage(store, value, *topics):
+    """One file for all topics."""
+    writer = StagedWriter(store, StagingPlan.make(store, topics))
+    for topic in topics:
+        writer.append(topic, pa.record_batch({"value": [value]}))
+    return writer.finish()
+
+
+def content(store, topic):
+    return [v for batch in Store.open(store.path).read(topic, 0) for v in batch["value"].to_pylist()]
+
+
+def decide(store, publisher, number, parts, only=(), offsets=()):
+    """Publishes, and has it applied in the topics `only`."""
+    real = decided.apply
+
+    def apply(appender, *arguments, **options):
+        if appender.place.topic not in only:
+            raise OSError(28, "No space left on device")
+        return real(appender, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(decided, "apply", apply)
+        with pytest.raises((OSError, StagedOutputError)):
+            publish(store, publisher, number, parts, offsets=offsets)
+    return Store.open(store.path)
+
+
+def lose_manifest(store):
+    """Loses the newest."""
+    manifests = Path(store.path, "staging").glob("*.manifest")
+    max(manifests, key=lambda path: path.stat().st_mtime_ns).unlink()
+
+
+def pylog(store, *arguments):
+    return CliRunner().invoke(main, ["--store", store.path, "recover", *arguments])
+
+
+def notes(store):
+    report = verify(store.path)
+    assert not report.damaged, report.findings
+    return [finding.what for finding in report.findings if finding.severity is Severity.NOTE]
+
+
+def test_recover_finishes_what_was_decided_and_says_what_it_did(store):
+    publish(store, "done", 0, stage(store, b"0", "a"))
+    other = decide(store, "q", 7, stage(store, b"1", "a", "b"), only=["b"])
+    (found,) = waiting(other)
+    assert (found.decision.publisher, [place.topic for place in found.places], found.problem) == ("q", ["a"], "")
+    assert 0 < found.size < 200
+    dry = pylog(store, "--dry-run")
+    assert dry.exit_code == 0
+    assert dry.stdout.splitlines()[1].split()[1:3] == ["q", "7"]
+    assert f"{socket.gethostname()}:{os.getpid()}" in dry.stdout
+    assert dry.stdout.rstrip().endswith("a-0 (1 of 2)  waits")
+    assert content(store, "a") == [b"0"]
+    result = pylog(store)
+    assert (result.exit_code, result.stdout.rstrip().split()[-1]) == (0, "applied")
+    assert (content(store, "a"), content(store, "b")) == ([b"0", b"1"], [b"1"])
+    assert os.listdir(f"{store.path}/staging") == []
+    again = pylog(store)
+    assert (again.exit_code, again.stdout) == (0, "all that was decided is applied\n")
+    assert json.loads(pylog(store, "--json").stdout) == []
+
+
+def test_what_cannot_be_applied_holds_up_only_what_is_behind_it(store):
+    other = decide(store, "lost", 0, stage(store, b"0", "a"))
+    lose_manifest(store)
+    other = decide(other, "behind", 0, stage(store, b"1", "a", "b"))
+    other = decide(other, "beside", 0, stage(store, b"2", "b"))
+    with pytest.raises(StagedOutputError, match=r"publisher 'lost'.*is missing"):
+        help_apply(other)
+    assert (content(store, "a"), content(store, "b")) == ([], [b"1", b"2"])
+    result = pylog(store, "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert [(one["publisher"], one["applied"]) for one in found] == [("lost", False), ("behind", False)]
+    assert all("is missing" in one["problem"] for one in found)
+    assert [one["staged_bytes"] is None for one in found] == [True, False]
+    assert "not applied: " in pylog(store).stdout
+
+
+def test_a_decision_that_nobody_has_anything_of_can_be_taken_back(store):
+    publish(store, "q", 0, stage(store, b"0", "a"))
+    OffsetsLog(store).commit("g", {A0: 5})
+    other = decide(
+        store, "q", 1, stage(store, b"1", "a", "b"), offsets=[OffsetStep("g", A0, 5, 9)]
+    )
+    assert committed(other, "g")[A0].offset == 9
+    (found,) = waiting(other)
+    result = pylog(store, "--set-aside", str(found.decision.offset))
+    assert result.exit_code == 0, result.output
+    assert "partitions without it: a-0,b-0,__consumer_offsets-0" in result.stdout
+    assert "may publish the same number again" in result.stdout
+    kept = os.listdir(f"{store.path}/cut/decision-{found.decision.offset}")
+    assert sorted(name.rsplit(".")[-1] for name in kept) == ["manifest", "staged"]
+    assert (waiting(Store.open(store.path)), last_number(other, "q")) == ([], 0)
+    assert OffsetsLog(other).fetch("g")[A0].offset == 5
+    assert any(f"was set aside (process {os.getpid()} on" in note for note in notes(store))
+    # The publisher, run again.
+    publish(store, "q", 1, stage(store, b"1", "a", "b"), offsets=[OffsetStep("g", A0, 5, 9)])
+    assert (content(store, "a"), content(store, "b")) == ([b"0", b"1"], [b"1"])
+    assert OffsetsLog(other).fetch("g")[A0].offset == 9
+    with pytest.raises(PublishNumberError):
+        publish(other, "q", 3, [])
+
+
+def test_a_decision_that_some_have_is_given_up_for_the_others(store, caplog):
+    parts = stage(store, b"1", "a", "b")
+    other = decide(store, "q", 0, parts, only=["b"])
+    (found,) = waiting(other)
+    result = set_aside(other, found.decision.offset)
+    assert ([place.topic for place in result.places], result.taken_back) == (["a"], False)
+    assert (content(store, "a"), content(store, "b"), last_number(store, "q")) == ([], [b"1"], 0)
+    # The damage that `verify` sees otherwise, where something is done and not applied, this is not.
+    assert any("is not in a-0" in note for note in notes(store))
+    assert publish(store, "q", 0, stage(store, b"1", "a", "b")).replayed
+    assert "what it had for a-0 does not appear" in caplog.text
+    publish(store, "q", 1, stage(store, b"2", "a", "b"))
+    assert (content(store, "a"), content(store, "b")) == ([b"2"], [b"1", b"2"])
+    assert any("is not in a-0" in note for note in notes(store))
+    assert recover(store) == []
+
+
+def test_what_waits_behind_a_decision_goes_on_when_it_is_set_aside(store):
+    other = decide(store, "lost", 0, stage(store, b"0", "a"))
+    number = waiting(other)[0].decision.offset
+    lose_manifest(store)
+    other = decide(other, "behind", 0, stage(store, b"1", "a"))
+    assert set_aside(other, number).taken_back
+    assert help_apply(store) == 1
+    assert content(store, "a") == [b"1"]
+
+
+def test_what_is_applied_cannot_be_set_aside(store):
+    publish(store, "q", 0, stage(store, b"0", "a"))
+    for number in (0, 17):
+        with pytest.raises(InvalidConfigError, match=f"decision {number} is applied everywhere, or there is none"):
+            set_aside(store, number)
+    assert pylog(store, "--set-aside", "0").exit_code == 1
+    assert pylog(store, "--set-aside", "0", "--dry-run").exit_code == 2
+
+
+@pytest.mark.parametrize("change", range(12))
+def test_setting_aside_that_was_stopped_halfway_can_be_done_again(store, change):
+    """Before the record nothing of it is lost, though nobody applies it meanwhile; after it all is done."""
+
+    class Stop(BaseException):
+        pass
+
+    left = [change]
+
+    def stop(_change):
+        if left[0] == 0:
+            raise Stop
+        left[0] -= 1
+
+    other = decide(store, "q", 0, stage(store, b"0", "a", "b"))
+    number = waiting(other)[0].decision.offset
+    files.set_observer(stop)
+    try:
+        set_aside(other, number)
+    except Stop:
+        pass
+    else:
+        pytest.fail("it makes fewer changes")
+    finally:
+        files.set_observer(None)
+    fresh = Store.open(store.path)
+    # An error, if the record was made.
+    with contextlib.suppress(InvalidConfigError):
+        set_aside(fresh, number)
+    publish(fresh, "q", 0, stage(fresh, b"1", "a", "b"))
+    assert (content(store, "a"), content(store, "b")) == ([b"1"], [b"1"])
+
+
+def test_who_is_about_to_apply_what_is_set_aside_applies_nothing(store):
+    """He has looked the decision up, and comes to a partition only when it is set aside."""
+    real = decided.apply
+
+    def late(appender, decision, *arguments, **options):
+        set_aside(Store.open(store.path), decision)
+        return real(appender, decision, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(decided, "apply", late)
+        with pytest.raises(StagedOutputError):
+            publish(store, "q", 0, stage(store, b"0", "a"))
+    assert (content(store, "a"), last_number(Store.open(store.path), "q")) == ([], None)
+
+
+def test_a_publisher_is_told_that_its_decision_was_set_aside_while_it_waited(store):
+    def wait(_store, _decisions, decision, _timeout):
+        other = Store.open(store.path)
+        set_aside(other, decision.offset)
+        decided.apply_decision(store, _decisions, decision, _timeout)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("pyspark_log.storage.publish.apply_decision", wait)
+        with pytest.raises(SetAsideError, match="number 0\\) could not be applied and was set aside"):
+            publish(store, "q", 0, stage(store, b"0", "a"))
+
+
+def test_verify_says_how_much_is_staged_how_old_it_is_and_whose(store):
+    stage(store, b"of nobody", "a")
+    (name,) = os.listdir(f"{store.path}/staging")
+    os.rename(f"{store.path}/staging/{name}", f"{store.path}/staging/elsewhere.7.00000000.{'0' * 24}.staged")
+    (Path(store.path) / "staging" / ("f" * 32 + ".staged")).write_bytes(b"12345")
+    for _ in range(2):
+        stage(store, b"never published", "a")
+        os.utime(f"{store.path}/staging/{max(os.listdir(f'{store.path}/staging'))}", (1_000_000_000, 1_000_000_000))
+    decide(store, "q", 3, stage(store, b"1", "a"))
+    told = notes(store)
+    assert any("1 staged files of 5 bytes" in note and "whose they are is not known" in note for note in told)
+    mine = next(note for note in told if f"process {os.getpid()} of this host, which runs" in note)
+    assert mine.startswith("2 staged files of ")
+    assert any("1 staged files" in note and "for process 7 on elsewhere" in note for note in told)
+    waits = next(note for note in told if "not yet applied in a-0" in note)
+    assert f"(publisher 'q', number 3): decided (process {os.getpid()} on {socket.gethostname()}, 20" in waits
+    assert "bytes are staged for it" in waits
