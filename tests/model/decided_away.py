@@ -1,0 +1,85 @@
+"""Compaction of the decision log beside publishers: what is known of a publisher never goes.
+
+Not in the engine yet. The swap of files has a model of its own; here it is one step, under the log's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from .disk import Batch, File, Folder, Log
+from .engine import Model, Program, Violation
+from .helpers import attempts, last, private, publisher, things
+from .partition import Setup, Steps
+from .publishing import D, Publisher, Record, known, watches
+
+PLACES = ("p",)
+
+
+class Compacted(Log):
+    """A decision log that can be compacted."""
+
+    @classmethod
+    def do_compact(cls, folder: Folder, keeps_last: bool) -> Any:
+        """Drops, of all segments but the active one, the records behind which there is one of the same publisher.
+
+        Offsets stay as they are; `keeps_last` False drops all.
+        """
+        bases = list(folder.segments)
+        before = [batch for base in bases for batch in folder.file(folder.segments[base]).cells if batch]
+        after = {batch.base: _without(batch, before[at + 1 :], keeps_last) for at, batch in enumerate(before)}
+        for base in bases[:-1]:
+            number = folder.segments[base]
+            cells = tuple(batch and after[batch.base] for batch in folder.file(number).cells)
+            folder = folder.with_file(number, File(cells))
+        kept = [batch for base in bases for batch in folder.file(folder.segments[base]).cells if batch]
+        if known(kept) != known(before):
+            raise Violation("I13", f"compaction has lost something of {known(before)}: {known(kept)}")
+        return folder, None
+
+
+def _without(batch: Batch, later: Sequence[Batch], keeps_last: bool) -> Batch:
+    newer = {record.pub for other in later for record in filter(None, other.what)}
+    left: list[Record | None] = []
+    for number, record in enumerate(batch.what):
+        newer_here = {other.pub for other in filter(None, batch.what[number + 1 :])}
+        gone = record is None or record.pub in newer | newer_here or not keeps_last
+        left.append(None if gone else record)
+    return batch._replace(what=tuple(left))
+
+
+def compactor(who: int, setup: Setup) -> Steps:
+    """Compacts twice."""
+    access = Publisher(who, PLACES, setup)
+    log = access.appenders[D]
+    for _time in range(2):
+        yield from log.enter()
+        yield log.log, "compact", access.keeps("the last record of a publisher stays")
+        yield from log.leave()
+
+
+def settled(values: Any) -> None:
+    """Nothing is left undone."""
+    batches = [batch for number in values[D + " log"].segments.values() for batch in values[D + " log"].file(number).cells]
+    if known(batches).undone:
+        raise Violation("I15", f"not recorded as done: {known(batches).undone}")
+
+
+def model(
+    numbers: Sequence[int] = (0, 1), publishers: int = 1, kills: int = 1, powers: int = 0,
+    setup: Setup = Setup(limit=1), reduce: bool = True, by_history: bool = False,  # noqa: B008
+) -> Model:  # fmt: skip
+    """Publishers, and a compactor."""
+    lives: dict[str, Sequence[Program | None]] = {}
+    for who in range(publishers):
+        lives[f"publisher {who}"] = [
+            partial(publisher, who, setup, attempts(f"a{who}", numbers, PLACES, life), False, PLACES) for life in range(2)
+        ]
+    lives["compactor"] = [partial(compactor, publishers, setup)]
+    return Model(
+        things=things(PLACES) | {D + " log": (Compacted, Log.new())}, lives=lives, kills=kills, powers=powers,
+        watches=watches(PLACES, compacted=True), private=private(PLACES), alone=partial(last, setup, PLACES),
+        settled=settled, reduce=reduce, by_history=by_history,
+    )  # fmt: skip

@@ -1,0 +1,114 @@
+"""Deciding and fencing: runs of one query on one checkpoint, one of them a zombie; copied, lost and restored checkpoints.
+
+A run plans a batch (durably, in the checkpoint), publishes it, and notes that it is committed, as Spark does. Killed,
+it is followed by another run, which repeats what was planned and not committed. Two processes are two runs at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from .engine import Model, Program, Thing
+from .helpers import helper, last, private, settled, things
+from .partition import Setup, Steps, SyncFailed
+from .publishing import GivenUp, Publisher, Record, Refused, watches
+
+PLACES = ("p",)
+
+
+class Plans(NamedTuple):
+    """A checkpoint: what each batch reads, how many batches are committed; and how many plans there ever were."""
+
+    batches: tuple[int, ...] = ()
+    committed: int = 0
+    made: int = 0
+    restored: bool = False
+
+
+class Checkpoint(Thing):
+    """Spark's offset log and commit log, both durable."""
+
+    syncs = frozenset({"plan", "commit"})
+
+    @classmethod
+    def do_plan(cls, plans: Plans, limit: int) -> Any:
+        """The next batch's number and plan: the one that is not committed, or a new one; None behind `limit`."""
+        if len(plans.batches) == plans.committed:
+            if plans.committed == limit:
+                return plans, None
+            plans = plans._replace(batches=(*plans.batches, plans.made), made=plans.made + 1)
+        return plans, (len(plans.batches) - 1, plans.batches[-1])
+
+    @classmethod
+    def do_commit(cls, plans: Plans, number: int) -> Any:
+        if number + 1 != len(plans.batches):
+            return plans, None  # Another run has gone on, or it was restored.
+        return plans._replace(committed=number + 1), None
+
+
+def run(who: int, setup: Setup, name: str, limit: int, location: str, patient: bool) -> Steps:
+    """A run of the query, until all batches are done or one is refused. After an error it publishes the same once more."""
+    access = Publisher(who, PLACES, setup, patient=patient)
+    claimed = False
+    while True:
+        batch = yield location, "plan", limit
+        if batch is None:
+            return
+        number, plan = batch
+        content = ("a", number, plan, name)
+        wanted = Record("a", number, run=name, places=PLACES, location=location, content=content)
+        try:
+            if not claimed:
+                yield from access.claim("a", name, number)
+                claimed = True
+            try:
+                yield from access.publish(wanted, claimed=True)
+            except GivenUp:
+                yield from access.publish(wanted, claimed=True)
+        except (Refused, SyncFailed, GivenUp):
+            return
+        yield location, "commit", number
+
+
+def restored(back: int, values: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """The checkpoint becomes that of `back` batches ago, once."""
+    plans = values["checkpoint"]
+    if not plans.restored and plans.committed == len(plans.batches) >= back:
+        left = plans.committed - back
+        yield {"checkpoint": plans._replace(batches=plans.batches[:left], committed=left, restored=True)}
+
+
+def model(
+    limit: int = 2, zombies: int = 1, copied: bool = False, back: int = 0, helpers: int = 0, patient: bool = True,
+    kills: int = 1, powers: int = 0, setup: Setup = Setup(), reduce: bool = True, by_history: bool = False,  # noqa: B008
+) -> Model:  # fmt: skip
+    """A query of `limit` batches and what may disturb it.
+
+    Args:
+        limit: how many batches.
+        zombies: runs that begin while another is at work.
+        copied: a query with a copy of the checkpoint at another place, made behind the first batch.
+        back: the checkpoint may be restored to what it was so many batches ago; 0: it is not.
+        helpers: passers-by that apply and record what is done.
+        patient: runs wait for a partition's lock; else they give up, and publish the same again.
+        kills, powers, setup, reduce, by_history: as in Model.
+    """
+    lives: dict[str, list[Program | None]] = {}
+    for _ in range(1 + zombies):
+        who = len(lives)
+        lives[f"query {who}"] = [partial(run, who, setup, f"r{who}{life}", limit, "checkpoint", patient) for life in range(2)]
+    if copied:
+        who = len(lives)
+        lives[f"query {who}"] = [partial(run, who, setup, f"r{who}", limit, "copy", patient)]
+    for _ in range(helpers):
+        who = len(lives)
+        lives[f"helper {who}"] = [partial(helper, who, setup, True, PLACES)]
+    return Model(
+        things=things(PLACES) | {"checkpoint": (Checkpoint, Plans()), "copy": (Checkpoint, Plans((0,), 1, 100))},
+        lives=lives, kills=kills, powers=powers, watches=watches(PLACES), private=private(PLACES),
+        alone=partial(last, setup, PLACES), settled=partial(settled, places=PLACES),
+        steps=[("the checkpoint is restored", partial(restored, back))] if back else [],
+        reduce=reduce, by_history=by_history,
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+"""Publishers, one-off publishers and helpers at work at once in two partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from .disk import Log, StateFile
+from .engine import Model, Program, Thing, Violation
+from .partition import Locks, Setup, Steps, SyncFailed
+from .publishing import Chance, D, GivenUp, Promises, Publisher, Record, Refused, Staging, known, watches
+from .witness import Seen, Witness, current, visible
+
+PLACES = ("p", "q")
+
+
+def publisher(
+    who: int, setup: Setup, wanted: Sequence[Record], one_off: bool, places: Sequence[str] = PLACES,
+    kind: type[Publisher] = Publisher,
+) -> Steps:  # fmt: skip
+    """Publishes each of `wanted`, in order; stops at an error."""
+    access = kind(who, places, setup)
+    for number in range(len(wanted)):
+        try:
+            yield from access.publish(wanted[number], one_off=one_off)
+        except (Refused, SyncFailed, GivenUp):
+            return
+
+
+def helper(
+    who: int, setup: Setup, tidies: bool, places: Sequence[str] = PLACES, kind: type[Publisher] = Publisher
+) -> Steps:
+    """One that comes by; `tidies`: and records what is done."""
+    access = kind(who, places, setup, patient=False)
+    try:
+        yield from access.help()
+        if tidies:
+            yield from access.tidy()
+    except (SyncFailed, GivenUp):
+        return
+
+
+def last(setup: Setup, places: Sequence[str] = PLACES, kind: type[Publisher] = Publisher) -> Steps:
+    """One that comes when all others are dead, and finishes what was decided."""
+    access = kind(99, places, setup)
+    yield from access.help()
+    yield from access.tidy()
+    for number in range(len(places)):
+        appender = access.appenders[places[number]]
+        alive = yield from appender.enter()
+        if alive:
+            yield from appender.append((("a", "last", 0),), sync=True)
+            yield from appender.leave()
+
+
+def settled(values: Mapping[str, Any], places: Sequence[str] = PLACES) -> None:
+    """Everything that was decided is in each of its partitions that still lives, and recorded as done."""
+    batches = visible(current(values[D + " state"]), values[D + " log"])
+    decided = {
+        batch.base + number: record
+        for batch in batches if batch.what
+        for number, record in enumerate(batch.what) if record is not None and record.decision == -1
+    }  # fmt: skip
+    if known(batches).undone:
+        raise Violation("I15", f"not recorded as done: {known(batches).undone}")
+    for place in places:
+        if "topics" in values and place not in values["topics"]:
+            continue
+        found = visible(current(values[place + " state"]), values[place + " log"])
+        there = [batch.what[1:3] for batch in found if batch.what is not None and batch.what[0] == "d"]
+        wanted = [(offset, part) for offset in sorted(decided) if place in decided[offset].places for part in range(2)]
+        if there != wanted:
+            raise Violation("I3", f"{place} should have {wanted}, and has {there}")
+
+
+def things(places: Sequence[str] = PLACES, locks: int = 0) -> dict[str, tuple[type[Thing], Any]]:
+    """A store with these partitions and nothing in it; `locks`: so many more locks than those of partitions."""
+    found: dict[str, tuple[type[Thing], Any]] = {}
+    for name in (D, *places):
+        found |= {
+            name + " state": (StateFile, StateFile.new()),
+            name + " log": (Log, Log.new()),
+            name + " seen": (Witness, Seen()),
+        }
+    found |= {
+        "staging": (Staging, (frozenset(), ())),
+        "promises": (Promises, frozenset()),
+        "chance": (Chance, None),
+        "nothing": (Thing, None),
+        "locks": (Locks, (-1,) * (1 + len(places) + locks)),
+    }
+    return found
+
+
+def private(places: Sequence[str] = PLACES) -> dict[str, tuple[str, int]]:
+    """What only the holder of a lock changes. Of a log's files others see what is below its end."""
+    return {f"{name} {what}": ("locks", lock) for lock, name in enumerate((D, *places)) for what in ("log", "state")}
+
+
+def attempts(pub: str, numbers: Sequence[int], places: Sequence[str], life: int) -> tuple[Record, ...]:
+    """What a publisher publishes in its n-th life: the same numbers, staged anew."""
+    return tuple(Record(pub, number, places=tuple(places), content=(pub, number, 0, life)) for number in numbers)
+
+
+def model(
+    numbers: Sequence[int] = (0, 1), one_offs: int = 1, helpers: int = 1, tidies: bool = False, kills: int = 1,
+    powers: int = 0, skips: bool = False, setup: Setup = Setup(), reduce: bool = True,  # noqa: B008
+    by_history: bool = False,
+) -> Model:  # fmt: skip
+    """A publisher of several numbers, publishers of one each, and helpers; `skips`: after a restart the publisher goes on
+    with its second number."""
+    lives: dict[str, Sequence[Program | None]] = {}
+    lives["a"] = [
+        partial(publisher, 0, setup, attempts("a", numbers[life if skips else 0 :], PLACES, life), False)
+        for life in range(2)
+    ]
+    for one in range(one_offs):
+        lives[f"b{one}"] = [
+            partial(publisher, len(lives), setup, attempts(f"b{one}", (0,), PLACES[1:], 0), True), None
+        ]
+    for _ in range(helpers):
+        who = len(lives)
+        lives[f"helper {who}"] = [partial(helper, who, setup, tidies)]
+    return Model(
+        things=things(), lives=lives, kills=kills, powers=powers, watches=watches(PLACES), private=private(),
+        alone=partial(last, setup), settled=settled, reduce=reduce, by_history=by_history,
+    )  # fmt: skip

@@ -1,0 +1,104 @@
+"""Locks: no circle of processes that wait for each other, and no waiter that has its turn is overtaken.
+
+The programs here only take and release locks, in the orders in which the engine nests them: the decision log's before
+those of groups' partitions (a publish that moves positions), that of topics before those of partitions (deleting a
+topic, making a partition's state), a partition's before that of the checkpoints (a roll). That none of them waits for ever
+is asked of every state: somebody can always go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from .engine import Model, Program, Thing, Violation
+from .partition import Locks, Setup, Steps
+
+DECISIONS, TOPICS, O, P, CHECKPOINTS = range(5)  # noqa: E741
+
+# Which locks each kind of work nests, the outer one first. Two of a kind are taken one after another, without nesting.
+NESTED: Mapping[str, tuple[tuple[int, ...], ...]] = {
+    "decide": ((DECISIONS, O, CHECKPOINTS),),
+    "make a state file while deciding": ((DECISIONS, TOPICS),),
+    "commit positions": ((O, CHECKPOINTS),),
+    "apply": ((O, CHECKPOINTS), (P, CHECKPOINTS)),
+    "delete a topic": ((TOPICS, P),),
+    "clean": ((P, CHECKPOINTS), (O, CHECKPOINTS), (DECISIONS, CHECKPOINTS)),
+}
+# What a careless change could add: a look at the decision log under a partition's lock.
+CARELESS = ((O, DECISIONS),)
+
+
+def work(who: int, kind: str, setup: Setup) -> Steps:
+    """Takes the locks of a kind of work, and lets them go from the inside."""
+    chains = NESTED[kind]
+    if kind == "apply" and "nobody waits for the decision log under a partition's lock" in setup.without:
+        chains = CARELESS
+    for chain in range(len(chains)):
+        for number in range(len(chains[chain])):
+            yield "locks", "acquire", chains[chain][number], who
+        for number in range(len(chains[chain]) - 1, -1, -1):
+            yield "locks", "release", chains[chain][number], who
+
+
+class Turns(Thing):
+    """Who waited, and how often others got the lock meanwhile, since the waiter has its turn."""
+
+    reads = frozenset({"acquire_turn", "release_turn", "acquire", "release"})
+
+    @classmethod
+    def do_acquire_turn(cls, value: tuple[int, int, int], who: int) -> Any:
+        """The lock for whose turn it is; any of those who wait for it may get it."""
+        turn, holder, _ = value
+        return [((who, holder, 0), None)] if turn < 0 else []
+
+    @classmethod
+    def do_acquire(cls, value: tuple[int, int, int], who: int) -> Any:
+        turn, holder, overtaken = value
+        if holder >= 0:
+            return []
+        if turn not in (-1, who):
+            overtaken += 1
+            if overtaken > 1:
+                raise Violation("I15", f"{turn} has its turn, and was overtaken {overtaken} times")
+        return [((turn, who, overtaken), None)]
+
+    @classmethod
+    def do_release_turn(cls, value: tuple[int, int, int], who: int) -> Any:
+        return ((-1, value[1], 0) if value[0] == who else value), None
+
+    @classmethod
+    def do_release(cls, value: tuple[int, int, int], who: int) -> Any:
+        return ((value[0], -1, value[2]) if value[1] == who else value), None
+
+    @classmethod
+    def released(cls, value: tuple[int, int, int], who: int) -> Any:
+        return (-1 if value[0] == who else value[0], -1 if value[1] == who else value[1], value[2])
+
+
+def again_and_again(who: int, setup: Setup) -> Steps:
+    """One that takes the lock without a pause."""
+    for _time in range(3):
+        # Who does not ask for its turn takes the lock whenever it is free.
+        if who == 0 or "every waiter takes its turn" not in setup.without:
+            yield "turns", "acquire_turn", who
+        yield "turns", "acquire", who
+        yield "turns", "release_turn", who
+        yield "turns", "release", who
+
+
+def model(
+    processes: int = 3, kinds: Sequence[str] = tuple(NESTED), turns: bool = False, kills: int = 1,
+    setup: Setup = Setup(), reduce: bool = True, by_history: bool = False,  # noqa: B008
+) -> Model:  # fmt: skip
+    """Processes at each kind of work; with `turns`, processes that all want one lock without a pause."""
+    lives: dict[str, Sequence[Program | None]]
+    if turns:
+        lives = {f"process {who}": [partial(again_and_again, who, setup), None] for who in range(processes)}
+    else:
+        lives = {kind: [partial(work, who, kind, setup), None] for who, kind in enumerate(kinds)}
+    return Model(
+        things={"locks": (Locks, (-1,) * 5), "turns": (Turns, (-1, -1, 0))}, lives=lives, kills=kills,
+        reduce=reduce, by_history=by_history,
+    )  # fmt: skip

@@ -1,0 +1,139 @@
+"""Positions of a group that move with a publish: members that process and commit in one decision, and a plain commit.
+
+Each member reads the committed position, and publishes what it made of the next record together with a step from that
+position to the next. `content` is (publisher, number, (from, to), attempt).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from .disk import Batch, Folder, Slots
+from .engine import Model, Program, Violation, Watch
+from .helpers import last, private, settled, things
+from .partition import Setup, Steps, SyncFailed
+from .publishing import GivenUp, Publisher, Record, Refused, watches
+from .witness import current, visible
+
+#: The partition of `__consumer_offsets` that has the group.
+O = "o"  # noqa: E741
+PLACES = (O,)
+
+
+class Member(Publisher):
+    """A process that reads for the group."""
+
+    def committed(self) -> Steps:
+        """The group's position: what its log says, and what is decided to follow. No lock is needed."""
+        yield from self.follow()
+        undone = self.known.undone
+        state = yield O + " state", "look"
+        batches = yield O + " log", "readable", state
+        position = position_after(batches)
+        if self.keeps("what is decided counts before it is applied"):
+            for number, record in undone:
+                if number > state.applied:
+                    position = record.content[2][1]
+        return position
+
+    def before_deciding(self, wanted: Record) -> Steps:
+        """The position must be the one that was started from, and nobody commits until the decision is made."""
+        log = self.appenders[O]
+        if self.keeps("who decides holds the group's partition"):
+            yield from log.enter()
+            if self.keeps("positions are durable before a decision rests on them"):
+                yield from log.settle()
+        position = yield from self.committed()
+        if position != wanted.content[2][0]:
+            raise Refused(f"{wanted.pub} started from {wanted.content[2][0]}, and {position} is committed")
+
+    def after_deciding(self) -> Steps:
+        if self.keeps("who decides holds the group's partition"):
+            yield from self.appenders[O].leave()
+
+    def commit(self, mark: str, position: int) -> Steps:
+        """A commit by itself, behind what was decided before. SyncFailed, GivenUp."""
+        log = self.appenders[O]
+        while True:
+            yield from self.follow()
+            undone = self.known.undone
+            if undone and self.keeps("a commit comes behind what is decided"):
+                yield from self.apply(undone[-1][1])
+            yield from log.enter()
+            yield from self.follow()
+            waits = any(number > log.state.applied for number, _ in self.known.undone)
+            if waits and self.keeps("a commit comes behind what is decided"):
+                yield from log.leave()
+                continue
+            yield from log.append((("c", mark, position),), sync=False)
+            yield from log.leave()
+            return
+
+
+def position_after(batches: Sequence[Batch]) -> int:
+    """The position that the records of a log come to."""
+    position = 0
+    for batch in batches:
+        if batch.what is not None:
+            position = batch.what[2] if batch.what[0] == "c" else batch.what[4][2][1]
+    return position
+
+
+def member(who: int, setup: Setup, count: int, life: int) -> Steps:
+    """Processes `count` records, one by one; stops when it is refused."""
+    access = Member(who, PLACES, setup)
+    pub = f"t{who}{life}"
+    for number in range(count):
+        position = yield from access.committed()
+        content = (pub, number, (position, position + 1), 0)
+        try:
+            yield from access.publish(Record(pub, number, places=PLACES, content=content))
+        except (Refused, SyncFailed, GivenUp):
+            return
+
+
+def committer(who: int, setup: Setup, life: int) -> Steps:
+    """Reads the position and commits the next one by itself."""
+    access = Member(who, PLACES, setup)
+    position = yield from access.committed()
+    try:
+        yield from access.commit(f"c{who}{life}", position + 1)
+    except (SyncFailed, GivenUp):
+        return
+
+
+def look(nothing: None, file: Slots, folder: Folder) -> None:
+    """I11: each decided step begins where the group was."""
+    state, position = current(file), 0
+    if not state.booted:
+        return
+    for batch in visible(state, folder):
+        if batch.what is None or batch.what[0] == "a":
+            continue
+        if batch.what[0] == "c":
+            position = batch.what[2]
+        elif batch.what[2] == 0:  # the first batch of a decision; the others say the same
+            begun, ended = batch.what[4][2]
+            if begun != position:
+                raise Violation("I11", f"{batch.what[4]} was decided where the group was at {position}")
+            position = ended
+
+
+def model(
+    members: int = 2, count: int = 1, commits: int = 1, kills: int = 0, powers: int = 0,
+    setup: Setup = Setup(), reduce: bool = True, by_history: bool = False,  # noqa: B008
+) -> Model:  # fmt: skip
+    """Members that process `count` records each, and plain commits beside them."""
+    lives: dict[str, Sequence[Program | None]] = {}
+    for who in range(members):
+        lives[f"member {who}"] = [partial(member, who, setup, count, life) for life in range(2)]
+    for _ in range(commits):
+        who = len(lives)
+        lives[f"committer {who}"] = [partial(committer, who, setup, life) for life in range(2)]
+    groups = Watch("nothing", (O + " state", O + " log"), look)
+    return Model(
+        things=things(PLACES), lives=lives, kills=kills, powers=powers, watches=[*watches(PLACES), groups],
+        private=private(PLACES), alone=partial(last, setup, PLACES), settled=partial(settled, places=PLACES),
+        reduce=reduce, by_history=by_history,
+    )  # fmt: skip

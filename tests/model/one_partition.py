@@ -1,0 +1,227 @@
+"""One partition: synced and unsynced appends, rolls, publishes, with kills and power losses at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from .disk import Log, StateFile, TornStateFile
+from .engine import Model, Thing, Violation
+from .partition import Appender, Locks, Piece, Setup, Steps, SyncFailed
+from .witness import Seen, Witness, current, visible, watch
+
+P = "p"
+
+
+class Tasks(NamedTuple):
+    """What writers may still do.
+
+    Attributes:
+        left, begun: how many tasks.
+        decided: the kinds of what is decided, whoever applies it.
+        staging: a publish is under way that is not decided; there is one at a time.
+        failed: the power has gone.
+    """
+
+    left: int
+    begun: int = 0
+    decided: tuple[str, ...] = ()
+    staging: bool = False
+    failed: bool = False
+
+
+class Script(Thing):
+    """Gives any task of `kinds`, as often as is left."""
+
+    reads = frozenset({"decided"})
+    syncs = frozenset({"next", "decide"})
+
+    @classmethod
+    def do_next(cls, tasks: Tasks, kinds: tuple[str, ...]) -> Any:
+        if not tasks.left:
+            return tasks, None
+        rest = tasks._replace(left=tasks.left - 1, begun=tasks.begun + 1)
+        found = []
+        for kind in kinds:
+            if not kind.startswith("publish"):
+                found.append((rest, (kind, tasks.begun)))
+            elif not tasks.staging:
+                found.append((rest._replace(staging=True), (kind, len(tasks.decided))))
+        return found or (tasks._replace(left=0), None)
+
+    @classmethod
+    def do_decide(cls, tasks: Tasks, kind: str) -> Any:
+        decided = (*tasks.decided, kind)
+        return tasks._replace(decided=decided, staging=False), decided
+
+    @classmethod
+    def do_decided(cls, tasks: Tasks) -> Any:
+        return tasks, tasks.decided
+
+    @classmethod
+    def crash(cls, tasks: Tasks) -> Any:
+        return (tasks._replace(failed=True, staging=False),)
+
+
+def pieces(decision: int, kind: str) -> tuple[Piece, ...]:
+    """What a decision gives to the partition: the output of two tasks.
+
+    Of two that are installed each has a file of two batches; one of these may be copied.
+    """
+    if kind in ("publish", "publish unsynced"):
+        word = "d" if kind == "publish" else "u"
+        return tuple(Piece(((word, decision, number, 2),)) for number in range(2))
+    whats = tuple(("d", decision, number, 3) for number in range(3))
+    first = Piece(whats[:2], ("staged", decision, 0))
+    return (first, Piece(whats[2:], ("staged", decision, 1) if kind == "publish two files" else None))
+
+
+def apply_all(appender: Appender, decided: tuple[str, ...]) -> Steps:
+    """Applies what is decided, in order, each under a hold of its own."""
+    for decision in range(len(decided)):
+        parts = pieces(decision, decided[decision])
+        if not (yield from held(appender, applied, appender, decision, parts, decided[decision])):
+            return
+        for number in range(2):
+            if parts[number].file:
+                yield P + " log", "unlink", parts[number].file
+
+
+def applied(appender: Appender, decision: int, parts: tuple[Piece, ...], kind: str) -> Steps:
+    """Applies one decision."""
+    if appender.state.applied < decision:
+        for number in range(2):
+            if parts[number].file:
+                there = yield P + " log", "has", parts[number].file
+                if not there:
+                    raise Violation("I9", f"{parts[number].file} is gone, and decision {decision} is not applied")
+    yield from appender.apply(decision, parts, sync=kind != "publish unsynced")
+    return True
+
+
+def held(appender: Appender, task: Callable[..., Steps], *args: Any) -> Steps:
+    """Does something under the partition's lock; gives None if it was given up for a sync that failed."""
+    found = None
+    try:
+        yield from appender.enter()
+        found = yield from task(*args)
+    except SyncFailed:
+        pass
+    yield from appender.leave()
+    return found
+
+
+def worker(who: int, setup: Setup, kinds: tuple[str, ...], again: bool) -> Steps:
+    """Does tasks until none is left; `again`: after a restart, with a look at the partition first."""
+    appender = Appender(P, 0, who, setup)
+    if again:
+        yield from held(appender, nothing)
+    while True:
+        task = yield "script", "next", kinds
+        if task is None:
+            return
+        yield from do(appender, *task)
+
+
+def do(appender: Appender, kind: str, number: int) -> Steps:
+    """One task."""
+    if kind.startswith("publish"):
+        parts = pieces(number, kind)
+        for part in range(2):
+            if parts[part].file:
+                yield P + " log", "stage", parts[part].file, parts[part].whats
+        decided = yield "script", "decide", kind
+        yield from apply_all(appender, decided)
+        return
+    if kind == "settle":
+        yield from held(appender, appender.settle)
+        return
+    if kind == "delete records":
+        yield from held(appender, delete_all, appender)
+        return
+    if kind == "truncate":
+        yield from held(appender, take_back, appender)
+        return
+    whats = tuple(("a", number, one) for one in range(2 if kind == "append two" else 1))
+    yield from held(appender, append, appender, whats, kind == "append synced")
+
+
+def append(appender: Appender, whats: tuple[Any, ...], sync: bool) -> Steps:
+    """Appends, and acknowledges it."""
+    base = yield from appender.append(whats, sync=sync)
+    yield P + " seen", "acknowledge", base, whats, sync
+
+
+def delete_all(appender: Appender) -> Steps:
+    """Deletes all records."""
+    end = appender.state.next
+    yield from appender.delete_before(end)
+    yield P + " seen", "deleted", end
+
+
+def take_back(appender: Appender) -> Steps:
+    """Takes back the last batch, as a replica does that has to follow another log."""
+    batches = yield P + " log", "readable", appender.state
+    if batches and batches[-1].base >= appender.state.start:
+        whats = tuple(what for what in (batches[-1].what,) if what)
+        yield P + " seen", "take_back", batches[-1].base, whats
+        yield from appender.truncate(batches[-1].base)
+        yield P + " seen", "taken_back", whats
+
+
+def nothing() -> Steps:
+    """Only what entering does."""
+    yield from ()
+
+
+def last(setup: Setup) -> Steps:
+    """One that comes when all others are dead: it finishes what was decided, and appends."""
+    appender = Appender(P, 0, 99, setup)
+    decided = yield "script", "decided"
+    yield from apply_all(appender, decided)
+    yield from held(appender, append, appender, (("a", "last", 0),), False)
+
+
+def settled(values: Mapping[str, Any]) -> None:
+    """Each decision is there, once; or was, until its records were deleted or taken back."""
+    state, seen = current(values[P + " state"]), values[P + " seen"]
+    batches = visible(state, values[P + " log"])
+    shown = [what for offset, what in seen.used if offset < state.start]
+    shown += [batch.what for batch in batches if batch.what and batch.base >= state.start]
+    back = seen.taken.union(seen.taking or ())
+    # What is published without syncs can be lost with the power.
+    words = "d" if values["script"].failed else "du"
+    there = [what[:3] for what in shown if what[0] in words and what not in back]
+    wanted = [
+        what[:3]
+        for decision, kind in enumerate(values["script"].decided)
+        for piece in pieces(decision, kind)
+        for what in piece.whats
+        if what not in back and what[0] in words
+    ]
+    if there != wanted:
+        raise Violation("I3", f"decided were {wanted}, applied are {there}")
+
+
+def model(
+    tasks: int = 3, kinds: tuple[str, ...] = ("append", "append two", "append synced", "publish"), writers: int = 1,
+    kills: int = 1, powers: int = 1, failing: tuple[int, int] = (0, 0), torn: bool = False, setup: Setup = Setup(),  # noqa: B008
+    reduce: bool = True, by_history: bool = False,
+) -> Model:  # fmt: skip
+    """Writers that do `tasks` of `kinds` in any order."""
+    return Model(
+        things={
+            P + " state": (TornStateFile if torn else StateFile, StateFile.new(failing=failing[0])),
+            P + " log": (Log, Log.new(failing=failing[1])),
+            P + " seen": (Witness, Seen()),
+            "locks": (Locks, (-1,)),
+            "script": (Script, Tasks(tasks)),
+        },
+        lives={
+            f"writer {who}": (partial(worker, who, setup, kinds, False), partial(worker, who, setup, kinds, True))
+            for who in range(writers)
+        },
+        kills=kills, powers=powers, watches=(watch(P),), private={P + " log": ("locks", 0), P + " state": ("locks", 0)},
+        alone=partial(last, setup), settled=settled, reduce=reduce, by_history=by_history,
+    )  # fmt: skip

@@ -1,0 +1,251 @@
+"""The rules of the protocol, each with a small case in which leaving it out is seen.
+
+The name of a rule is what the model asks for (`keeps`); a rule that no case would miss has no place in the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import (
+    decided_away,
+    deletion,
+    fencing,
+    helpers,
+    janitor,
+    locks,
+    lost_locks,
+    offsets,
+    one_partition,
+    stale,
+    swap,
+)
+from .cases import Settings, make
+from .engine import Explorer, Model, Result
+
+# More states than it takes to see the violation.
+_LIMIT = 1_000_000
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule.
+
+    Attributes:
+        name: what it says.
+        violates: the invariant that is found to be violated without it.
+        make, settings: the case in which that is seen.
+    """
+
+    name: str
+    violates: str
+    make: Callable[..., Model]
+    settings: Settings
+
+
+def run_without(rule: Rule) -> Result:
+    """Explores the rule's case without it."""
+    return Explorer(make(rule.make, rule.settings, rule.name)).explore(_LIMIT)
+
+
+def _of(build: Callable[..., Model], settings: Settings, *rules: tuple[str, str]) -> tuple[Rule, ...]:
+    return tuple(Rule(name, violates, build, settings) for name, violates in rules)
+
+
+_TWO = ("append", "append two", "append synced", "publish")
+
+RULES = (
+    # Entering, and the state file.
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=_TWO),
+        ("entering syncs a state of the synced pair", "I2"),
+        ("the pairs of slots never mix", "I2"),
+        ("entering cuts what is behind the end", "I1"),
+        ("the cut is synced", "I1"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=("append", "append synced"), failing=(1, 0)),
+        ("entering writes the state once more before it syncs", "I2"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=_TWO, kills=2),
+        ("a flag while cutting", "I1"),
+    ),
+    # Appending and rolling.
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=_TWO),
+        ("offsets are reserved before they are shown", "I2"),
+        ("the end moves when all is written", "I2"),
+        ("a synced append syncs the log", "I7"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=("append two", "append synced", "publish"), limit=2),
+        ("the old segment is synced before a new one is made", "I1"),
+        ("the folder is synced when a segment is made", "I1"),
+        ("newer segments go before one is made", "I1"),
+        ("a roll is synced", "I7"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=_TWO, failing=(0, 1)),
+        ("a segment is suspect while it is being synced", "I2"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=3, kinds=("append", "append synced"), failing=(0, 1), kills=0),
+        ("what a failed sync may have lost is written again", "I1"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=3, kinds=("append", "append synced"), failing=(0, 1), kills=0, limit=1),
+        ("a segment of that name is replaced in one step", "I1"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=("append", "append synced"), failing=(0, 1), kills=0, powers=2),
+        ("recovery writes again what a failed sync of it may have lost", "I1"),
+    ),
+    # Applying.
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=_TWO),
+        ("what is applied is not applied again", "I3"),
+        ("an intent comes before the bytes", "I3"),
+        ("the intent is synced before the bytes", "I3"),
+        ("the bytes are synced before the end moves", "I2"),
+        ("the end and the decision's number move at once", "I3"),
+        ("that an intent was dropped is synced", "I7"),
+        ("resolving syncs what it found", "I2"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=("append", "publish"), failing=(0, 1)),
+        ("what a failed sync left is not taken for whole", "I2"),
+    ),
+    *_of(stale.model, dict(), ("the digest tells the decision's bytes from others", "I3")),
+    # After a power loss.
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=_TWO),
+        ("the boot id is written last", "I2"),
+        ("whole batches behind the end are adopted", "I7"),
+        ("the log goes on at the reserve", "I2"),
+        ("an intent behind a hole is dropped", "I1"),
+        ("what is there of a dropped intent is cut", "I3"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=_TWO, powers=2, kills=0),
+        ("recovery syncs the log", "I1"),
+    ),
+    # Staged files that become segments.
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=("append", "publish files", "publish two files")),
+        ("an installed file is synced before it gets its name", "I2"),
+        ("the folder is synced when a file is installed", "I2"),
+        ("a staged file is never cut", "I9"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=("publish files",)),
+        ("an installed file is cut to what was staged", "I2"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=3, kinds=("append", "publish files"), limit=1, powers=0),
+        ("an installed file replaces an empty segment in one step", "I1"),
+    ),
+    *_of(
+        one_partition.model,
+        dict(tasks=3, kinds=("append", "publish two files"), writers=2, handles=True, kills=0, powers=0),
+        ("another generation means other files", "I1"),
+    ),
+    # Letting records go.
+    *_of(
+        one_partition.model, dict(tasks=3, kinds=("append", "delete records"), limit=1, kills=1),
+        ("the log start is written before files go", "I1"),
+        ("the log start is synced", "I2"),
+    ),
+    *_of(
+        one_partition.model, dict(tasks=2, kinds=("append synced", "truncate")),
+        ("a truncation is synced before files are cut", "I1"),
+    ),
+    # Deciding.
+    *_of(
+        fencing.model, dict(limit=3, zombies=1, kills=0, back=2),
+        ("a run that was replaced decides nothing", "I8"),
+        ("only the last number or the next one is taken", "I8"),
+        ("the last number again is a replay", "I5"),
+    ),
+    *_of(
+        fencing.model, dict(limit=2, zombies=0, kills=0, back=1),
+        ("a replay with another plan is refused", "I8"),
+    ),
+    *_of(
+        fencing.model, dict(limit=2, zombies=0, kills=0, copied=True),
+        ("another checkpoint decides nothing", "I8"),
+    ),
+    *_of(
+        fencing.model, dict(limit=1, zombies=1, kills=0, helpers=1),
+        ("what is done is recorded as it is known under the lock", "I8"),
+    ),
+    *_of(
+        fencing.model, dict(limit=1, zombies=0, kills=1, powers=1),
+        ("the staging folder is synced before the decision", "I9"),
+        ("a decision is synced before the end moves", "I4"),
+    ),
+    *_of(
+        helpers.model, dict(numbers=(0, 1), one_offs=0, helpers=0, skips=True),
+        ("the last decision is finished before the next is made", "I5"),
+    ),
+    *_of(
+        helpers.model, dict(numbers=(0,), one_offs=0, helpers=1, kills=0, powers=1),
+        ("nobody acts on a decision beyond the end", "I4"),
+        ("who looks for decisions after a restart puts their log right first", "I15"),
+    ),
+    *_of(
+        helpers.model, dict(numbers=(0,), one_offs=1, helpers=0),
+        ("earlier decisions are applied first", "I3"),
+    ),
+    *_of(
+        fencing.model, dict(limit=1, zombies=1, kills=0, patient=False),
+        ("a refused publish leaves what is decided", "I9"),
+    ),
+    # Staged output and deleted topics.
+    *_of(
+        janitor.model, dict(kills=0),
+        ("who decides looks for its manifest", "I9"),
+        ("who decides looks for its file", "I9"),
+        ("the janitor holds the lock of decisions", "I9"),
+        ("the janitor spares what a decision names", "I9"),
+    ),
+    *_of(
+        deletion.model, dict(helpers=0, writers=1),
+        ("a partition of a deleted topic is dead", "I7"),
+    ),
+    # Positions of groups.
+    *_of(
+        offsets.model, dict(members=1, commits=1),
+        ("a commit comes behind what is decided", "I11"),
+        ("who decides holds the group's partition", "I11"),
+    ),
+    *_of(offsets.model, dict(members=2, commits=0), ("what is decided counts before it is applied", "I11")),
+    *_of(
+        offsets.model, dict(members=1, commits=1, powers=1),
+        ("positions are durable before a decision rests on them", "I11"),
+    ),
+    # Compaction.
+    *_of(decided_away.model, dict(limit=1, kills=0, publishers=2), ("the last record of a publisher stays", "I13")),
+    *_of(
+        swap.model, dict(powers=1),
+        ("a swap begins with an intent", "I16"),
+        ("the swap's intent is synced", "I16"),
+        ("the new segment comes before the old ones go", "I16"),
+        ("the new segment takes the old one's name in one step", "I16"),
+        ("the new segment's name is on the disk before the old ones go", "I16"),
+        ("who enters finishes a swap", "I15"),
+        ("who misses a segment lists them anew", "I16"),
+    ),
+    # Shared file systems.
+    *_of(
+        lost_locks.model, dict(tasks=3, limit=2),
+        ("a claim comes before the log is changed", "I1"),
+        ("who finds a claim goes on in another segment", "I1"),
+        ("a claim comes right before a change by name", "I3"),
+        ("a state written without the lock is refused", "I7"),
+    ),
+    # Locks.
+    *_of(locks.model, dict(), ("nobody waits for the decision log under a partition's lock", "I15")),
+    *_of(locks.model, dict(turns=True), ("every waiter takes its turn", "I15")),
+)  # fmt: skip
