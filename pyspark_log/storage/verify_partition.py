@@ -589,9 +589,9 @@ def _size(path: str) -> int:
         return 0
 
 
-def _changes(state: PartitionState) -> tuple[int, int, int]:
-    """What is another one when segments, log start or epochs are."""
-    return state.generation, state.log_start, state.leader_epoch
+def _changes(state: PartitionState) -> tuple[int, int, int, bool]:
+    """What is another one when segments, log start or epochs are, or the topic was deleted."""
+    return state.generation, state.log_start, state.leader_epoch, bool(state.flags & Flags.DEAD)
 
 
 def _producer_advice(fault: ProducerFault) -> str:

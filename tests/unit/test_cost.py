@@ -114,11 +114,16 @@ def test_a_roll_costs_no_more_calls_in_a_long_log(store, monkeypatch):
     costs = []
     for topic in ("ten", "thousand"):
         roll(store, topic)
-        with monkeypatch.context() as patched:
-            counted = Counted(patched)
-            roll(store, topic)
-        costs.append(sum(counted.calls.values()))
+        # The least of some: the checkpoints of the folder are written with one of them, when a second has gone.
+        costs.append(min(calls_of_a_roll(store, topic, monkeypatch) for _ in range(3)))
     assert costs[1] <= 1.2 * costs[0]
+
+
+def calls_of_a_roll(store, topic, monkeypatch):
+    with monkeypatch.context() as patched:
+        counted = Counted(patched)
+        roll(store, topic)
+    return sum(counted.calls.values())
 
 
 def roll(store, topic):
