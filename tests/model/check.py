@@ -8,19 +8,7 @@ import time
 from collections.abc import Sequence
 
 from .cases import CASES, LIMIT, SIZES, run
-from .engine import Result
 from .rules import RULES, run_without
-
-
-def verdict(result: Result) -> str:
-    """What is wrong with an exploration that should find nothing; "" if nothing is."""
-    if result.invariant:
-        return result.what
-    if not result.complete:
-        return f"cut short at {result.states} states"
-    if result.states <= 1 or not result.transitions:
-        return "nothing was explored"
-    return ""
 
 
 def check_cases(size: str, only: str, limit: int) -> bool:
@@ -31,7 +19,7 @@ def check_cases(size: str, only: str, limit: int) -> bool:
             if only not in case.name:
                 continue
             result = run(case, settings, limit)
-            wrong = verdict(result)
+            wrong = result.fault
             states, transitions = states + result.states, transitions + result.transitions
             told = ", ".join(f"{name}={value}" for name, value in settings.items())
             print(

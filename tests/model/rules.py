@@ -8,21 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import (
-    decided_away,
-    deletion,
+from .cases import Settings, given, make
+from .checker.explorer import Explorer, Result
+from .checker.machine import Model
+from .situations import (
+    compacted_decisions,
     fencing,
-    helpers,
+    group_positions,
     janitor,
-    locks,
+    leftovers,
+    lock_order,
     lost_locks,
-    offsets,
     one_partition,
-    stale,
-    swap,
+    publishers,
+    segment_swap,
+    topic_deletion,
 )
-from .cases import Settings, make
-from .engine import Explorer, Model, Result
 
 # More states than it takes to see the violation.
 _LIMIT = 1_000_000
@@ -58,53 +59,53 @@ _TWO = ("append", "append two", "append synced", "publish")
 RULES = (
     # Entering, and the state file.
     *_of(
-        one_partition.model, dict(tasks=2, kinds=_TWO),
+        one_partition.model, given(tasks=2, kinds=_TWO),
         ("entering syncs a state of the synced pair", "I2"),
         ("the pairs of slots never mix", "I2"),
         ("entering cuts what is behind the end", "I1"),
         ("the cut is synced", "I1"),
     ),
     *_of(
-        one_partition.model, dict(tasks=2, kinds=("append", "append synced"), failing=(1, 0)),
+        one_partition.model, given(tasks=2, kinds=("append", "append synced"), failing=(1, 0)),
         ("entering writes the state once more before it syncs", "I2"),
     ),
     *_of(
-        one_partition.model, dict(tasks=2, kinds=_TWO, kills=2),
+        one_partition.model, given(tasks=2, kinds=_TWO, kills=2),
         ("a flag while cutting", "I1"),
     ),
     # Appending and rolling.
     *_of(
-        one_partition.model, dict(tasks=2, kinds=_TWO),
+        one_partition.model, given(tasks=2, kinds=_TWO),
         ("offsets are reserved before they are shown", "I2"),
         ("the end moves when all is written", "I2"),
         ("a synced append syncs the log", "I7"),
     ),
     *_of(
-        one_partition.model, dict(tasks=2, kinds=("append two", "append synced", "publish"), limit=2),
+        one_partition.model, given(tasks=2, kinds=("append two", "append synced", "publish"), segment_size=2),
         ("the old segment is synced before a new one is made", "I1"),
         ("the folder is synced when a segment is made", "I1"),
         ("newer segments go before one is made", "I1"),
         ("a roll is synced", "I7"),
     ),
     *_of(
-        one_partition.model, dict(tasks=2, kinds=_TWO, failing=(0, 1)),
+        one_partition.model, given(tasks=2, kinds=_TWO, failing=(0, 1)),
         ("a segment is suspect while it is being synced", "I2"),
     ),
     *_of(
-        one_partition.model, dict(tasks=3, kinds=("append", "append synced"), failing=(0, 1), kills=0),
+        one_partition.model, given(tasks=3, kinds=("append", "append synced"), failing=(0, 1), kills=0),
         ("what a failed sync may have lost is written again", "I1"),
     ),
     *_of(
-        one_partition.model, dict(tasks=3, kinds=("append", "append synced"), failing=(0, 1), kills=0, limit=1),
+        one_partition.model, given(tasks=3, kinds=("append", "append synced"), failing=(0, 1), kills=0, segment_size=1),
         ("a segment of that name is replaced in one step", "I1"),
     ),
     *_of(
-        one_partition.model, dict(tasks=2, kinds=("append", "append synced"), failing=(0, 1), kills=0, powers=2),
+        one_partition.model, given(tasks=2, kinds=("append", "append synced"), failing=(0, 1), kills=0, powers=2),
         ("recovery writes again what a failed sync of it may have lost", "I1"),
     ),
     # Applying.
     *_of(
-        one_partition.model, dict(tasks=2, kinds=_TWO),
+        one_partition.model, given(tasks=2, kinds=_TWO),
         ("what is applied is not applied again", "I3"),
         ("an intent comes before the bytes", "I3"),
         ("the intent is synced before the bytes", "I3"),
@@ -114,13 +115,13 @@ RULES = (
         ("resolving syncs what it found", "I2"),
     ),
     *_of(
-        one_partition.model, dict(tasks=2, kinds=("append", "publish"), failing=(0, 1)),
+        one_partition.model, given(tasks=2, kinds=("append", "publish"), failing=(0, 1)),
         ("what a failed sync left is not taken for whole", "I2"),
     ),
-    *_of(stale.model, dict(), ("the digest tells the decision's bytes from others", "I3")),
+    *_of(leftovers.model, given(), ("the digest tells the decision's bytes from others", "I3")),
     # After a power loss.
     *_of(
-        one_partition.model, dict(tasks=2, kinds=_TWO),
+        one_partition.model, given(tasks=2, kinds=_TWO),
         ("the boot id is written last", "I2"),
         ("whole batches behind the end are adopted", "I7"),
         ("the log goes on at the reserve", "I2"),
@@ -128,107 +129,107 @@ RULES = (
         ("what is there of a dropped intent is cut", "I3"),
     ),
     *_of(
-        one_partition.model, dict(tasks=2, kinds=_TWO, powers=2, kills=0),
+        one_partition.model, given(tasks=2, kinds=_TWO, powers=2, kills=0),
         ("recovery syncs the log", "I1"),
     ),
     # Staged files that become segments.
     *_of(
-        one_partition.model, dict(tasks=2, kinds=("append", "publish files", "publish two files")),
+        one_partition.model, given(tasks=2, kinds=("append", "publish files", "publish two files")),
         ("an installed file is synced before it gets its name", "I2"),
         ("the folder is synced when a file is installed", "I2"),
         ("a staged file is never cut", "I9"),
     ),
     *_of(
-        one_partition.model, dict(tasks=2, kinds=("publish files",)),
+        one_partition.model, given(tasks=2, kinds=("publish files",)),
         ("an installed file is cut to what was staged", "I2"),
     ),
     *_of(
-        one_partition.model, dict(tasks=3, kinds=("append", "publish files"), limit=1, powers=0),
+        one_partition.model, given(tasks=3, kinds=("append", "publish files"), segment_size=1, powers=0),
         ("an installed file replaces an empty segment in one step", "I1"),
     ),
     *_of(
         one_partition.model,
-        dict(tasks=3, kinds=("append", "publish two files"), writers=2, handles=True, kills=0, powers=0),
+        given(tasks=3, kinds=("append", "publish two files"), writers=2, handles=True, kills=0, powers=0),
         ("another generation means other files", "I1"),
     ),
     # Letting records go.
     *_of(
-        one_partition.model, dict(tasks=3, kinds=("append", "delete records"), limit=1, kills=1),
+        one_partition.model, given(tasks=3, kinds=("append", "delete records"), segment_size=1, kills=1),
         ("the log start is written before files go", "I1"),
         ("the log start is synced", "I2"),
     ),
     *_of(
-        one_partition.model, dict(tasks=2, kinds=("append synced", "truncate")),
+        one_partition.model, given(tasks=2, kinds=("append synced", "truncate")),
         ("a truncation is synced before files are cut", "I1"),
     ),
     # Deciding.
     *_of(
-        fencing.model, dict(limit=3, zombies=1, kills=0, back=2),
+        fencing.model, given(batches=3, zombies=1, kills=0, back=2),
         ("a run that was replaced decides nothing", "I8"),
         ("only the last number or the next one is taken", "I8"),
         ("the last number again is a replay", "I5"),
     ),
     *_of(
-        fencing.model, dict(limit=2, zombies=0, kills=0, back=1),
+        fencing.model, given(batches=2, zombies=0, kills=0, back=1),
         ("a replay with another plan is refused", "I8"),
     ),
     *_of(
-        fencing.model, dict(limit=2, zombies=0, kills=0, copied=True),
+        fencing.model, given(batches=2, zombies=0, kills=0, copied=True),
         ("another checkpoint decides nothing", "I8"),
     ),
     *_of(
-        fencing.model, dict(limit=1, zombies=1, kills=0, helpers=1),
+        fencing.model, given(batches=1, zombies=1, kills=0, helpers=1),
         ("what is done is recorded as it is known under the lock", "I8"),
     ),
     *_of(
-        fencing.model, dict(limit=1, zombies=0, kills=1, powers=1),
+        fencing.model, given(batches=1, zombies=0, kills=1, powers=1),
         ("the staging folder is synced before the decision", "I9"),
         ("a decision is synced before the end moves", "I4"),
     ),
     *_of(
-        helpers.model, dict(numbers=(0, 1), one_offs=0, helpers=0, skips=True),
+        publishers.model, given(numbers=(0, 1), one_offs=0, helpers=0, skips=True),
         ("the last decision is finished before the next is made", "I5"),
     ),
     *_of(
-        helpers.model, dict(numbers=(0,), one_offs=0, helpers=1, kills=0, powers=1),
+        publishers.model, given(numbers=(0,), one_offs=0, helpers=1, kills=0, powers=1),
         ("nobody acts on a decision beyond the end", "I4"),
         ("who looks for decisions after a restart puts their log right first", "I15"),
     ),
     *_of(
-        helpers.model, dict(numbers=(0,), one_offs=1, helpers=0),
+        publishers.model, given(numbers=(0,), one_offs=1, helpers=0),
         ("earlier decisions are applied first", "I3"),
     ),
     *_of(
-        fencing.model, dict(limit=1, zombies=1, kills=0, patient=False),
+        fencing.model, given(batches=1, zombies=1, kills=0, patient=False),
         ("a refused publish leaves what is decided", "I9"),
     ),
     # Staged output and deleted topics.
     *_of(
-        janitor.model, dict(kills=0),
+        janitor.model, given(kills=0),
         ("who decides looks for its manifest", "I9"),
         ("who decides looks for its file", "I9"),
         ("the janitor holds the lock of decisions", "I9"),
         ("the janitor spares what a decision names", "I9"),
     ),
     *_of(
-        deletion.model, dict(helpers=0, writers=1),
+        topic_deletion.model, given(helpers=0, writers=1),
         ("a partition of a deleted topic is dead", "I7"),
     ),
     # Positions of groups.
     *_of(
-        offsets.model, dict(members=1, commits=1),
+        group_positions.model, given(members=1, commits=1),
         ("a commit comes behind what is decided", "I11"),
         ("who decides holds the group's partition", "I11"),
     ),
-    *_of(offsets.model, dict(members=2, commits=0), ("what is decided counts before it is applied", "I11")),
+    *_of(group_positions.model, given(members=2, commits=0), ("what is decided counts before it is applied", "I11")),
     *_of(
-        offsets.model, dict(members=1, commits=1, powers=1),
+        group_positions.model, given(members=1, commits=1, powers=1),
         ("positions are durable before a decision rests on them", "I11"),
     ),
     # Compaction.
-    *_of(decided_away.model, dict(limit=1, kills=0, publishers=2), ("the last record of a publisher stays", "I13")),
+    *_of(compacted_decisions.model, given(kills=0, publishers=2), ("the last record of a publisher stays", "I13")),
     *_of(
-        swap.model, dict(powers=1),
+        segment_swap.model, given(powers=1),
         ("a swap begins with an intent", "I16"),
         ("the swap's intent is synced", "I16"),
         ("the new segment comes before the old ones go", "I16"),
@@ -239,13 +240,13 @@ RULES = (
     ),
     # Shared file systems.
     *_of(
-        lost_locks.model, dict(tasks=3, limit=2),
+        lost_locks.model, given(tasks=3),
         ("a claim comes before the log is changed", "I1"),
         ("who finds a claim goes on in another segment", "I1"),
         ("a claim comes right before a change by name", "I3"),
         ("a state written without the lock is refused", "I7"),
     ),
     # Locks.
-    *_of(locks.model, dict(), ("nobody waits for the decision log under a partition's lock", "I15")),
-    *_of(locks.model, dict(turns=True), ("every waiter takes its turn", "I15")),
+    *_of(lock_order.model, given(), ("nobody waits for the decision log under a partition's lock", "I15")),
+    *_of(lock_order.model, given(turns=True), ("every waiter takes its turn", "I15")),
 )  # fmt: skip

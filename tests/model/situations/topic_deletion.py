@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from .engine import Model, Program, Thing, Violation, Watch
-from .helpers import PLACES, attempts, helper, last, private, publisher, settled, things
-from .partition import Appender, Setup, Steps
-from .publishing import D, Look, Publisher, Record, Refused
-from .witness import watch
+from ..checker.machine import InvariantError, Model, Program, Steps, Thing, Watch
+from ..observers.partition import watch
+from ..observers.publishes import Look
+from ..protocol.appender import Appender
+from ..protocol.decision_log import D, Record
+from ..protocol.publisher import Publisher, RefusedError
+from ..protocol.setup import PLAIN, Setup
+from .publishers import PLACES, attempts, helper, last, private, publisher, settled, things
 
 # The lock of all topics, behind that of the decision log and those of the partitions.
 TOPICS_LOCK = 1 + len(PLACES)
 
 
 class Topics(Thing):
-    """The partitions whose topics are there; each has a topic of its own. And of which the deletion was acknowledged."""
+    """The partitions whose topics are there, each one's own; "no " and its name once that it is deleted was told."""
 
     reads = frozenset({"has", "landed"})
     syncs = frozenset({"delete", "deleted"})
@@ -39,7 +42,7 @@ class Topics(Thing):
     def do_landed(cls, value: frozenset[str], place: str) -> Any:
         """A record was appended."""
         if "no " + place in value:
-            raise Violation("I7", f"a record is acknowledged in {place}, which was deleted")
+            raise InvariantError("I7", f"a record is acknowledged in {place}, which was deleted")
         return value, None
 
 
@@ -58,14 +61,14 @@ class Careful(Publisher):
         for number in range(len(wanted.places)):
             there = yield "topics", "has", wanted.places[number]
             if not there:
-                raise Refused(f"the topic of {wanted.places[number]} is gone")
+                raise RefusedError(f"the topic of {wanted.places[number]} is gone")
 
 
 def deleter(who: int, place: str, setup: Setup) -> Steps:
     """Deletes the topic of a partition: first the description, then it is dead for who waits for its lock."""
     yield "locks", "acquire", TOPICS_LOCK, who
     yield "topics", "delete", place
-    if setup.without.isdisjoint({"a partition of a deleted topic is dead"}):
+    if setup.keeps("a partition of a deleted topic is dead"):
         dead = Appender(place, 1 + PLACES.index(place), who, setup)
         yield "locks", "acquire", dead.lock, who
         dead.loaded = yield dead.slots, "load"
@@ -95,7 +98,7 @@ def look(nothing: None, topics: frozenset[str], *seen: Any) -> None:
 
 def model(
     numbers: Sequence[int] = (0,), helpers: int = 1, writers: int = 0, kills: int = 0, powers: int = 0,
-    setup: Setup = Setup(), reduce: bool = True, by_history: bool = False,  # noqa: B008
+    setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
     """A publisher to two topics, of which one is deleted, and helpers, and writers to that topic."""
     lives: dict[str, Sequence[Program | None]] = {
@@ -116,5 +119,5 @@ def model(
     return Model(
         things=things(locks=1) | {"topics": (Topics, frozenset(PLACES))}, lives=lives, kills=kills, powers=powers,
         watches=[Watch("nothing", sees, look), watch(D, unique=False), *map(watch, PLACES)], private=private(),
-        alone=partial(last, setup, PLACES, Careful), settled=settled, reduce=reduce, by_history=by_history,
+        alone=partial(last, setup, PLACES, Careful), settled=settled,
     )  # fmt: skip

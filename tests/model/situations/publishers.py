@@ -6,11 +6,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from .disk import Log, StateFile
-from .engine import Model, Program, Thing, Violation
-from .partition import Locks, Setup, Steps, SyncFailed
-from .publishing import Chance, D, GivenUp, Promises, Publisher, Record, Refused, Staging, known, watches
-from .witness import Seen, Witness, current, visible
+from ..checker.machine import InvariantError, Model, Program, Steps, Thing
+from ..observers.partition import Seen, Witness, current, visible
+from ..observers.publishes import Promises, watches
+from ..protocol.decided import GivenUpError
+from ..protocol.decision_log import Content, D, Record, known
+from ..protocol.held_log import SyncError
+from ..protocol.publisher import Publisher, RefusedError
+from ..protocol.setup import PLAIN, Setup
+from ..world.locks import Chance, Locks
+from ..world.log import Log
+from ..world.staging import Staging
+from ..world.state_file import StateFile
 
 PLACES = ("p", "q")
 
@@ -24,7 +31,7 @@ def publisher(
     for number in range(len(wanted)):
         try:
             yield from access.publish(wanted[number], one_off=one_off)
-        except (Refused, SyncFailed, GivenUp):
+        except (RefusedError, SyncError, GivenUpError):
             return
 
 
@@ -37,7 +44,7 @@ def helper(
         yield from access.help()
         if tidies:
             yield from access.tidy()
-    except (SyncFailed, GivenUp):
+    except (SyncError, GivenUpError):
         return
 
 
@@ -63,7 +70,7 @@ def settled(values: Mapping[str, Any], places: Sequence[str] = PLACES) -> None:
         for number, record in enumerate(batch.what) if record is not None and record.decision == -1
     }  # fmt: skip
     if known(batches).undone:
-        raise Violation("I15", f"not recorded as done: {known(batches).undone}")
+        raise InvariantError("I15", f"not recorded as done: {known(batches).undone}")
     for place in places:
         if "topics" in values and place not in values["topics"]:
             continue
@@ -71,7 +78,7 @@ def settled(values: Mapping[str, Any], places: Sequence[str] = PLACES) -> None:
         there = [batch.what[1:3] for batch in found if batch.what is not None and batch.what[0] == "d"]
         wanted = [(offset, part) for offset in sorted(decided) if place in decided[offset].places for part in range(2)]
         if there != wanted:
-            raise Violation("I3", f"{place} should have {wanted}, and has {there}")
+            raise InvariantError("I3", f"{place} should have {wanted}, and has {there}")
 
 
 def things(places: Sequence[str] = PLACES, locks: int = 0) -> dict[str, tuple[type[Thing], Any]]:
@@ -100,16 +107,22 @@ def private(places: Sequence[str] = PLACES) -> dict[str, tuple[str, int]]:
 
 def attempts(pub: str, numbers: Sequence[int], places: Sequence[str], life: int) -> tuple[Record, ...]:
     """What a publisher publishes in its n-th life: the same numbers, staged anew."""
-    return tuple(Record(pub, number, places=tuple(places), content=(pub, number, 0, life)) for number in numbers)
+    return tuple(Record(pub, number, places=tuple(places), content=Content(pub, number, 0, life)) for number in numbers)
 
 
 def model(
     numbers: Sequence[int] = (0, 1), one_offs: int = 1, helpers: int = 1, tidies: bool = False, kills: int = 1,
-    powers: int = 0, skips: bool = False, setup: Setup = Setup(), reduce: bool = True,  # noqa: B008
-    by_history: bool = False,
+    powers: int = 0, skips: bool = False, setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
-    """A publisher of several numbers, publishers of one each, and helpers; `skips`: after a restart the publisher goes on
-    with its second number."""
+    """A publisher of several numbers, publishers of one each, and helpers.
+
+    Args:
+        numbers: what the first one publishes.
+        one_offs: publishers of one number each, which are forgotten then.
+        helpers: passers-by; `tidies`: who record what is done.
+        skips: after a restart the first one goes on with its second number.
+        kills, powers, setup: as in Model.
+    """
     lives: dict[str, Sequence[Program | None]] = {}
     lives["a"] = [
         partial(publisher, 0, setup, attempts("a", numbers[life if skips else 0 :], PLACES, life), False)
@@ -124,5 +137,5 @@ def model(
         lives[f"helper {who}"] = [partial(helper, who, setup, tidies)]
     return Model(
         things=things(), lives=lives, kills=kills, powers=powers, watches=watches(PLACES), private=private(),
-        alone=partial(last, setup), settled=settled, reduce=reduce, by_history=by_history,
+        alone=partial(last, setup), settled=settled,
     )  # fmt: skip

@@ -1,11 +1,10 @@
-"""Files as a power loss treats them: what was synced is there, and of the rest any part.
+"""A partition's folder of segments.
 
-- A state file has four slots. Of each, the disk has what was synced, or any write since.
-- A log is a folder of segments, each a row of cells; a cell is a record batch, whole with a right CRC, or scrap
-  (None). Each write or truncation since the last sync is there or not, and a write may be there as scrap. Of the
-  names in the folder each change since its last sync is there or not.
-- A sync of a file can fail: then what it was to make durable stays in memory, no later sync makes it durable, and any part of
-  it may be on the disk.
+- A segment is a row of cells; a cell is a record batch, whole with a right CRC, or scrap (None). Each write or
+  truncation since the last sync is on the disk or not, and a write may be there as scrap.
+- Of the names in the folder each change since its last sync is there or not.
+- A sync of a file can fail: then what it was to make durable stays in memory, no later sync makes it durable, and any
+  part of it may be on the disk.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .engine import Thing
+from ..checker.machine import Thing
+from .state_file import State
 
 
 class Batch(NamedTuple):
@@ -32,176 +32,8 @@ class Batch(NamedTuple):
         return f"[{self.base}..{self.next} {self.what}]"
 
 
-class Intent(NamedTuple):
-    """What is being applied, and where it begins and ends; `digest`: the `what` of all of its batches."""
-
-    decision: int
-    digest: tuple[Any, ...]
-    next: int
-    base: int
-    position: int
-
-
-class State(NamedTuple):
-    """What a slot says. `booted`: it was written since the machine started; `base`, `position`: the active segment."""
-
-    seq: int = 0
-    booted: bool = True
-    cutting: bool = False
-    suspect: bool = False
-    dead: bool = False
-    generation: int = 0
-    start: int = 0
-    base: int = 0
-    next: int = 0
-    position: int = 0
-    synced: int = 0
-    reserve: int = 0
-    applied: int = -1
-    intent: Intent | None = None
-    owner: int = 0
-    epoch: int = 0
-
-    def __repr__(self) -> str:
-        said = [f"{name}={value}" for name, value in self._asdict().items() if value != State._field_defaults[name]]
-        return f"<{' '.join(said)}>"
-
-
-class Loaded(NamedTuple):
-    """The state as it was read; `synced_pair`: from slot 2 or 3."""
-
-    state: State
-    synced_pair: bool
-
-
-class _Slot(NamedTuple):
-    """`synced` is on the disk; any of `pending` may be, and the last of it is what is read."""
-
-    synced: State | None
-    pending: tuple[State, ...] = ()
-
-    @property
-    def now(self) -> State | None:
-        return self.pending[-1] if self.pending else self.synced
-
-    def __repr__(self) -> str:
-        return f"{self.synced}" + "".join(f" or {state}" for state in self.pending)
-
-
-class Slots(NamedTuple):
-    """The four slots; `dirty`: there are writes that a sync would make durable; `failing`: so many syncs may fail."""
-
-    slots: tuple[_Slot, ...]
-    dirty: bool = False
-    failing: int = 0
-
-
-class StateFile(Thing):
-    """Four slots; the valid one with the highest number counts.
-
-    Of the numbers only the order matters, so they are kept small. The slots share a page of memory: after a sync has
-    failed, the next write to any of them makes all of it dirty again.
-    """
-
-    reads = frozenset({"load", "look"})
-    syncs = frozenset({"sync"})
-    # Whether a power loss may also leave a slot torn.
-    torn = False
-
-    @staticmethod
-    def new(state: State = State(), failing: int = 0) -> Slots:  # noqa: B008
-        """As it is made: one slot, synced."""
-        return Slots((_Slot(None), _Slot(None), _Slot(state._replace(seq=1)), _Slot(None)), failing=failing)
-
-    @classmethod
-    def do_load(cls, file: Slots) -> Any:
-        number = newest(file)
-        state = file.slots[number].now
-        assert state is not None, "no valid slot"
-        return file, Loaded(state._replace(seq=0), number >= 2)
-
-    @classmethod
-    def do_write(cls, file: Slots, pair: Sequence[int], state: State) -> Any:
-        """Writes over the older slot of a pair."""
-        number = min(pair, key=lambda number: _seq(file.slots[number].now))
-        state = state._replace(seq=1 + max(_seq(slot.now) for slot in file.slots))
-        pending = dict.fromkeys((*file.slots[number].pending, state))
-        now = list(file.slots)
-        now[number] = _Slot(file.slots[number].synced, tuple(pending))
-        return Slots(_ranked(now), True, file.failing), None
-
-    @classmethod
-    def do_rewrite(cls, file: Slots) -> Any:
-        """Writes the newest slot once more, as it is."""
-        return file._replace(dirty=True), None
-
-    @classmethod
-    def do_sync(cls, file: Slots) -> Any:
-        """Makes it durable; False if that failed. Without a write since, nothing happens."""
-        if not file.dirty:
-            return file, True
-        done = (Slots(_ranked([_Slot(slot.now) for slot in file.slots]), False, file.failing), True)
-        return [done, (Slots(file.slots, False, file.failing - 1), False)] if file.failing else done
-
-    @classmethod
-    def calm(cls, file: Slots) -> Any:
-        return Slots(_ranked([_Slot(slot.now) for slot in file.slots]), False, file.failing)
-
-    @classmethod
-    def hidden(cls, file: Slots, name: str, args: tuple[Any, ...]) -> bool:
-        """A reader takes of a state only where the log starts and ends, and what is applied."""
-        now = file.slots[newest(file)].now
-        assert now is not None
-        return name != "write" or shown(args[1]) == shown(now)
-
-    @classmethod
-    def do_look(cls, file: Slots) -> Any:
-        """What a reader takes."""
-        state = file.slots[newest(file)].now
-        assert state is not None
-        return file, shown(state)
-
-    @classmethod
-    def crash(cls, file: Slots) -> Iterable[Any]:
-        each = []
-        for slot in file.slots:
-            found = [slot.synced, *slot.pending, *([None] if cls.torn and slot.pending else [])]
-            each.append([_Slot(state and state._replace(booted=False)) for state in found])
-        return [Slots(_ranked(left), False, file.failing) for left in itertools.product(*each)]
-
-
-def shown(state: State) -> State:
-    """What a reader takes of a state."""
-    return State(
-        booted=state.booted, dead=state.dead, generation=state.generation, start=state.start, base=state.base, next=state.next,
-        position=state.position, applied=state.applied,
-    )  # fmt: skip
-
-
-def _seq(state: State | None) -> int:
-    return state.seq if state else 0
-
-
-def newest(file: Slots) -> int:
-    """The slot that counts."""
-    return max(range(4), key=lambda number: _seq(file.slots[number].now))
-
-
-def _ranked(slots: Sequence[_Slot]) -> tuple[_Slot, ...]:
-    """The same slots with the smallest numbers that keep their order."""
-    seqs = {_seq(state) for slot in slots for state in (slot.synced, *slot.pending) if state}
-    rank = {seq: number for number, seq in enumerate(sorted(seqs), 1)}
-
-    def ranked(state: State | None) -> State | None:
-        return state and state._replace(seq=rank[state.seq])
-
-    return tuple(_Slot(ranked(slot.synced), tuple(map(ranked, slot.pending))) for slot in slots)
-
-
-class TornStateFile(StateFile):
-    """One whose slots can also be torn."""
-
-    torn = True
+#: A segment's content.
+Cells = tuple[Batch | None, ...]
 
 
 class File(NamedTuple):
@@ -210,7 +42,7 @@ class File(NamedTuple):
     `lost`: which of the changes are writes that a failed sync has left in memory, and only there perhaps.
     """
 
-    synced: tuple[Batch | None, ...] = ()
+    synced: Cells = ()
     changes: tuple[tuple[Any, ...], ...] = ()
     lost: frozenset[int] = frozenset()
 
@@ -219,7 +51,7 @@ class File(NamedTuple):
         return f"{self.synced}{''.join(changes)}"
 
     @property
-    def cells(self) -> tuple[Batch | None, ...]:
+    def cells(self) -> Cells:
         return changed(self.synced, self.changes)
 
     def after(self, *change: Any) -> File:
@@ -255,7 +87,7 @@ class File(NamedTuple):
         return [File(cells) for cells in left]
 
 
-def changed(cells: tuple[Batch | None, ...], changes: Iterable[tuple[Any, ...]]) -> tuple[Batch | None, ...]:
+def changed(cells: Cells, changes: Iterable[tuple[Any, ...]]) -> Cells:
     """Cells with changes made to them, in order."""
     now = list(cells)
     for position, *cell in changes:
@@ -272,6 +104,17 @@ def _torn(before: Batch | None, cell: Batch | None) -> Batch | None:
         return None
     # The base offset is not under the CRC.
     return cell if before == cell else Batch(-1, cell.count, cell.what)
+
+
+def whole_run(cells: Sequence[Batch | None], position: int, offset: int) -> tuple[Batch, ...]:
+    """The batches from `position` on as long as each is whole and begins where the one before it ends."""
+    found = []
+    for batch in cells[position:]:
+        if batch is None or batch.base != offset:
+            break
+        found.append(batch)
+        offset = batch.next
+    return tuple(found)
 
 
 Name = Any

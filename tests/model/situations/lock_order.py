@@ -2,8 +2,8 @@
 
 The programs here only take and release locks, in the orders in which the engine nests them: the decision log's before
 those of groups' partitions (a publish that moves positions), that of topics before those of partitions (deleting a
-topic, making a partition's state), a partition's before that of the checkpoints (a roll). That none of them waits for ever
-is asked of every state: somebody can always go on.
+topic, making a partition's state), a partition's before that of the checkpoints (a roll). That none of them waits for
+ever is asked of every state: somebody can always go on.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from .engine import Model, Program, Thing, Violation
-from .partition import Locks, Setup, Steps
+from ..checker.machine import InvariantError, Model, Program, Steps, Thing
+from ..protocol.setup import PLAIN, Setup
+from ..world.locks import Locks
 
 DECISIONS, TOPICS, O, P, CHECKPOINTS = range(5)  # noqa: E741
 
@@ -21,6 +22,7 @@ DECISIONS, TOPICS, O, P, CHECKPOINTS = range(5)  # noqa: E741
 NESTED: Mapping[str, tuple[tuple[int, ...], ...]] = {
     "decide": ((DECISIONS, O, CHECKPOINTS),),
     "make a state file while deciding": ((DECISIONS, TOPICS),),
+    "look what is applied after a power loss": ((DECISIONS, P, CHECKPOINTS),),
     "commit positions": ((O, CHECKPOINTS),),
     "apply": ((O, CHECKPOINTS), (P, CHECKPOINTS)),
     "delete a topic": ((TOPICS, P),),
@@ -33,7 +35,7 @@ CARELESS = ((O, DECISIONS),)
 def work(who: int, kind: str, setup: Setup) -> Steps:
     """Takes the locks of a kind of work, and lets them go from the inside."""
     chains = NESTED[kind]
-    if kind == "apply" and "nobody waits for the decision log under a partition's lock" in setup.without:
+    if kind == "apply" and not setup.keeps("nobody waits for the decision log under a partition's lock"):
         chains = CARELESS
     for chain in range(len(chains)):
         for number in range(len(chains[chain])):
@@ -61,7 +63,7 @@ class Turns(Thing):
         if turn not in (-1, who):
             overtaken += 1
             if overtaken > 1:
-                raise Violation("I15", f"{turn} has its turn, and was overtaken {overtaken} times")
+                raise InvariantError("I15", f"{turn} has its turn, and was overtaken {overtaken} times")
         return [((turn, who, overtaken), None)]
 
     @classmethod
@@ -81,7 +83,7 @@ def again_and_again(who: int, setup: Setup) -> Steps:
     """One that takes the lock without a pause."""
     for _time in range(3):
         # Who does not ask for its turn takes the lock whenever it is free.
-        if who == 0 or "every waiter takes its turn" not in setup.without:
+        if who == 0 or setup.keeps("every waiter takes its turn"):
             yield "turns", "acquire_turn", who
         yield "turns", "acquire", who
         yield "turns", "release_turn", who
@@ -90,7 +92,7 @@ def again_and_again(who: int, setup: Setup) -> Steps:
 
 def model(
     processes: int = 3, kinds: Sequence[str] = tuple(NESTED), turns: bool = False, kills: int = 1,
-    setup: Setup = Setup(), reduce: bool = True, by_history: bool = False,  # noqa: B008
+    setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
     """Processes at each kind of work; with `turns`, processes that all want one lock without a pause."""
     lives: dict[str, Sequence[Program | None]]
@@ -100,5 +102,4 @@ def model(
         lives = {kind: [partial(work, who, kind, setup), None] for who, kind in enumerate(kinds)}
     return Model(
         things={"locks": (Locks, (-1,) * 5), "turns": (Turns, (-1, -1, 0))}, lives=lives, kills=kills,
-        reduce=reduce, by_history=by_history,
     )  # fmt: skip

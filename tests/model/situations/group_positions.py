@@ -1,7 +1,7 @@
 """Positions of a group that move with a publish: members that process and commit in one decision, and a plain commit.
 
 Each member reads the committed position, and publishes what it made of the next record together with a step from that
-position to the next. `content` is (publisher, number, (from, to), attempt).
+position to the next: a plan is (from, to).
 """
 
 from __future__ import annotations
@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from .disk import Batch, Folder, Slots
-from .engine import Model, Program, Violation, Watch
-from .helpers import last, private, settled, things
-from .partition import Setup, Steps, SyncFailed
-from .publishing import GivenUp, Publisher, Record, Refused, watches
-from .witness import current, visible
+from ..checker.machine import InvariantError, Model, Program, Steps, Watch
+from ..observers.partition import current, visible
+from ..observers.publishes import watches
+from ..protocol.decided import GivenUpError
+from ..protocol.decision_log import Content, Record
+from ..protocol.held_log import SyncError
+from ..protocol.publisher import Publisher, RefusedError
+from ..protocol.setup import PLAIN, Setup
+from ..world.log import Batch, Folder
+from ..world.state_file import Slots
+from .publishers import last, private, settled, things
 
 #: The partition of `__consumer_offsets` that has the group.
 O = "o"  # noqa: E741
@@ -34,7 +39,7 @@ class Member(Publisher):
         if self.keeps("what is decided counts before it is applied"):
             for number, record in undone:
                 if number > state.applied:
-                    position = record.content[2][1]
+                    position = record.content.plan[1]
         return position
 
     def before_deciding(self, wanted: Record) -> Steps:
@@ -45,15 +50,15 @@ class Member(Publisher):
             if self.keeps("positions are durable before a decision rests on them"):
                 yield from log.settle()
         position = yield from self.committed()
-        if position != wanted.content[2][0]:
-            raise Refused(f"{wanted.pub} started from {wanted.content[2][0]}, and {position} is committed")
+        if position != wanted.content.plan[0]:
+            raise RefusedError(f"{wanted.pub} started from {wanted.content.plan[0]}, and {position} is committed")
 
     def after_deciding(self) -> Steps:
         if self.keeps("who decides holds the group's partition"):
             yield from self.appenders[O].leave()
 
     def commit(self, mark: str, position: int) -> Steps:
-        """A commit by itself, behind what was decided before. SyncFailed, GivenUp."""
+        """A commit by itself, behind what was decided before. SyncError, GivenUpError."""
         log = self.appenders[O]
         while True:
             yield from self.follow()
@@ -76,7 +81,7 @@ def position_after(batches: Sequence[Batch]) -> int:
     position = 0
     for batch in batches:
         if batch.what is not None:
-            position = batch.what[2] if batch.what[0] == "c" else batch.what[4][2][1]
+            position = batch.what[2] if batch.what[0] == "c" else batch.what[4].plan[1]
     return position
 
 
@@ -86,10 +91,10 @@ def member(who: int, setup: Setup, count: int, life: int) -> Steps:
     pub = f"t{who}{life}"
     for number in range(count):
         position = yield from access.committed()
-        content = (pub, number, (position, position + 1), 0)
+        content = Content(pub, number, (position, position + 1), 0)
         try:
             yield from access.publish(Record(pub, number, places=PLACES, content=content))
-        except (Refused, SyncFailed, GivenUp):
+        except (RefusedError, SyncError, GivenUpError):
             return
 
 
@@ -99,7 +104,7 @@ def committer(who: int, setup: Setup, life: int) -> Steps:
     position = yield from access.committed()
     try:
         yield from access.commit(f"c{who}{life}", position + 1)
-    except (SyncFailed, GivenUp):
+    except (SyncError, GivenUpError):
         return
 
 
@@ -114,15 +119,15 @@ def look(nothing: None, file: Slots, folder: Folder) -> None:
         if batch.what[0] == "c":
             position = batch.what[2]
         elif batch.what[2] == 0:  # the first batch of a decision; the others say the same
-            begun, ended = batch.what[4][2]
+            begun, ended = batch.what[4].plan
             if begun != position:
-                raise Violation("I11", f"{batch.what[4]} was decided where the group was at {position}")
+                raise InvariantError("I11", f"{batch.what[4]} was decided where the group was at {position}")
             position = ended
 
 
 def model(
     members: int = 2, count: int = 1, commits: int = 1, kills: int = 0, powers: int = 0,
-    setup: Setup = Setup(), reduce: bool = True, by_history: bool = False,  # noqa: B008
+    setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
     """Members that process `count` records each, and plain commits beside them."""
     lives: dict[str, Sequence[Program | None]] = {}
@@ -135,5 +140,4 @@ def model(
     return Model(
         things=things(PLACES), lives=lives, kills=kills, powers=powers, watches=[*watches(PLACES), groups],
         private=private(PLACES), alone=partial(last, setup, PLACES), settled=partial(settled, places=PLACES),
-        reduce=reduce, by_history=by_history,
     )  # fmt: skip

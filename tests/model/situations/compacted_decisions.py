@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from .disk import Batch, File, Folder, Log
-from .engine import Model, Program, Violation
-from .helpers import attempts, last, private, publisher, things
-from .partition import Setup, Steps
-from .publishing import D, Publisher, Record, known, watches
+from ..checker.machine import InvariantError, Model, Program, Steps
+from ..observers.publishes import watches
+from ..protocol.decision_log import D, Record, known
+from ..protocol.publisher import Publisher
+from ..protocol.setup import Setup
+from ..world.log import Batch, File, Folder, Log
+from .publishers import attempts, last, private, publisher, things
 
 PLACES = ("p",)
+ONE_BATCH = Setup(segment_size=1)
 
 
 class Compacted(Log):
@@ -36,7 +39,7 @@ class Compacted(Log):
             folder = folder.with_file(number, File(cells))
         kept = [batch for base in bases for batch in folder.file(folder.segments[base]).cells if batch]
         if known(kept) != known(before):
-            raise Violation("I13", f"compaction has lost something of {known(before)}: {known(kept)}")
+            raise InvariantError("I13", f"compaction has lost something of {known(before)}: {known(kept)}")
         return folder, None
 
 
@@ -62,24 +65,26 @@ def compactor(who: int, setup: Setup) -> Steps:
 
 def settled(values: Any) -> None:
     """Nothing is left undone."""
-    batches = [batch for number in values[D + " log"].segments.values() for batch in values[D + " log"].file(number).cells]
+    log = values[D + " log"]
+    batches = [batch for number in log.segments.values() for batch in log.file(number).cells]
     if known(batches).undone:
-        raise Violation("I15", f"not recorded as done: {known(batches).undone}")
+        raise InvariantError("I15", f"not recorded as done: {known(batches).undone}")
 
 
 def model(
     numbers: Sequence[int] = (0, 1), publishers: int = 1, kills: int = 1, powers: int = 0,
-    setup: Setup = Setup(limit=1), reduce: bool = True, by_history: bool = False,  # noqa: B008
+    setup: Setup = ONE_BATCH,
 ) -> Model:  # fmt: skip
     """Publishers, and a compactor."""
     lives: dict[str, Sequence[Program | None]] = {}
     for who in range(publishers):
         lives[f"publisher {who}"] = [
-            partial(publisher, who, setup, attempts(f"a{who}", numbers, PLACES, life), False, PLACES) for life in range(2)
+            partial(publisher, who, setup, attempts(f"a{who}", numbers, PLACES, life), False, PLACES)
+            for life in range(2)
         ]
     lives["compactor"] = [partial(compactor, publishers, setup)]
     return Model(
         things=things(PLACES) | {D + " log": (Compacted, Log.new())}, lives=lives, kills=kills, powers=powers,
         watches=watches(PLACES, compacted=True), private=private(PLACES), alone=partial(last, setup, PLACES),
-        settled=settled, reduce=reduce, by_history=by_history,
+        settled=settled,
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """Resolving an intent behind which something else may stand: batches of an append, with right CRCs and offsets.
 
-No run of the protocol gets there, since what is cut is synced before anything else. So it is taken as given: a disk that
-brings back what was removed, a log file that was restored from a copy. Each place behind the end has one of several
-things, on the disk or in memory only, and an intent of a decision of two batches stands in the state.
+No run of the protocol gets there, since what is cut is synced before anything else. So it is taken as given: a disk
+that brings back what was removed, a log file that was restored from a copy. Each place behind the end has one of
+several things, on the disk or in memory only, and an intent of a decision of two batches stands in the state.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import itertools
 from functools import partial
 from typing import Any
 
-from .disk import Batch, File, Folder, Intent, Log, State, StateFile
-from .engine import Model
+from ..checker.machine import Model, Steps
+from ..observers.partition import Seen, Witness, watch
+from ..protocol.setup import PLAIN, Setup
+from ..world.locks import Locks
+from ..world.log import Batch, File, Folder, Log
+from ..world.state_file import Intent, State, StateFile
 from .one_partition import P, Script, Tasks, last, settled, worker
-from .partition import Locks, Setup, Steps
-from .witness import Seen, Witness, watch
 
 
 def things_at(place: int) -> tuple[Any, ...]:
@@ -48,7 +50,7 @@ def first_worker(setup: Setup) -> Steps:
 
 
 def model(
-    kills: int = 1, powers: int = 1, setup: Setup = Setup(), reduce: bool = True, by_history: bool = False,  # noqa: B008
+    kills: int = 1, powers: int = 1, setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
     """One partition with one record, an intent, and anything behind the end."""
     before = Batch(0, 1, ("a", 0, 0))
@@ -65,5 +67,5 @@ def model(
         lives={"holder": (partial(first_worker, setup), partial(worker, 0, setup, (), True))},
         kills=kills, powers=powers, watches=(watch(P),),
         private={P + " log": ("locks", 0), P + " state": ("locks", 0)},
-        alone=partial(last, setup), settled=settled, reduce=reduce, by_history=by_history,
+        alone=partial(last, setup), settled=settled,
     )  # fmt: skip

@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from .disk import Batch, File, Folder, Log, Slots, State, StateFile
-from .engine import Model, Program, Thing, Violation, Watch
-from .partition import Appender, Locks, Setup, Steps, SyncFailed
-from .witness import Seen, Witness, current
+from ..checker.machine import InvariantError, Model, Program, Steps, Thing, Watch
+from ..observers.partition import Seen, Witness, current
+from ..protocol.appender import Appender
+from ..protocol.setup import PLAIN, Setup
+from ..world.locks import Locks
+from ..world.log import Batch, File, Folder, Log
+from ..world.state_file import Slots, State, StateFile
 
 P = "p"
 OLD = (Batch(0, 1, "a1"), Batch(1, 1, "b"), Batch(2, 1, "a2"), Batch(3, 1, "c"))
@@ -34,7 +37,7 @@ class Cleaner(Appender):
     """An appender that can swap, and finishes a swap that another has begun."""
 
     def swap(self) -> Steps:
-        """Puts the cleaned file in the place of segments 0 and 2. The lock is held. SyncFailed."""
+        """Puts the cleaned file in the place of segments 0 and 2. The lock is held. SyncError."""
         there = yield self.log, "has", ("cleaned", 0)
         if not there:
             return
@@ -44,7 +47,7 @@ class Cleaner(Appender):
         yield from self.finish_swap(Swap(0, (0, 2)))
 
     def finish_swap(self, swap: Swap) -> Steps:
-        """The steps, each of which looks at what is there: they may have been made before. SyncFailed."""
+        """The steps, each of which looks at what is there: they may have been made before. SyncError."""
         cleaned = yield self.log, "has", ("cleaned", swap.base)
         others = tuple(old for old in swap.olds if old != swap.base)
         if not self.keeps("the new segment comes before the old ones go"):
@@ -88,10 +91,7 @@ def writer(who: int, setup: Setup, mark: str) -> Steps:
     """Appends a record, as others go on to do."""
     access = Cleaner(P, 0, who, setup)
     yield from access.enter()
-    try:
-        yield from access.append((mark,), sync=False)
-    except SyncFailed:
-        pass
+    yield from access.append((mark,), sync=False)
     yield from access.leave()
 
 
@@ -99,18 +99,15 @@ class Reader:
     """A reader as Partition.read is: the list of segments is kept as long as the generation stays the same."""
 
     def __init__(self, setup: Setup) -> None:
-        self.without = setup.without
+        self.keeps = setup.keeps
         self.generation = -1
         self.bases: tuple[int, ...] = ()
 
     def frozen(self) -> Any:
         return self.generation, self.bases
 
-    def keeps(self, rule: str) -> bool:
-        return rule not in self.without
-
     def read(self, start: int, end: int) -> Steps:
-        """The batches of a range, in order, each as (base, what) as far as it lies there. Violation if it cannot."""
+        """The batches of a range, in order, each as (base, what). InvariantError if it cannot."""
         found: tuple[tuple[int, Any], ...] = ()
         position, tries = start, 0
         state = yield P + " state", "look"
@@ -135,7 +132,7 @@ class Reader:
             # Not there: what is looked for is in other files by now, or the segment is damaged.
             tries += 1
             if tries > 3:
-                raise Violation("I16", f"no records at {position}: segments {self.bases}, state {state}")
+                raise InvariantError("I16", f"no records at {position}: segments {self.bases}, state {state}")
             state = yield P + " state", "look"
             if self.keeps("who misses a segment lists them anew"):
                 self.generation = -1
@@ -168,13 +165,13 @@ def check_read(found: Sequence[tuple[int, Any]], start: int, end: int) -> None:
     """I16: each offset has its old record or the cleaned one, once and in order."""
     bases = [base for base, _ in found]
     if bases != sorted(set(bases)) or (found and bases[0] != start):
-        raise Violation("I16", f"offsets {bases} were read from {start} on")
+        raise InvariantError("I16", f"offsets {bases} were read from {start} on")
     for batch in (*CLEANED, ACTIVE):
         if start <= batch.base < end and batch.what is not None and (batch.base, batch.what) not in found:
-            raise Violation("I16", f"{batch.what} was not read: {found}")
+            raise InvariantError("I16", f"{batch.what} was not read: {found}")
     for base, what in found:
         if base < len(OLD) and what not in (OLD[base].what, CLEANED[base].what):
-            raise Violation("I16", f"{what} was read at {base}")
+            raise InvariantError("I16", f"{what} was read at {base}")
 
 
 def look(nothing: None, file: Slots, folder: Folder) -> None:
@@ -192,7 +189,7 @@ def look(nothing: None, file: Slots, folder: Folder) -> None:
                 until = following[0] if following else 5
                 part = _part(cells, below[-1], position, until)
             if part is None:
-                raise Violation("I16", f"no records at {position}: segments {bases}")
+                raise InvariantError("I16", f"no records at {position}: segments {bases}")
             found, position = found + part, until
         check_read(found, start, 5)
 
@@ -221,14 +218,13 @@ def settled(values: Mapping[str, Any]) -> None:
     """A swap that was begun is finished: all of it, or nothing."""
     names = values[P + " log"].segments
     if current(values[P + " state"]).intent is not None:
-        raise Violation("I15", "the swap is not finished")
+        raise InvariantError("I15", "the swap is not finished")
     if 2 in names and ("cleaned", 0) not in values[P + " log"].names:
-        raise Violation("I16", f"the swap stopped half way: {names}")
+        raise InvariantError("I16", f"the swap stopped half way: {names}")
 
 
 def model(
-    readers: int = 1, times: int = 1, writers: int = 0, kills: int = 1, powers: int = 0, setup: Setup = Setup(),  # noqa: B008
-    reduce: bool = True, by_history: bool = False,
+    readers: int = 1, times: int = 1, writers: int = 0, kills: int = 1, powers: int = 0, setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
     """A cleaner, readers that read so many times, and appends."""
     setup = setup._replace(handles=True)
@@ -256,5 +252,4 @@ def model(
         },
         lives=lives, kills=kills, powers=powers, watches=[Watch("nothing", (P + " state", P + " log"), look)],
         private={P + " state": ("locks", 0)}, alone=partial(alone, setup), settled=settled,
-        reduce=reduce, by_history=by_history,
     )  # fmt: skip

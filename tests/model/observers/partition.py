@@ -7,12 +7,13 @@ in the models where files go: swap, retention.)
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import Any, NamedTuple
 
-from .disk import Batch, Folder, Slots, State, newest
-from .engine import Thing, Violation, Watch
-from .partition import whole_run
+from ..checker.machine import InvariantError, Thing, Watch
+from ..world.log import Batch, Folder, whole_run
+from ..world.state_file import Slots, State, newest
 
 
 class Seen(NamedTuple):
@@ -49,7 +50,7 @@ class Witness(Thing):
         used = dict(seen.used)
         for offset, what in zip(offsets, whats, strict=True):
             if used.get(offset) != what:
-                raise Violation("I7", f"{what} was acknowledged at {offset}, where {used.get(offset)} is")
+                raise InvariantError("I7", f"{what} was acknowledged at {offset}, where {used.get(offset)} is")
         if durable:
             seen = seen._replace(durable=seen.durable.union(offsets))
         return seen._replace(firm=seen.firm.union(offsets)), None
@@ -93,7 +94,7 @@ def current(file: Slots) -> State:
 
 
 def visible(state: State, folder: Folder) -> tuple[Batch, ...]:
-    """The batches that readers can reach. Violation if one between the log's start and end cannot be."""
+    """The batches that readers can reach. InvariantError if one between the log's start and end cannot be."""
     names = folder.segments
     bases = [base for base in names if base <= state.base]
     found: list[Batch] = []
@@ -110,10 +111,10 @@ def visible(state: State, folder: Folder) -> tuple[Batch, ...]:
         run = tuple(batch for batch in whole_run(cells, 0, base) if batch.next <= end)
         reached = run[-1].next if run else base
         if reached != end and end > state.start:
-            raise Violation("I1", f"segment {base} can be read up to {reached}, and not to {end}")
+            raise InvariantError("I1", f"segment {base} can be read up to {reached}, and not to {end}")
         found += run
     if state.booted and state.next > state.start and (not bases or bases[-1] != state.base or bases[0] > state.start):
-        raise Violation("I1", f"no segment for all of {state.start} to {state.next}: there are {bases}")
+        raise InvariantError("I1", f"no segment for all of {state.start} to {state.next}: there are {bases}")
     return tuple(batch for batch in found if batch.next > state.start)
 
 
@@ -126,23 +127,24 @@ def look(seen: Seen, file: Slots, folder: Folder, unique: bool = True) -> Seen:
     shown = {batch.base: batch.what for batch in batches if batch.what is not None}
     back = [what for what in shown.values() if what in seen.taken]
     if back:
-        raise Violation("I1", f"{back} were taken back, and are there again")
+        raise InvariantError("I1", f"{back} were taken back, and are there again")
     shown = {base: what for base, what in shown.items() if what not in (seen.taking or ())}
     used = dict(seen.used)
     for offset, what in shown.items():
         if used.setdefault(offset, what) != what:
-            raise Violation("I1", f"offset {offset} had {used[offset]} and has {what}")
+            raise InvariantError("I1", f"offset {offset} had {used[offset]} and has {what}")
     # What a publish without syncs has shown can come again after a power loss.
     whats = [what for what in used.values() if what[0] != "u"] if unique else []
     if len(set(whats)) != len(whats):
         twice = next(what for what in whats if whats.count(what) > 1)
-        raise Violation("I3", f"{twice} was seen at the offsets {[o for o, w in used.items() if w == twice]}")
+        raise InvariantError("I3", f"{twice} was seen at the offsets {[o for o, w in used.items() if w == twice]}")
     if state.booted:
         missing = [offset for offset in seen.firm if offset not in shown and offset >= state.start]
         if missing:
-            raise Violation("I7", f"the records at {sorted(missing)} are gone: {[used.get(o) for o in sorted(missing)]}")
+            gone = [(offset, used.get(offset)) for offset in sorted(missing)]
+            raise InvariantError("I7", f"these records are gone: {gone}")
         if state.next < seen.end or state.start < seen.start:
-            raise Violation("I2", f"the log went from {seen.start}..{seen.end} to {state.start}..{state.next}")
+            raise InvariantError("I2", f"the log went from {seen.start}..{seen.end} to {state.start}..{state.next}")
         if seen.taking is None:
             _check_decisions(state, batches)
         seen = seen._replace(firm=seen.firm.union(shown))
@@ -155,14 +157,14 @@ def _check_decisions(state: State, batches: tuple[Batch, ...]) -> None:
     decisions = [batch.what for batch in batches if batch.what is not None and batch.what[0] == "d"]
     wanted = sorted(decisions)
     if decisions != wanted:
-        raise Violation("I6", f"decisions are out of order: {decisions}")
+        raise InvariantError("I6", f"decisions are out of order: {decisions}")
     for _, decision, _, count, *_ in decisions:
         there = [what for what in decisions if what[1] == decision]
         if len(there) != count and state.start == 0:
-            raise Violation("I3", f"decision {decision} is there in part: {there}")
+            raise InvariantError("I3", f"decision {decision} is there in part: {there}")
         if state.applied < decision:
-            raise Violation("I3", f"decision {decision} is visible, and the state says {state.applied}")
-    for before, after in zip(batches, batches[1:], strict=False):
+            raise InvariantError("I3", f"decision {decision} is visible, and the state says {state.applied}")
+    for before, after in itertools.pairwise(batches):
         inside = before.what and before.what[0] == "d" and before.what[2] + 1 < before.what[3]
         if inside and (after.what is None or after.what[:2] != before.what[:2]):
-            raise Violation("I6", f"{after.what} stands inside of decision {before.what[1]}")
+            raise InvariantError("I6", f"{after.what} stands inside of decision {before.what[1]}")

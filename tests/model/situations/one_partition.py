@@ -6,10 +6,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from .disk import Log, StateFile, TornStateFile
-from .engine import Model, Thing, Violation
-from .partition import Appender, Locks, Piece, Setup, Steps, SyncFailed
-from .witness import Seen, Witness, current, visible, watch
+from ..checker.machine import InvariantError, Model, Steps, Thing
+from ..observers.partition import Seen, Witness, current, visible, watch
+from ..protocol.appender import Appender
+from ..protocol.apply import Piece
+from ..protocol.held_log import SyncError
+from ..protocol.setup import PLAIN, Setup
+from ..world.locks import Locks
+from ..world.log import Log
+from ..world.state_file import StateFile, TornStateFile
 
 P = "p"
 
@@ -95,7 +100,7 @@ def applied(appender: Appender, decision: int, parts: tuple[Piece, ...], kind: s
             if parts[number].file:
                 there = yield P + " log", "has", parts[number].file
                 if not there:
-                    raise Violation("I9", f"{parts[number].file} is gone, and decision {decision} is not applied")
+                    raise InvariantError("I9", f"{parts[number].file} is gone, and decision {decision} is not applied")
     yield from appender.apply(decision, parts, sync=kind != "publish unsynced")
     return True
 
@@ -106,7 +111,7 @@ def held(appender: Appender, task: Callable[..., Steps], *args: Any) -> Steps:
     try:
         yield from appender.enter()
         found = yield from task(*args)
-    except SyncFailed:
+    except SyncError:
         pass
     yield from appender.leave()
     return found
@@ -201,13 +206,12 @@ def settled(values: Mapping[str, Any]) -> None:
         if what not in back and what[0] in words
     ]
     if there != wanted:
-        raise Violation("I3", f"decided were {wanted}, applied are {there}")
+        raise InvariantError("I3", f"decided were {wanted}, applied are {there}")
 
 
 def model(
     tasks: int = 3, kinds: tuple[str, ...] = ("append", "append two", "append synced", "publish"), writers: int = 1,
-    kills: int = 1, powers: int = 1, failing: tuple[int, int] = (0, 0), torn: bool = False, setup: Setup = Setup(),  # noqa: B008
-    reduce: bool = True, by_history: bool = False,
+    kills: int = 1, powers: int = 1, failing: tuple[int, int] = (0, 0), torn: bool = False, setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
     """Writers that do `tasks` of `kinds` in any order."""
     return Model(
@@ -223,5 +227,5 @@ def model(
             for who in range(writers)
         },
         kills=kills, powers=powers, watches=(watch(P),), private={P + " log": ("locks", 0), P + " state": ("locks", 0)},
-        alone=partial(last, setup), settled=settled, reduce=reduce, by_history=by_history,
+        alone=partial(last, setup), settled=settled,
     )  # fmt: skip

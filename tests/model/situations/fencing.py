@@ -1,4 +1,4 @@
-"""Deciding and fencing: runs of one query on one checkpoint, one of them a zombie; copied, lost and restored checkpoints.
+"""Deciding and fencing: runs of one query on one checkpoint, one of them a zombie; copied and restored checkpoints.
 
 A run plans a batch (durably, in the checkpoint), publishes it, and notes that it is committed, as Spark does. Killed,
 it is followed by another run, which repeats what was planned and not committed. Two processes are two runs at once.
@@ -10,10 +10,14 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from .engine import Model, Program, Thing
-from .helpers import helper, last, private, settled, things
-from .partition import Setup, Steps, SyncFailed
-from .publishing import GivenUp, Publisher, Record, Refused, watches
+from ..checker.machine import Model, Program, Steps, Thing
+from ..observers.publishes import watches
+from ..protocol.decided import GivenUpError
+from ..protocol.decision_log import Content, Record
+from ..protocol.held_log import SyncError
+from ..protocol.publisher import Publisher, RefusedError
+from ..protocol.setup import PLAIN, Setup
+from .publishers import helper, last, private, settled, things
 
 PLACES = ("p",)
 
@@ -33,10 +37,10 @@ class Checkpoint(Thing):
     syncs = frozenset({"plan", "commit"})
 
     @classmethod
-    def do_plan(cls, plans: Plans, limit: int) -> Any:
-        """The next batch's number and plan: the one that is not committed, or a new one; None behind `limit`."""
+    def do_plan(cls, plans: Plans, batches: int) -> Any:
+        """The next batch's number and plan: the one that is not committed, or a new one; None behind the last."""
         if len(plans.batches) == plans.committed:
-            if plans.committed == limit:
+            if plans.committed == batches:
                 return plans, None
             plans = plans._replace(batches=(*plans.batches, plans.made), made=plans.made + 1)
         return plans, (len(plans.batches) - 1, plans.batches[-1])
@@ -48,28 +52,30 @@ class Checkpoint(Thing):
         return plans._replace(committed=number + 1), None
 
 
-def run(who: int, setup: Setup, name: str, limit: int, location: str, patient: bool) -> Steps:
-    """A run of the query, until all batches are done or one is refused. After an error it publishes the same once more."""
+def run(who: int, setup: Setup, name: str, batches: int, checkpoint: str, located: bool, patient: bool) -> Steps:
+    """A run of the query, until all batches are done or one is refused. After an error it publishes once more."""
     access = Publisher(who, PLACES, setup, patient=patient)
     claimed = False
     while True:
-        batch = yield location, "plan", limit
+        batch = yield checkpoint, "plan", batches
         if batch is None:
             return
         number, plan = batch
-        content = ("a", number, plan, name)
-        wanted = Record("a", number, run=name, places=PLACES, location=location, content=content)
+        wanted = Record(
+            "a", number, run=name, places=PLACES, location=checkpoint if located else "",
+            content=Content("a", number, plan, name),
+        )  # fmt: skip
         try:
             if not claimed:
                 yield from access.claim("a", name, number)
                 claimed = True
             try:
                 yield from access.publish(wanted, claimed=True)
-            except GivenUp:
+            except GivenUpError:
                 yield from access.publish(wanted, claimed=True)
-        except (Refused, SyncFailed, GivenUp):
+        except (RefusedError, SyncError, GivenUpError):
             return
-        yield location, "commit", number
+        yield checkpoint, "commit", number
 
 
 def restored(back: int, values: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
@@ -81,27 +87,30 @@ def restored(back: int, values: Mapping[str, Any]) -> Iterable[Mapping[str, Any]
 
 
 def model(
-    limit: int = 2, zombies: int = 1, copied: bool = False, back: int = 0, helpers: int = 0, patient: bool = True,
-    kills: int = 1, powers: int = 0, setup: Setup = Setup(), reduce: bool = True, by_history: bool = False,  # noqa: B008
+    batches: int = 2, zombies: int = 1, copied: bool = False, located: bool = True, back: int = 0, helpers: int = 0,
+    patient: bool = True, kills: int = 1, powers: int = 0, setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
-    """A query of `limit` batches and what may disturb it.
+    """A query of several batches and what may disturb it.
 
     Args:
-        limit: how many batches.
+        batches: how many.
         zombies: runs that begin while another is at work.
         copied: a query with a copy of the checkpoint at another place, made behind the first batch.
+        located: runs tell where their checkpoint is; else only what they have planned tells one query from another.
         back: the checkpoint may be restored to what it was so many batches ago; 0: it is not.
         helpers: passers-by that apply and record what is done.
         patient: runs wait for a partition's lock; else they give up, and publish the same again.
-        kills, powers, setup, reduce, by_history: as in Model.
+        kills, powers, setup: as in Model.
     """
     lives: dict[str, list[Program | None]] = {}
     for _ in range(1 + zombies):
         who = len(lives)
-        lives[f"query {who}"] = [partial(run, who, setup, f"r{who}{life}", limit, "checkpoint", patient) for life in range(2)]
+        lives[f"query {who}"] = [
+            partial(run, who, setup, f"r{who}{life}", batches, "checkpoint", located, patient) for life in range(2)
+        ]
     if copied:
         who = len(lives)
-        lives[f"query {who}"] = [partial(run, who, setup, f"r{who}", limit, "copy", patient)]
+        lives[f"query {who}"] = [partial(run, who, setup, f"r{who}", batches, "copy", located, patient)]
     for _ in range(helpers):
         who = len(lives)
         lives[f"helper {who}"] = [partial(helper, who, setup, True, PLACES)]
@@ -110,5 +119,4 @@ def model(
         lives=lives, kills=kills, powers=powers, watches=watches(PLACES), private=private(PLACES),
         alone=partial(last, setup, PLACES), settled=partial(settled, places=PLACES),
         steps=[("the checkpoint is restored", partial(restored, back))] if back else [],
-        reduce=reduce, by_history=by_history,
     )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What is explored: a few processes each, which do a few things."""
