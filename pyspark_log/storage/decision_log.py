@@ -28,7 +28,7 @@ from pyspark_log.storage.decision import (
     publisher_of,
 )
 from pyspark_log.storage.encoder import encode
-from pyspark_log.storage.errors import TopicExistsError, UnknownTopicError
+from pyspark_log.storage.errors import LogDamagedError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT, Mutex
 from pyspark_log.storage.range_reader import READ_SIZE
 from pyspark_log.storage.store import Store
@@ -69,9 +69,15 @@ class DecisionLog:
             return found
 
     def follow(self, store: Store) -> None:
-        """Reads what was decided since the last call; nothing if nothing was ever published."""
+        """Reads what was decided since the last call; nothing if nothing was ever published.
+
+        Raises:
+            LockTimeoutError, LogDamagedError, OSError: the machine went down since the log was written to, and it could
+                not be put right, so there may be decisions that are not seen. Who went on could overtake one of them.
+            CorruptRecordError: a record is no decision, or damaged.
+        """
         try:
-            reader = store.recovered(PUBLISH_TOPIC, 0)
+            reader = store.put_right(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
             return
         with self._mutex:
@@ -107,7 +113,11 @@ class DecisionLog:
 
     @contextlib.contextmanager
     def hold(self, store: Store, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:
-        """Holds the lock of the log; what was decided up to now has been read. Errors as Appender.hold."""
+        """Holds the lock of the log; what was decided up to now has been read.
+
+        Raises:
+            LogDamagedError: the log ends before what was read of it. Or as Appender.hold and `follow` say.
+        """
         try:
             partition = store.appender(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
@@ -116,6 +126,12 @@ class DecisionLog:
             partition = store.appender(PUBLISH_TOPIC, 0)
         with partition.hold(timeout) as appender:
             self.follow(store)
+            end = appender.state.next_offset
+            if end < self._position:
+                raise LogDamagedError(
+                    f"{appender.place}: the log ends at offset {end}, and has been read up to {self._position}: an older "
+                    "copy of the store has taken its place. Nothing is changed; open the store anew"
+                )
             yield DecisionWriter(store, self, appender)
 
 

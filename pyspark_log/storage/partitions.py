@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections import OrderedDict
@@ -30,6 +31,8 @@ _CHECKPOINTS_LOCK = "checkpoints.lock"
 
 # How long a reader waits for who puts a partition right, in seconds.
 _RECOVERY_TIMEOUT = 10.0
+# What the system says to who may not write.
+_MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 # Partitions that a process keeps open for appending, with five open files each; the least used go first.
 _OPEN_APPENDERS = 128
 
@@ -118,28 +121,44 @@ class Partitions:
         return OpenTopic(self.path, self.settings, description)
 
     def recovered(self, topic: str, partition: int) -> Partition:
-        """The partition, for reading; put right first if the machine went down since it was written to.
+        """The partition, for reading; put right first, if possible, if the machine went down since it was written to.
 
-        Else readers would meet what is left of records that were never synced, until somebody writes. Who may not write
-        to the store has to. UnknownTopicError.
+        Else readers would meet what is left of records that were never synced, until somebody writes. UnknownTopicError.
         """
         reader = self.topic(topic).reader(partition)
-        if reader.place not in self._recovered:
+        try:
             self._recover(reader.place)
+        except (PylogError, OSError) as error:
+            # What stands in the way is told to who reads there.
+            log.info("%s: %s could not be put right after the machine went down: %s", self.path, reader.place, error)
+        return reader
+
+    def put_right(self, topic: str, partition: int) -> Partition:
+        """The same for who relies on what is read: an error if it could not be put right.
+
+        Who may not write to the store cannot, and changes nothing by what it finds; so it reads what is there.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            LockTimeoutError, LogDamagedError, OSError: the end that could be read may be too low.
+        """
+        reader = self.topic(topic).reader(partition)
+        try:
+            self._recover(reader.place)
+        except OSError as error:
+            if error.errno not in _MAY_NOT_WRITE:
+                raise
         return reader
 
     def _recover(self, place: PartitionPlace) -> None:
-        try:
-            loaded = state_file.read(place.state_path)
-            if loaded is None:
-                return
-            if loaded.state.boot != state_file.this_boot() and not is_shared(f"{self.path}/{STATE_FOLDER}"):
-                with self.appender(place.topic, place.partition).hold(_RECOVERY_TIMEOUT):
-                    pass
-        except (PylogError, OSError) as error:
-            # What stands in the way is told to who reads there.
-            log.info("%s: %s could not be put right after the machine went down: %s", self.path, place, error)
+        if place in self._recovered:
             return
+        loaded = state_file.read(place.state_path)
+        if loaded is None:
+            return
+        if loaded.state.boot != state_file.this_boot() and not is_shared(f"{self.path}/{STATE_FOLDER}"):
+            with self.appender(place.topic, place.partition).hold(_RECOVERY_TIMEOUT):
+                pass
         self._recovered.add(place)
 
     def appender(self, topic: str, partition: int) -> Appender:

@@ -419,6 +419,10 @@ class Store:
         """The partition, for reading; after a power loss it is put right first, if possible. UnknownTopicError."""
         return self._partitions.recovered(topic, partition)
 
+    def put_right(self, topic: str, partition: int) -> Partition:
+        """The same, or an error if that was not possible to who may write; see Partitions.put_right."""
+        return self._partitions.put_right(topic, partition)
+
     def reader(self, topic: str, partition: int) -> Partition:
         """The partition, for reading as it is. UnknownTopicError."""
         return self._partitions.topic(topic).reader(partition)

@@ -192,7 +192,7 @@ class DecisionCheck:
         decisions = DecisionLog()
         try:
             decisions.follow(self._store)
-        except PylogError:
+        except (PylogError, OSError):
             return False
         return decision.offset not in decisions.undone
 

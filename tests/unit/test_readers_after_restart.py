@@ -1,16 +1,20 @@
 """After a power loss a partition is put right by whoever comes first, a reader too if it may write to the store."""
 
 import os
+import shutil
 
 import pyarrow as pa
 import pytest
 
 from pyspark_log.storage import state_file
-from pyspark_log.storage.errors import LogDamagedError
+from pyspark_log.storage.errors import LockTimeoutError, LogDamagedError
+from pyspark_log.storage.locks import lock_for
+from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import help_apply, last_number, publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.state_file import SLOT_DISTANCE, SLOT_SIZE
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import OffsetStep, TopicPartition
 
 
 @pytest.fixture
@@ -70,26 +74,59 @@ def test_a_store_of_this_boot_is_only_looked_at(store, monkeypatch):
     assert store.reader("t", 0).state() == state
 
 
-def test_a_decision_whose_end_move_was_lost_is_found_by_a_reader(store, monkeypatch):
-    """It is on the disk, and nobody publishes any more."""
+def decide_only(store, monkeypatch, parts, **how):
+    """Publishes, and is killed before anything is applied; then the power takes the move of the decision log's end."""
 
     def die(*_, **__):
         raise OSError(5, "stop")
 
     publish(store, "before", 0, [])
     before = state_file.read(store.reader("__pylog_publish", 0).place.state_path)
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
-    writer.append("t", rows(b"a", b"b"))
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.decided.apply", die)
         with pytest.raises(OSError, match="stop"):
-            publish(store, "q", 0, writer.finish())
+            publish(store, "q", 0, parts, **how)
     with open(store.reader("__pylog_publish", 0).place.state_path, "r+b") as file:
         for slot in range(4):
             file.seek(slot * SLOT_DISTANCE)
             file.write(state_file.encode_slot(before.state) if slot == before.slot else bytes(SLOT_SIZE))
     lose_unsynced(store, monkeypatch, {})
+
+
+def test_a_decision_whose_end_move_was_lost_is_found_by_a_reader(store, monkeypatch):
+    """It is on the disk, and nobody publishes any more."""
+    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer.append("t", rows(b"a", b"b"))
+    decide_only(store, monkeypatch, writer.finish())
     reader = Store.open(store.path)
     assert help_apply(reader) == 1
     assert values(reader) == [b"a", b"b"]
     assert last_number(reader, "q") == 0
+
+
+def test_nobody_relies_on_a_decision_log_that_cannot_be_put_right(store, monkeypatch):
+    """A position that is committed by hand must not come before one that was decided to move."""
+    at = TopicPartition("t", 0)
+    decide_only(store, monkeypatch, [], offsets=[OffsetStep("g", at, None, 5)])
+    monkeypatch.setattr("pyspark_log.storage.partitions._RECOVERY_TIMEOUT", 0.05)
+    log = OffsetsLog(Store.open(store.path))
+    lock = lock_for(store.reader("__pylog_publish", 0).place.state_path)
+    lock.acquire()
+    with pytest.raises(LockTimeoutError):
+        log.commit("g", {at: 7})
+    lock.release()
+    assert log.fetch("g")[at].offset == 5
+    log.commit("g", {at: 7})
+    assert log.fetch("g")[at].offset == 7
+
+
+def test_an_older_copy_of_the_store_in_its_place_is_noticed(store):
+    """What it does not know of was decided, and would be taken for a replay."""
+    publish(store, "q", 0, [])
+    shutil.copytree(store.path, f"{store.path}-backup")
+    publish(store, "q", 1, [])
+    shutil.rmtree(store.path)
+    os.rename(f"{store.path}-backup", store.path)
+    with pytest.raises(LogDamagedError, match="an older copy"):
+        publish(store, "q", 1, [])
+    assert not publish(Store.open(store.path), "q", 1, []).replayed
