@@ -169,9 +169,14 @@ class HeldLog:
         """A state that says the same as `claim`."""
         return state._replace(flags=state.flags | Flags.CLAIMED) if self.shared else state
 
+    def unlink(self, path: str) -> None:
+        """Removes a file of the log by its name, right behind a claim: it may be another holder's by now. OSError."""
+        self.claim()
+        files.unlink(path)
+
     @property
     def may_cut(self) -> bool:
-        """Whether files may be cut, or removed by their names.
+        """Whether files may be cut, and segments replaced.
 
         On a shared file system only while that is put right which the holder before has left: if this one has lost its
         lock they are those of others. What it leaves itself is for the next one.
@@ -224,7 +229,8 @@ class HeldLog:
             for suffix in reversed(SEGMENT_SUFFIXES[1:]):
                 leftover = segment_path(self.place.folder, base_offset, suffix)
                 if os.path.exists(leftover):
-                    files.unlink(leftover)
+                    self.unlink(leftover)
+        self.claim()
         if self.may_cut and os.path.exists(path):
             # In one step, as it may be the active one, which readers look for.
             files.replace_whole(path, b"")
@@ -368,16 +374,16 @@ class HeldLog:
     def drop_newer_segments(self) -> None:
         """Removes segments above the active one, which a killed holder left; before another one is made.
 
-        One that stayed would count as soon as the active segment is above it; and so would what is known of it.
+        One that stayed would count as soon as the active segment is above it; and so would what is known of it. On a
+        shared file system one can come at any time, of a holder that stood still between its claim and the making.
         """
-        if not self.may_cut:
-            return
-        closed_segments.drop_from(self.place, self.state.active_base)
-        for base in list_segments(self.place.folder):
-            if base > self.state.active_base:
-                # The log last: where it is left, the next holder comes for the others.
-                for suffix in reversed(SEGMENT_SUFFIXES):
-                    files.unlink(segment_path(self.place.folder, base, suffix))
+        newer = [base for base in list_segments(self.place.folder) if base > self.state.active_base]
+        if newer or self.may_cut:
+            closed_segments.drop_from(self.place, self.state.active_base)
+        for base in newer:
+            # The log last: where it is left, the next holder comes for the others.
+            for suffix in reversed(SEGMENT_SUFFIXES):
+                self.unlink(segment_path(self.place.folder, base, suffix))
 
     # ---- what Kafka is told
 

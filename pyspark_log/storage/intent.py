@@ -57,9 +57,10 @@ def renew_empty(held: HeldLog) -> None:
     state, folder = held.state, held.place.folder
     path = segment_path(folder, state.active_base, LOG)
     if state.position == 0 and os.path.exists(path) and os.path.getsize(path) > 0:
+        held.claim()
         files.replace_whole(path, b"")
         for suffix in (INDEX, TIME_INDEX):
-            files.unlink(segment_path(folder, state.active_base, suffix))
+            held.unlink(segment_path(folder, state.active_base, suffix))
 
 
 def drop(held: HeldLog) -> None:

@@ -22,6 +22,7 @@ from stops import count_changes
 from pyspark_log.storage import files, held_log, locks
 from pyspark_log.storage.errors import PylogError
 from pyspark_log.storage.publish import help_apply, publish
+from pyspark_log.storage.segment import SEGMENT_SUFFIXES, segment_path
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.verify import verify
@@ -31,6 +32,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 TOPIC = "t"
 # A segment takes five of the appends that follow.
 APPENDED = 3
+# So many appends come last; they go over whatever the one that was cut off may have left above the end.
+AFTER = 6
 ACKNOWLEDGED, FAILED = 0, 3
 
 
@@ -139,11 +142,26 @@ def test_a_writer_that_lost_its_locks_harms_nobody(situation, other, tmp_path):
             os.kill(pid, signal.SIGCONT)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             assert code in (ACKNOWLEDGED, FAILED)
-            append(path, "after")
+            for number in range(AFTER):
+                append(path, f"after {number}")
             help_apply(Store.open(path))
             outcomes.add(code)
             check(path, appends, program, other, code, stop)
     assert FAILED in outcomes
+
+
+@pytest.mark.parametrize("above", [1, 4, APPENDED * 2])
+def test_a_segment_that_nobody_made_who_had_the_lock_goes(above, tmp_path):
+    """Its maker stood still between its claim and the making, until others had gone on below it."""
+    path = make_store(tmp_path / "store", 2)
+    base = Store.open(path).latest_offset(TOPIC, 0) + above
+    for suffix in SEGMENT_SUFFIXES[:3]:
+        Path(segment_path(f"{path}/data/{TOPIC}-0", base, suffix)).touch()
+    for number in range(AFTER):
+        append(path, f"after {number}")
+    wanted = ["before 0", "before 1", *(f"after {number}" for number in range(AFTER))]
+    assert [value.rpartition(" ")[0] for value in values(path, 0)][::APPENDED] == wanted
+    assert not verify(path).damaged
 
 
 def check(path, appends, program, other, code, stop):
@@ -154,7 +172,7 @@ def check(path, appends, program, other, code, stop):
         assert names == [name for name in groups for _ in range(APPENDED)], (stop, "not whole", found)
         wanted = [f"before {number}" for number in range(appends)] if partition == 0 else []
         wanted += ["other"] if partition == 0 or other is publish_rows else []
-        wanted += ["after"] if partition == 0 else []
+        wanted += [f"after {number}" for number in range(AFTER)] if partition == 0 else []
         cut_off = [name for name in groups if name == "cut off"]
         assert [name for name in groups if name != "cut off"] == wanted, (stop, groups)
         if code == ACKNOWLEDGED:
