@@ -1,11 +1,12 @@
 """What is explored: small configurations of the protocol, each to its end, in three sizes.
 
-"quick" are seconds altogether, for every run of the tests; "more" is a minute; "full" is for a machine that has nothing
-else to do for a while.
+"quick" are seconds, and in part for every run of the tests; "middle" is a minute; "full" is for a machine that has
+nothing else to do for a while.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,7 @@ from .situations import (
     topic_deletion,
 )
 
-SIZES = ("quick", "more", "full")
+SIZES = ("quick", "middle", "full")
 # More states than any of them has.
 LIMIT = 20_000_000
 
@@ -58,11 +59,10 @@ def given(**settings: Any) -> Settings:
 
 def make(build: Callable[..., Model], settings: Settings, without: str = "") -> Model:
     """A model, perhaps without a rule."""
-    setup = {name: value for name, value in settings.items() if name in Setup._fields}
-    others = {name: value for name, value in settings.items() if name not in setup}
-    if without or setup:
-        others["setup"] = Setup(**setup, without=without)
-    return build(**others)
+    of_setup = {name: value for name, value in settings.items() if name in Setup._fields}
+    others = {name: value for name, value in settings.items() if name not in of_setup}
+    usual: Setup = inspect.signature(build).parameters["setup"].default
+    return build(setup=usual._replace(**of_setup, without=without), **others)
 
 
 def run(case: Case, settings: Settings, limit: int = LIMIT) -> Result:
@@ -78,7 +78,7 @@ CASES = (
         "one partition: appends, publishes", one_partition.model, "I1 I2 I3 I6 I7 I15",
         {
             "quick": [given(tasks=1, kinds=ALL)],
-            "more": [given(tasks=2, kinds=ALL)],
+            "middle": [given(tasks=2, kinds=ALL)],
             "full": [given(tasks=3, kinds=ALL), given(tasks=2, kinds=ALL, kills=2, powers=2)],
         },
     ),
@@ -86,7 +86,7 @@ CASES = (
         "one partition: rolls", one_partition.model, "I1 I2 I3 I6 I7 I15",
         {
             "quick": [given(tasks=2, kinds=("append two", "publish"), segment_size=2, powers=0)],
-            "more": [given(tasks=2, kinds=ALL, segment_size=2)],
+            "middle": [given(tasks=2, kinds=ALL, segment_size=2)],
             "full": [
                 given(tasks=3, kinds=ALL, segment_size=2),
                 given(tasks=2, kinds=ALL, segment_size=1, kills=2, powers=2),
@@ -97,7 +97,7 @@ CASES = (
         "one partition: slots can be torn", one_partition.model, "I1 I2 I3 I7",
         {
             "quick": [given(tasks=1, kinds=ALL, torn=True)],
-            "more": [given(tasks=2, kinds=("append", "publish"), torn=True)],
+            "middle": [given(tasks=2, kinds=("append", "publish"), torn=True)],
             "full": [given(tasks=3, kinds=("append", "append synced", "publish"), segment_size=2, torn=True)],
         },
     ),
@@ -105,7 +105,7 @@ CASES = (
         "one partition: syncs fail", one_partition.model, "I1 I2 I3 I7 I15",
         {
             "quick": [given(tasks=1, kinds=ALL, failing=(1, 1))],
-            "more": [given(tasks=2, kinds=("append", "append synced"), failing=(1, 1))],
+            "middle": [given(tasks=2, kinds=("append", "append synced"), failing=(1, 1))],
             "full": [
                 given(tasks=2, kinds=ALL, failing=(1, 1)),
                 given(tasks=3, kinds=("append", "append synced", "publish"), failing=(0, 1), segment_size=2),
@@ -116,7 +116,7 @@ CASES = (
         "one partition: publishes without syncs, flushes", one_partition.model, "I1 I2 I3 I7",
         {
             "quick": [given(tasks=1, kinds=("append", "publish unsynced", "settle"))],
-            "more": [given(tasks=2, kinds=("append", "publish unsynced", "settle"), segment_size=2)],
+            "middle": [given(tasks=2, kinds=("append", "publish unsynced", "settle"), segment_size=2)],
             "full": [given(tasks=3, kinds=("append", "publish unsynced", "publish", "settle"), segment_size=2)],
         },
     ),
@@ -124,7 +124,7 @@ CASES = (
         "one partition: two writers that keep files open", one_partition.model, "I1 I2 I3 I7 I10 I15",
         {
             "quick": [given(tasks=2, kinds=("append", "publish two files"), writers=2, handles=True, powers=0)],
-            "more": [given(tasks=2, kinds=("append", "publish"), writers=2, handles=True, segment_size=2, powers=0)],
+            "middle": [given(tasks=2, kinds=("append", "publish"), writers=2, handles=True, segment_size=2, powers=0)],
             "full": [
                 given(tasks=2, kinds=("append", "publish two files"), writers=2, handles=True),
                 given(tasks=2, kinds=ALL, writers=2, handles=True, segment_size=2),
@@ -135,7 +135,7 @@ CASES = (
         "staged files that become segments", one_partition.model, "I1 I2 I3 I6 I7 I9 I15",
         {
             "quick": [given(tasks=1, kinds=("publish files", "publish two files"))],
-            "more": [given(tasks=2, kinds=("append", "publish files"), kills=0)],
+            "middle": [given(tasks=2, kinds=("append", "publish files"), kills=0)],
             "full": [
                 given(tasks=2, kinds=("append", "append synced", "publish files", "publish two files", "publish")),
                 given(tasks=2, kinds=("append", "publish files", "publish two files"), failing=(0, 1)),
@@ -144,13 +144,13 @@ CASES = (
     ),
     Case(
         "an intent with something else behind the end", leftovers.model, "I3 I7 I15",
-        {"quick": [given()], "more": [given(powers=2)], "full": [given(kills=2, powers=2)]},
+        {"quick": [given()], "middle": [given(powers=2)], "full": [given(kills=2, powers=2)]},
     ),
     Case(
         "deleting and taking back records", one_partition.model, "I1 I2 I3 I7",
         {
             "quick": [given(tasks=2, kinds=("append", "delete records", "truncate"), segment_size=1)],
-            "more": [given(tasks=2, kinds=(*ALL, "delete records", "truncate"), segment_size=2)],
+            "middle": [given(tasks=2, kinds=(*ALL, "delete records", "truncate"), segment_size=2)],
             "full": [
                 given(tasks=3, kinds=("append", "publish", "delete records", "truncate"), segment_size=2),
                 given(tasks=3, kinds=("append two", "publish", "delete records", "truncate"), segment_size=1, kills=2),
@@ -161,10 +161,11 @@ CASES = (
         "deciding and fencing: a zombie, a restored checkpoint", fencing.model, "I3 I4 I5 I8 I9 I15",
         {
             "quick": [given(batches=3, zombies=1, kills=0, back=2), given(batches=2, zombies=0, back=1)],
-            "more": [given(batches=2, zombies=1), given(batches=1, zombies=1, helpers=1, kills=0)],
+            "middle": [given(batches=1, zombies=1), given(batches=1, zombies=1, helpers=1, kills=0)],
             "full": [
-                given(batches=3, zombies=1, kills=2), given(batches=2, zombies=1, powers=1),
-                given(batches=2, zombies=1, helpers=1, kills=0, back=1), given(batches=2, zombies=2, kills=1),
+                given(batches=2, zombies=1), given(batches=3, zombies=1, kills=0, back=1),
+                given(batches=1, zombies=1, powers=1), given(batches=1, zombies=1, helpers=1),
+                given(batches=1, zombies=2, kills=0),
             ],
         },
     ),
@@ -172,15 +173,22 @@ CASES = (
         "deciding: a copied checkpoint", fencing.model, "I5 I8",
         {
             "quick": [given(batches=2, zombies=0, copied=True, kills=0)],
-            "more": [given(batches=3, zombies=0, copied=True)],
-            "full": [given(batches=3, zombies=1, copied=True)],
+            "middle": [
+                given(batches=2, zombies=0, copied=True),
+                given(batches=2, zombies=0, copied=True, located=False, kills=0),
+            ],
+            "full": [
+                given(batches=3, zombies=0, copied=True), given(batches=2, zombies=1, copied=True, kills=0),
+                given(batches=2, zombies=0, copied=True, located=False),
+            ],
         },
     ),
     Case(
         "two partitions: publishers, one-off publishers, helpers", publishers.model, "I3 I4 I5 I6 I7 I9 I15",
         {
             "quick": [given(numbers=(0,), one_offs=0, helpers=1, kills=0)],
-            "more": [
+            "middle": [
+                given(numbers=(), one_offs=1, helpers=1, tidies=True),
                 given(numbers=(0, 1), one_offs=0, helpers=0, skips=True), given(numbers=(0,), one_offs=1, helpers=0),
             ],
             "full": [
@@ -194,7 +202,7 @@ CASES = (
         "the janitor", janitor.model, "I3 I5 I9 I15",
         {
             "quick": [given(numbers=(0,))],
-            "more": [given(numbers=(0, 1)), given(numbers=(0,), kills=0, powers=1)],
+            "middle": [given(numbers=(0, 1)), given(numbers=(0,), kills=0, powers=1)],
             "full": [given(numbers=(0,), publishers=2), given(numbers=(0, 1), powers=1)],
         },
     ),
@@ -202,7 +210,7 @@ CASES = (
         "positions of groups", group_positions.model, "I3 I5 I11 I15",
         {
             "quick": [given(members=2, commits=0), given(members=1, commits=1)],
-            "more": [given(members=2, commits=1)],
+            "middle": [given(members=2, commits=1)],
             "full": [given(members=1, commits=1, powers=1), given(members=1, count=2, commits=1, kills=1)],
         },
     ),
@@ -210,7 +218,7 @@ CASES = (
         "a topic is deleted", topic_deletion.model, "I3 I5 I7 I9 I15",
         {
             "quick": [given(helpers=0, writers=1)],
-            "more": [given(helpers=1), given(helpers=0, kills=1)],
+            "middle": [given(helpers=1), given(helpers=0, kills=1)],
             "full": [given(numbers=(0, 1), helpers=1, writers=1), given(helpers=0, writers=1, kills=1, powers=1)],
         },
     ),
@@ -218,15 +226,15 @@ CASES = (
         "compaction of decisions", compacted_decisions.model, "I5 I13",
         {
             "quick": [given()],
-            "more": [given(powers=1)],
-            "full": [given(publishers=2)],
+            "middle": [given(numbers=(0,), powers=1)],
+            "full": [given(powers=1), given(publishers=2, kills=0)],
         },
     ),
     Case(
         "swap, with readers", segment_swap.model, "I7 I12 I15 I16",
         {
             "quick": [given()],
-            "more": [given(powers=1), given(kills=0, writers=1)],
+            "middle": [given(powers=1), given(kills=0, writers=1)],
             "full": [given(powers=1, kills=2), given(readers=2, powers=1), given(writers=2, times=2)],
         },
     ),
@@ -234,19 +242,19 @@ CASES = (
         "lost locks", lost_locks.model, "I1 I2 I3 I7 I10",
         {
             "quick": [given(tasks=2), given(tasks=3, losses=0, stray=1)],
-            "more": [given(tasks=2, losses=2), given(tasks=2, kills=1), given(tasks=3, stray=1)],
+            "middle": [given(tasks=2, losses=2), given(tasks=2, kills=1), given(tasks=3, stray=1)],
             "full": [given(tasks=3, losses=2), given(tasks=3, kills=1), given(tasks=2, clients=3)],
         },
     ),
     Case(
         "no circle of waiters", lock_order.model, "I15",
-        {"quick": [given()], "more": [given()], "full": [given()]},
+        {"quick": [given()], "middle": [given()], "full": [given()]},
     ),
     Case(
         "turns", lock_order.model, "I15",
         {
             "quick": [given(turns=True)],
-            "more": [given(turns=True, processes=4)],
+            "middle": [given(turns=True, processes=4)],
             "full": [given(turns=True, processes=5)],
         },
     ),

@@ -191,6 +191,10 @@ RULES = (
         ("the last decision is finished before the next is made", "I5"),
     ),
     *_of(
+        publishers.model, given(numbers=(), one_offs=1, helpers=1, tidies=True, kills=0),
+        ("who is forgotten is forgotten though another was faster", "I15"),
+    ),
+    *_of(
         publishers.model, given(numbers=(0,), one_offs=0, helpers=1, kills=0, powers=1),
         ("nobody acts on a decision beyond the end", "I4"),
         ("who looks for decisions after a restart puts their log right first", "I15"),
@@ -243,8 +247,12 @@ RULES = (
         lost_locks.model, given(tasks=3),
         ("a claim comes before the log is changed", "I1"),
         ("who finds a claim goes on in another segment", "I1"),
-        ("a claim comes right before a change by name", "I3"),
+        ("a claim comes right before a change by name", "I1"),
         ("a state written without the lock is refused", "I7"),
+    ),
+    *_of(
+        lost_locks.model, given(tasks=3, losses=0, stray=1),
+        ("newer segments go even where no claim was found", "I1"),
     ),
     # Locks.
     *_of(lock_order.model, given(), ("nobody waits for the decision log under a partition's lock", "I15")),

@@ -14,12 +14,16 @@ from .partition import current, visible, watch
 
 
 class Promise(NamedTuple):
-    """What a publisher was told is there; `number` -1: that it is forgotten."""
+    """What a publisher was told is there; or that it is forgotten."""
 
     pub: str
     number: int = -1
     decision: int = -1
     places: tuple[str, ...] = ()
+
+    @property
+    def is_forgotten(self) -> bool:
+        return self.decision < 0
 
 
 class Promises(Thing):

@@ -47,7 +47,8 @@ class Member(Publisher):
         log = self.appenders[O]
         if self.keeps("who decides holds the group's partition"):
             yield from log.enter()
-            if self.keeps("positions are durable before a decision rests on them"):
+            unsynced = log.state.synced < log.state.position
+            if unsynced and self.keeps("positions are durable before a decision rests on them"):
                 yield from log.settle()
         position = yield from self.committed()
         if position != wanted.content.plan[0]:

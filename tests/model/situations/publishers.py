@@ -8,7 +8,7 @@ from typing import Any
 
 from ..checker.machine import InvariantError, Model, Program, Steps, Thing
 from ..observers.partition import Seen, Witness, current, visible
-from ..observers.publishes import Promises, watches
+from ..observers.publishes import Promises, decisions, watches
 from ..protocol.decided import GivenUpError
 from ..protocol.decision_log import Content, D, Record, known
 from ..protocol.held_log import SyncError
@@ -64,19 +64,19 @@ def last(setup: Setup, places: Sequence[str] = PLACES, kind: type[Publisher] = P
 def settled(values: Mapping[str, Any], places: Sequence[str] = PLACES) -> None:
     """Everything that was decided is in each of its partitions that still lives, and recorded as done."""
     batches = visible(current(values[D + " state"]), values[D + " log"])
-    decided = {
-        batch.base + number: record
-        for batch in batches if batch.what
-        for number, record in enumerate(batch.what) if record is not None and record.decision == -1
-    }  # fmt: skip
-    if known(batches).undone:
-        raise InvariantError("I15", f"not recorded as done: {known(batches).undone}")
+    decided = decisions(batches)
+    left = known(batches)
+    if left.undone:
+        raise InvariantError("I15", f"not recorded as done: {left.undone}")
+    forgotten = [promise.pub for promise in values["promises"] if promise.is_forgotten and left.of(promise.pub)]
+    if forgotten:
+        raise InvariantError("I15", f"{forgotten} were to be forgotten, and are known for ever")
     for place in places:
         if "topics" in values and place not in values["topics"]:
             continue
         found = visible(current(values[place + " state"]), values[place + " log"])
         there = [batch.what[1:3] for batch in found if batch.what is not None and batch.what[0] == "d"]
-        wanted = [(offset, part) for offset in sorted(decided) if place in decided[offset].places for part in range(2)]
+        wanted = [(record.decision, part) for record in decided if place in record.places for part in range(2)]
         if there != wanted:
             raise InvariantError("I3", f"{place} should have {wanted}, and has {there}")
 

@@ -1,0 +1,168 @@
+"""The model of the publish protocol holds, and each of its rules is needed; see docs/model.md."""
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from . import check
+from .cases import CASES, make
+from .checker.explorer import Explorer
+from .checker.machine import InvariantError, Model, Thing, Watch
+from .rules import RULES, run_without
+
+# Those that take no more than a second together, from all parts of the protocol.
+QUICK = (
+    "one partition: rolls", "one partition: publishes without syncs, flushes",
+    "two partitions: publishers, one-off publishers, helpers", "positions of groups", "a topic is deleted",
+    "swap, with readers", "turns",
+)  # fmt: skip
+QUICK_RULES = (
+    "an intent behind a hole is dropped", "the last number again is a replay", "a swap begins with an intent",
+    "nobody waits for the decision log under a partition's lock",
+)  # fmt: skip
+# Found among all interleavings, too, and with local states that are told apart by all that has happened.
+COMPARED = ("a segment of that name is replaced in one step", "a decision is synced before the end moves")
+
+
+def cases(size, names=()):
+    return [
+        pytest.param(case, settings, id=f"{case.name} {number}")
+        for case in CASES
+        for number, settings in enumerate(case.settings[size])
+        if not names or case.name in names
+    ]
+
+
+def rules(names=()):
+    return [pytest.param(rule, id=rule.name) for rule in RULES if not names or rule.name in names]
+
+
+def explored(case, settings, **how):
+    return Explorer(replace(make(case.make, settings), **how)).explore(10_000_000)
+
+
+def check_case(case, settings):
+    result = explored(case, settings)
+    assert not result.fault, "\n".join([result.fault, *result.trace])
+    assert result.transitions >= result.states - 1 > 0
+
+
+def check_rule(rule):
+    result = run_without(rule)
+    assert result.invariant == rule.violates, result.what or result.fault
+    assert result.trace
+
+
+@pytest.mark.parametrize(("case", "settings"), cases("quick", QUICK))
+def test_a_small_case_holds(case, settings):
+    check_case(case, settings)
+
+
+@pytest.mark.parametrize("rule", rules(QUICK_RULES))
+def test_a_few_rules_are_needed(rule):
+    check_rule(rule)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "settings"), cases("middle"))
+def test_a_case_holds(case, settings):
+    check_case(case, settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", rules())
+def test_a_rule_is_needed(rule):
+    check_rule(rule)
+
+
+def test_each_rule_has_a_case():
+    """And nothing that is left out is anything but a rule."""
+    asked = set()
+    for path in Path(__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "keeps":
+                (rule,) = node.args
+                assert isinstance(rule, ast.Constant), (path, node.lineno)
+                asked.add(rule.value)
+    assert sorted(rule.name for rule in RULES) == sorted(asked)
+
+
+# ---- the checker itself
+
+
+class Counter(Thing):
+    """A number that processes read and write."""
+
+    reads = frozenset({"get"})
+
+    @classmethod
+    def do_get(cls, value):
+        return value, value
+
+    @classmethod
+    def do_set(cls, value, new):
+        return new, None
+
+
+def add_one():
+    found = yield "counter", "get"
+    yield "counter", "set", found + 1
+
+
+def counter(**how):
+    return Model(things={"counter": (Counter, 0)}, lives={"a": [add_one], "b": [add_one]}, **how)
+
+
+def never(at):
+    def look(seen, value):
+        if value == at:
+            raise InvariantError("I0", f"it is {at}")
+        return seen
+
+    return [Watch("counter", ("counter",), look)]
+
+
+def test_every_interleaving_is_explored():
+    # One has done nothing, has read, or has written; so has the other; and what each has read makes a difference.
+    result = Explorer(counter()).explore(1000)
+    assert (result.states, result.transitions, result.complete, result.fault) == (12, 14, True, "")
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_violation_is_found_with_the_shortest_way_to_it(at):
+    result = Explorer(counter(watches=never(at))).explore(1000)
+    assert result.invariant == "I0"
+    assert result.fault == f"I0: it is {at}"
+    assert len(result.trace) == {1: 2, 2: 4}[at]
+    assert not result.complete
+
+
+def test_an_exploration_that_is_cut_short_is_no_success():
+    result = Explorer(counter()).explore(5)
+    assert not result.complete
+    assert result.fault.startswith("cut short")
+
+
+def test_an_exploration_of_nothing_is_no_success():
+    assert Explorer(Model(things={}, lives={})).explore(10).fault == "nothing was explored"
+
+
+def test_the_command_fails_when_a_case_is_cut_short(capsys):
+    assert check.main(["--size", "quick", "--only", "swap", "--no-rules"]) == 0
+    assert check.main(["--size", "quick", "--only", "swap", "--no-rules", "--limit", "1000"]) == 1
+    assert "cut short at 1" in capsys.readouterr().out
+
+
+def test_the_command_fails_when_it_explores_nothing(capsys):
+    assert check.main(["--size", "quick", "--only", "no case of that name"]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [{"reduce": False}, {"by_history": True}], ids=["every interleaving", "by history"])
+@pytest.mark.parametrize("rule", rules(COMPARED))
+def test_fewer_states_show_the_same(rule, how):
+    """What is not explored, since it makes no difference, makes none where a rule is missing."""
+    result = Explorer(replace(make(rule.make, rule.settings, rule.name), **how)).explore(10_000_000)
+    assert result.invariant == rule.violates
