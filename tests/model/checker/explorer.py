@@ -101,6 +101,10 @@ class Explorer:
         }
         self._settled: set[State] = set()
 
+    def values_of(self, thing: str) -> frozenset[Any]:
+        """All values that a thing had in any state that was visited."""
+        return frozenset(self._values[self._where[thing]].all)
+
     # ---- all of it
 
     def explore(self, limit: int) -> Result:
