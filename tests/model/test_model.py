@@ -12,6 +12,7 @@ from .checker.explorer import Explorer
 from .checker.machine import InvariantError, Model, Thing, Watch
 from .rules import RULES, run_without
 from .situations import janitor, one_partition, publishers
+from .world.locks import Locks
 
 # Those that take no more than a second together, from all parts of the protocol.
 QUICK = (
@@ -112,6 +113,59 @@ def add_one():
 
 def counter(**how):
     return Model(things={"counter": (Counter, 0)}, lives={"a": [add_one], "b": [add_one]}, **how)
+
+
+def test_only_the_holder_of_a_lock_has_its_steps_to_itself():
+    """Nobody holds the lock here, so the steps of both are interleaved."""
+    model = counter(private={"counter": ("lock", 0)})
+    result = Explorer(replace(model, things=model.things | {"lock": (Locks, (-1,))})).explore(1000)
+    assert (result.states, result.transitions) == (12, 14)
+
+
+@pytest.mark.parametrize(("reduce", "kills"), [(True, 1), (False, 2)])
+def test_nobody_is_killed_before_a_step_that_changes_nothing(reduce, kills):
+    model = Model(things={"counter": (Counter, 0)}, lives={"a": [add_one, None]}, kills=1, reduce=reduce)
+    assert Explorer(model).explore(1000).kills == kills
+
+
+class Paper(Thing):
+    """What is on the disk, and what was written."""
+
+    syncs = frozenset({"sync"})
+
+    @classmethod
+    def do_write(cls, value, new):
+        return (value[0], new), None
+
+    @classmethod
+    def do_sync(cls, value):
+        return (value[1], value[1]), None
+
+    @classmethod
+    def crash(cls, value):
+        return [(left, left) for left in value]
+
+
+def write_twice():
+    yield "paper", "write", 1
+    yield "paper", "sync"
+    yield "paper", "write", 2
+
+
+@pytest.mark.parametrize(("reduce", "powers"), [(True, 4), (False, 6)])
+def test_the_power_goes_wherever_something_else_is_left(reduce, powers):
+    left = set()
+
+    def look(nothing, paper):
+        if paper[0] == paper[1]:
+            left.add(paper[0])
+
+    model = Model(
+        things={"paper": (Paper, (0, 0)), "nothing": (Thing, None)}, lives={"a": [write_twice, None]}, powers=1,
+        watches=[Watch("nothing", ("paper",), look)], reduce=reduce,
+    )  # fmt: skip
+    assert Explorer(model).explore(1000).powers == powers
+    assert left == {0, 1, 2}
 
 
 def never(at):
