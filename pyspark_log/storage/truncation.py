@@ -32,8 +32,7 @@ def truncate(held: HeldLog, offset: int) -> int:
         return offset
     base, position, end = _place_of(held, offset)
     if end < state.log_start:
-        held.drop_newer_segments()
-        held.new_segment(state.log_start).close()
+        # Its file comes after the state: before that it would stand in the midst of segments that still count.
         base, position, end = state.log_start, 0, state.log_start
     synced = min(position, state.synced) if base == state.active_base else position
     leader_epochs.begin(place.folder, state.leader_epoch + 1, end)
