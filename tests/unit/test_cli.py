@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -72,6 +74,11 @@ def spawn(path, *arguments, **options):
         [*COMMAND, *arguments], env={**os.environ, "PYLOG_STORE": str(path)}, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, **options,
     )
+
+
+def waiting_in(pipe):
+    """How many bytes were written to a pipe and not read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def values(store, topic):
@@ -216,7 +223,8 @@ def test_produce_keeps_what_was_entered_before_ctrl_c(store, path):
     wait_until(lambda: store.latest_offset("lines", 0) == 1)
     run.stdin.write(b"second\ncut of")
     run.stdin.flush()
-    time.sleep(0.1)
+    wait_until(lambda: not waiting_in(run.stdin))
+    time.sleep(0.1)  # It has read them, and is about to wait for more.
     run.send_signal(signal.SIGINT)
     _, err = run.communicate()
     assert (run.returncode, err) == (130, b"")
