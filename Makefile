@@ -36,6 +36,10 @@ test-all: java-note $(VENV)/.stamp-native  ## Every test
 fuzz: $(VENV)/.stamp-native  ## Damaged bytes to every reader of files: five million inputs, an hour on two cores
 	"$(BIN)/python" tests/fuzz/fuzz.py --inputs 1000000
 
+.PHONY: crash
+crash: $(VENV)/.stamp-native  ## Stops, power losses and faults at every change to files, not at a sample of them: many hours
+	CRASH_POINTS=$${CRASH_POINTS:-all} "$(BIN)/python" -m pytest tests/crash
+
 .PHONY: lint
 lint: $(VENV)/.stamp-native  ## Style, types and import directions
 	"$(BIN)/ruff" check .

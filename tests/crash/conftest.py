@@ -1,6 +1,9 @@
 """Fixtures of the crash tests."""
 
 import logging
+import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +23,11 @@ def little_sizes():
         logging.disable(logging.ERROR)
         yield
         logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def memory_path():
+    """A folder in memory where there is one: a stop loses nothing that was written, synced or not."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder)

@@ -6,10 +6,7 @@ nothing.
 """
 
 import contextlib
-import os
 import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from copying import GROUP, RECORDS, SOURCE, STEP, Worker, make_store, position, sink
@@ -83,14 +80,6 @@ def itself(path, zombie):
 
 
 PATHS = [same_id, another_id, reader, by_hand, cleaner, gives_up, itself]
-
-
-@pytest.fixture
-def memory_path():
-    """A folder in memory where there is one: a stop loses nothing that was written, synced or not."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Path(folder)
 
 
 def _try_stop(fresh, path, changes, torn, comes_next):
