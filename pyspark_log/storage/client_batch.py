@@ -13,7 +13,7 @@ from pyspark_log.storage.batch import MAGIC, BatchHeader
 from pyspark_log.storage.config import INT_MAX, TopicConfig
 from pyspark_log.storage.errors import BatchTooLargeError, InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.records import BatchBuilder, RecordColumns, decode, restamp, scan
-from pyspark_log.storage.time_bounds import check_times
+from pyspark_log.storage.time_bounds import check_times, is_past_retention, warn_past_retention
 
 
 def admit(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearray:
@@ -55,6 +55,8 @@ def admit(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearray:
         raise RecordTooLargeError(f"{where}: {error.reason}; {error.advice}") from None
     _check_records(chunk.columns, header, config, where)
     check_times(_milliseconds(chunk.columns), config, now, where)
+    if is_past_retention(header.max_timestamp, config, now):
+        warn_past_retention(header.max_timestamp, config, where)
     kept = config.keeps_codec or header.codec == config.codec
     admitted = bytearray(batch if kept else _in_codec_of(config, chunk.columns, header))
     if config.log_append_time:

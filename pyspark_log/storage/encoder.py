@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable
 
@@ -14,9 +13,7 @@ from pyspark_log.storage.errors import RecordTooLargeError
 from pyspark_log.storage.partitioner import Partitioner, group
 from pyspark_log.storage.records import BatchBuilder
 from pyspark_log.storage.schema import WriteColumns
-from pyspark_log.storage.time_bounds import check_times
-
-log = logging.getLogger(__name__)
+from pyspark_log.storage.time_bounds import check_times, is_past_retention, warn_past_retention
 
 #: Bytes of records that a batch is filled to before compression.
 BATCH_SIZE = 512 * 1024
@@ -51,7 +48,7 @@ class TopicEncoder:
         self._partitioner = Partitioner(partitions, self._batch_size, secrets.randbits(32))
         self._builders: dict[int, BatchBuilder] = {}
         self._warned = False
-        self._oldest = -1  # records before this time (ms) are past the topic's retention
+        self._now = 0
 
     def add(self, data: pa.RecordBatch, now: int) -> None:
         """Adds rows; `now` (ms) is the time of those that bring none.
@@ -59,10 +56,8 @@ class TopicEncoder:
         Raises:
             InvalidRecordError: see WriteColumns, and time_bounds.py. RecordTooLargeError.
         """
-        config = self._config
-        if config.deletes and config.retention_ms >= 0 and not config.log_append_time:
-            self._oldest = now - config.retention_ms
-        columns = WriteColumns(data, now, keys_required=self._config.compact, where=self._topic)
+        config, self._now = self._config, now
+        columns = WriteColumns(data, now, keys_required=config.compact, where=self._topic)
         if columns.timestamp is not None:
             check_times(columns.timestamp, config, now, self._topic)
         assignment = self._partitioner.assign(columns.key, columns.value, columns.partition, data.num_rows)
@@ -92,13 +87,9 @@ class TopicEncoder:
         count = builder.count
         batch = builder.seal(log_append_time=self._log_append_time)
         newest = int.from_bytes(batch[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8], "big", signed=True)
-        if 0 <= newest < self._oldest and not self._warned:
+        if not self._warned and is_past_retention(newest, self._config, self._now):
             self._warned = True
-            log.warning(
-                "%s: records of time %d (ms) and before are past the topic's retention.ms (%d) already: they go with "
-                "the next cleaning. Set retention.ms=-1 to keep them",
-                self._topic, newest, self._config.retention_ms,
-            )  # fmt: skip
+            warn_past_retention(newest, self._config, self._topic)
         if len(batch) > self._config.segment_bytes:
             raise RecordTooLargeError(
                 f"{self._topic}: a record batch of {len(batch)} bytes is larger than segment.bytes "

@@ -1,6 +1,11 @@
-"""Refuses records whose times are too far from the clock, as a broker does (LogValidator; KIP-937)."""
+"""Refuses records whose times are too far from the clock, as a broker does (LogValidator; KIP-937).
+
+And warns of records that retention is about to let go of, which a broker takes without a word.
+"""
 
 from __future__ import annotations
+
+import logging
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,6 +13,8 @@ import pyarrow.compute as pc
 from pyspark_log.storage.config import LONG_MAX, TopicConfig
 from pyspark_log.storage.errors import InvalidRecordError
 from pyspark_log.storage.types import NO_TIMESTAMP
+
+log = logging.getLogger(__name__)
 
 
 def check_times(times: pa.Array, config: TopicConfig, now: int, where: str) -> None:
@@ -42,3 +49,18 @@ def check_times(times: pa.Array, config: TopicConfig, now: int, where: str) -> N
         f"{where}: record {row} has the time {time} (ms), and the clock says {now}: more than "
         f"message.timestamp.{side}.max.ms ({limit}) {side} it; set the time right, or raise that setting of the topic"
     )
+
+
+def is_past_retention(newest: int, config: TopicConfig, now: int) -> bool:
+    """Whether records of the time `newest` (ms) and before are past the topic's retention at the time `now` (ms)."""
+    by_age = config.deletes and config.retention_ms >= 0 and not config.log_append_time
+    return by_age and 0 <= newest < now - config.retention_ms
+
+
+def warn_past_retention(newest: int, config: TopicConfig, where: str) -> None:
+    """Says that records of the time `newest` (ms) and before, which `is_past_retention`, are being written."""
+    log.warning(
+        "%s: records of time %d (ms) and before are past the topic's retention.ms (%d) already: they go with "
+        "the next cleaning. Set retention.ms=-1 to keep them",
+        where, newest, config.retention_ms,
+    )  # fmt: skip

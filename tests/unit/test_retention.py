@@ -6,6 +6,7 @@ import time
 
 import pyarrow as pa
 import pytest
+from producer_tools import ready
 
 from pyspark_log.storage import files, retention
 from pyspark_log.storage.errors import (
@@ -341,7 +342,7 @@ def test_a_compacted_topic_rolls_after_its_longest_lag(store):
 # ---- warnings
 
 
-@pytest.mark.parametrize("how", ["append", "stage"])
+@pytest.mark.parametrize("how", ["append", "stage", "ready-made"])
 def test_a_write_past_retention_warns_once(store, topic, caplog, how):
     topic(retention_ms=HOUR)
     caplog.set_level(logging.WARNING)
@@ -351,6 +352,9 @@ def test_a_write_past_retention_warns_once(store, topic, caplog, how):
         caplog.clear()
         if how == "append":
             store.append("t", data)
+        elif how == "ready-made":
+            time = data["timestamp"].to_pylist()[0]
+            store.append_batch("t", 0, ready(0, *data["value"].to_pylist()[:5], producer=warnings, timestamp=time))
         else:
             writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
             writer.append("t", data)
