@@ -196,11 +196,14 @@ class Producers:
             CorruptRecordError: damage on the way.
         """
         bases = [base for base in list_segments(self._folder) if base <= state.active_base]
-        for base in bases[max(bisect_right(bases, start) - 1, 0) :]:
+        first = max(bisect_right(bases, start) - 1, 0)
+        for base, following in zip(bases[first:], [*bases[first + 1 :], state.next_offset], strict=True):
             reader = SegmentReader(self._folder, base)
             try:
                 end = state.position if base == state.active_base else reader.log.size()
                 for header in read_headers(reader.log, reader.position_of(start, end), end):
+                    if header.next_offset > following:
+                        break  # Taken back, where the log was emptied and goes on at its start.
                     if header.producer_id >= 0 and header.last_offset >= start:
                         size = min(header.size, MAX_MARKER_BYTES) if header.is_control else 0
                         data = reader.log.pread(size, header.position)

@@ -25,6 +25,7 @@ from pyspark_log.storage.errors import (
     RecordTooLargeError,
     TransactionCoordinatorFencedError,
 )
+from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.producer_snapshot import list_snapshots
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.records import scan
@@ -35,6 +36,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.storage.truncation import truncate
 from pyspark_log.storage.txn_index import AbortedTransaction, read_entries
 from pyspark_log.storage.types import AppendResult
+from pyspark_log.storage.verify import verify
 
 # By their times producers are idle or not.
 NOW = time.time_ns() // 1_000_000
@@ -319,6 +321,32 @@ def test_what_is_truncated_is_forgotten_by_everybody(store):
             send(other, 10)
         assert offsets(send(other, sequence))[2] is False
         assert offsets(send(store, sequence))[2] is True
+
+
+@pytest.mark.parametrize("who", ["the same process", "another one", "who comes after a restart"])
+def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(store, who, monkeypatch):
+    """The file that held it is still there until retention takes it, and what comes then reaches as far again."""
+    send(store, 0, b"0", b"1")
+    send(store, 2, b"2", b"3", b"4")
+    send(store, 5, producer=6, transactional=True)
+    end_transaction(store, commit=False, producer=6)
+    assert store.delete_records("t", 0, 3) == 3
+    with store.appender("t", 0).hold() as appender:
+        assert truncate(appender, 4) == 3
+    if who == "who comes after a restart":
+        monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    comes = store if who == "the same process" else Store.open(store.path)
+    plain(comes, 5)
+    with pytest.raises(OutOfOrderSequenceError, match="expected was 2"):
+        send(comes, 5)
+    end = comes.latest_offset("t", 0)
+    assert end >= 8
+    assert offsets(send(comes, 2, b"2", b"3", b"4")) == (end, end + 3, False)
+    assert offsets(send(Store.open(store.path), 0, b"0", b"1")) == (0, 2, True)
+    roll(comes)
+    Store.open(store.path).clean()
+    assert aborted(store) == []
+    assert [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE] == []
 
 
 def test_a_store_that_is_replaced_by_an_older_copy_is_asked_anew(store):

@@ -119,7 +119,7 @@ class LogAgainstList(RuleBasedStateMachine):
             end = truncate(appender, offset)
         assert end == max([*edges, self.start])
         del self.expected[end:]
-        self.sent = [sent for sent in self.sent if sent[0] < end]
+        self.sent = [sent for sent in self.sent if sent[0] + sent[1] <= end]
 
     def edges(self, state):
         """Where batches begin."""
