@@ -10,12 +10,13 @@ import pytest
 from pyspark_log.storage import manifest
 from pyspark_log.storage.batch import CRC_AT
 from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.decision import Decision, Origin, Place, SetAside, decode_decision, encode_decision
+from pyspark_log.storage.decision import VERSION, Decision, Origin, Place, SetAside, decode_decision, encode_decision
 from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import CorruptRecordError, PublisherFencedError
-from pyspark_log.storage.publish import last_number, publish, tidy
+from pyspark_log.storage.errors import CorruptRecordError, PublisherFencedError, StoreVersionError
+from pyspark_log.storage.publish import help_apply, last_number, publish, tidy
 from pyspark_log.storage.staging import StagedPart, StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.topics import PUBLISH_TOPIC
 from pyspark_log.storage.types import OffsetStep, TopicPartition
 
 ID = "A" * 22
@@ -85,6 +86,27 @@ def test_a_manifest_with_and_without_positions(tmp_path):
     path.write_bytes(header + len(description).to_bytes(4, "big") + crc.to_bytes(4, "big") + description + data)
     assert manifest.read_steps(str(tmp_path), name, crc) == []
     assert list(manifest.read(str(tmp_path), name, crc)) == [Place("t", ID, 3)]
+
+
+def test_what_a_newer_version_has_decided_stops_who_publishes_and_nobody_else(store):
+    publish(store, "q", 0, stage(store, b"a"))
+    record = json.dumps(FIRST | {"version": VERSION + 1}).encode()
+    store.append_to(PUBLISH_TOPIC, pa.record_batch({"key": [b"newer"], "value": [record]}))
+    reader = Store.open(store.path)
+    for look in (lambda: publish(reader, "q", 1, stage(reader, b"b")), lambda: help_apply(reader)):
+        with pytest.raises(StoreVersionError, match=rf"{PUBLISH_TOPIC}.* version {VERSION + 1}.*use a newer"):
+            look()
+    reader.append("t", pa.record_batch({"value": [b"c"]}))
+    assert [value for read in reader.read("t", 0) for value in read["value"].to_pylist()] == [b"a", b"c"]
+
+
+def test_a_manifest_of_a_newer_version_says_so(tmp_path):
+    description = json.dumps({"version": manifest.VERSION + 1}).encode()
+    crc = crc32c(description)
+    path = tmp_path / "name.manifest"
+    path.write_bytes(manifest.MAGIC + len(description).to_bytes(4, "big") + crc.to_bytes(4, "big") + description)
+    with pytest.raises(StoreVersionError, match=r"name\.manifest has format version .*use a newer pyspark-log"):
+        manifest.read(str(tmp_path), path.name, crc)
 
 
 def test_the_holder_is_who_has_the_newest_run_and_since_when(store):
