@@ -25,6 +25,7 @@ from pyspark_log.storage.publish import help_apply
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.truncation import truncate
 from pyspark_log.storage.verify import verify
+from pyspark_log.storage.verify_partition import PartitionCheck
 
 
 @pytest.fixture
@@ -193,6 +194,18 @@ def test_damage_is_found_in_several_partitions_at_once(path):
     for jobs in (1, 4):
         assert [(f.topic, f.partition) for f in damage_in(path, jobs=jobs)] == [("p", 1), ("t", 0)]
     assert [f.topic for f in damage_in(path, topic="p")] == ["p"]
+
+
+def test_partitions_are_looked_at_side_by_side(path, monkeypatch):
+    both = threading.Barrier(2)
+
+    class Meeting(PartitionCheck):
+        def run(self):
+            both.wait(30)
+            return super().run()
+
+    monkeypatch.setattr("pyspark_log.storage.verify.PartitionCheck", Meeting)
+    assert verify(path, topic="p", jobs=2).partitions == 2
 
 
 def test_bytes_that_the_disk_does_not_give_are_damage_and_the_rest_is_looked_at(path, monkeypatch):
