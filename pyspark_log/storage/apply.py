@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -171,6 +172,7 @@ class _Work:
 
     def _apply(self, pieces: Sequence[Region | ReadySegment], digest: int, newest: int) -> None:
         appender = self.appender
+        self._check_staged(pieces)
         active, was_empty = appender.state.active_base, appender.state.position == 0
         steps = list(self._layout(pieces, newest))
         # A segment of its own is on the disk before it gets its name, and so must be the intent.
@@ -191,6 +193,16 @@ class _Work:
         appender.index(headers)
         if segment.base_offset != active or (installs and was_empty):
             appender.maintain()
+
+    def _check_staged(self, pieces: Sequence[Region | ReadySegment]) -> None:
+        """Refuses files that were taken away since they got their second name, which still names them.
+
+        Who sets a decision aside moves its files first, and looks at each partition under its lock after that. So it
+        either finds applied what is applied here, or has moved the files before this look.
+        """
+        for piece in pieces:
+            if isinstance(piece, ReadySegment) and not os.path.exists(piece.staged_path):
+                raise self._named(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), piece.staged_path))
 
     def _layout(self, pieces: Sequence[Region | ReadySegment], newest: int) -> Iterator[_Step]:
         appender, state = self.appender, self.appender.state

@@ -129,6 +129,7 @@ class ReadySegment:
     Attributes:
         size, count, crcs: as of the region.
         closed: whether the time index has its closing entry.
+        staged_path: the staged file's own name.
     """
 
     def __init__(self, region: Region, config: TopicConfig, *, closed: bool, sync: bool) -> None:
@@ -145,6 +146,7 @@ class ReadySegment:
             CorruptRecordError, StagedOutputError: it holds something else than what was staged.
         """
         self.size, self.count, self.crcs, self.closed = region.size, region.count, region.crcs, closed
+        self.staged_path = region.path
         self._folder = os.path.dirname(region.path)
         self._base = secrets.randbits(62)
         self._positions, self._offsets = array("Q"), array("Q")

@@ -149,6 +149,9 @@ def publish(
             )  # fmt: skip
     try:
         apply_decision(store, decisions, decision, DEFAULT_TIMEOUT)
+    except StagedOutputError:
+        _tell_if_aside(store, decisions, decision, replayed)
+        raise
     except OSError as error:
         raise OSError(
             error.errno,
@@ -367,6 +370,7 @@ def _settle(store: Store, decisions: DecisionLog, decision: Decision) -> None:
 
 def _tell_if_aside(store: Store, decisions: DecisionLog, decision: Decision, replayed: bool) -> None:
     """A decision that was set aside is not there, or not in all partitions. SetAsideError, if it was made just now."""
+    decisions.follow(store)
     last = decisions.last.get(decision.publisher)
     aside = None if last is None else last.set_aside
     if aside is None or aside.decision != decision.offset:

@@ -14,8 +14,9 @@ from pyspark_log.storage import files, install, janitor, mounts, staging
 from pyspark_log.storage import publish as publishing
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import StagedOutputError
+from pyspark_log.storage.errors import SetAsideError, StagedOutputError
 from pyspark_log.storage.publish import help_apply, publish
+from pyspark_log.storage.recover import set_aside, waiting
 from pyspark_log.storage.repair import repair
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -478,6 +479,26 @@ def test_a_helper_that_comes_late_changes_nothing(store, monkeypatch):
     thread.join()
     late.append("t", rows("late", 1))
     check(store, expected(("p", 300), ("after", 50), ("late", 1)))
+
+
+def test_what_is_set_aside_while_it_is_made_ready_is_not_applied(store, monkeypatch):
+    """The second name still leads to the file when the first one is gone."""
+    real = install.ReadySegment.__init__
+
+    def late(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        other = Store.open(store.path)
+        (waits,) = waiting(other)
+        assert set_aside(other, waits.decision.offset).taken_back
+
+    with monkeypatch.context() as patched:
+        patched.setattr(install.ReadySegment, "__init__", late)
+        with pytest.raises(SetAsideError, match=r"number 0\) could not be applied and was set aside"):
+            publish(store, "q", 0, stage(store, "p", 300))
+    check(store, [])
+    assert staged_files(store) == []
+    publish(store, "q", 0, stage(store, "p", 300))
+    check(store, expected(("p", 300)))
 
 
 def _help(path, everybody):

@@ -222,7 +222,7 @@ def test_who_is_about_to_apply_what_is_set_aside_applies_nothing(store):
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(decided, "apply", late)
-        with pytest.raises(StagedOutputError):
+        with pytest.raises(SetAsideError, match="number 0\\) could not be applied and was set aside"):
             publish(store, "q", 0, stage(store, b"0", "a"))
     assert (content(store, "a"), last_number(Store.open(store.path), "q")) == ([], None)
 
