@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from pyspark_log.storage import store_folder
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decision import (
@@ -28,7 +29,7 @@ from pyspark_log.storage.decision import (
     publisher_of,
 )
 from pyspark_log.storage.encoder import encode
-from pyspark_log.storage.errors import LogDamagedError, TopicExistsError, UnknownTopicError
+from pyspark_log.storage.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT, Mutex
 from pyspark_log.storage.range_reader import READ_SIZE
 from pyspark_log.storage.store import Store
@@ -57,6 +58,7 @@ class DecisionLog:
         self.undone: dict[int, Decision] = {}
         self.applied: set[int] = set()
         self._position = 0
+        self._stamp = (-1, -1)  # of the store that all this was read in
         self._mutex = Mutex()
 
     @classmethod
@@ -71,6 +73,8 @@ class DecisionLog:
     def follow(self, store: Store) -> None:
         """Reads what was decided since the last call; nothing if nothing was ever published.
 
+        All of it, if the store was replaced by a copy meanwhile.
+
         Raises:
             LockTimeoutError, LogDamagedError, OSError: the machine went down since the log was written to, and it could
                 not be put right, so there may be decisions that are not seen. Who went on could overtake one of them.
@@ -79,16 +83,23 @@ class DecisionLog:
         try:
             reader = store.put_right(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
-            return
+            reader = None
         with self._mutex:
-            end = reader.state().next_offset
-            if end <= self._position:
+            end = 0 if reader is None else reader.state().next_offset
+            stamp = store_folder.stamp(store.path)
+            if stamp != self._stamp:
+                self._forget()
+                self._stamp = stamp
+            if reader is None or end <= self._position:
                 return
             for chunk in reader.read(self._position, end, max_bytes=READ_SIZE):
                 names = ("key", "value", "offset")
                 for key, value, offset in zip(*(chunk.columns[name].to_pylist() for name in names), strict=True):
                     self._take(publisher_of(key, offset), value, offset)
             self._position = end
+
+    def _forget(self) -> None:
+        self.last, self.undone, self.applied, self._position = {}, {}, set(), 0
 
     def in_order(self) -> list[Decision]:
         """The undone decisions, in the order in which they were made."""
@@ -113,11 +124,7 @@ class DecisionLog:
 
     @contextlib.contextmanager
     def hold(self, store: Store, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:
-        """Holds the lock of the log; what was decided up to now has been read.
-
-        Raises:
-            LogDamagedError: the log ends before what was read of it. Or as Appender.hold and `follow` say.
-        """
+        """Holds the lock of the log; what was decided up to now has been read. Errors as Appender.hold and `follow`."""
         try:
             partition = store.appender(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
@@ -126,12 +133,6 @@ class DecisionLog:
             partition = store.appender(PUBLISH_TOPIC, 0)
         with partition.hold(timeout) as appender:
             self.follow(store)
-            end = appender.state.next_offset
-            if end < self._position:
-                raise LogDamagedError(
-                    f"{appender.place}: the log ends at offset {end}, and has been read up to {self._position}: an older "
-                    "copy of the store has taken its place. Nothing is changed; open the store anew"
-                )
             yield DecisionWriter(store, self, appender)
 
 

@@ -10,6 +10,7 @@ made, not only when it is applied.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pyspark_log.storage import coordinator_records as records
-from pyspark_log.storage import manifest
+from pyspark_log.storage import manifest, store_folder
 from pyspark_log.storage.batch import CRC_AT
 from pyspark_log.storage.config import store_setting
 from pyspark_log.storage.decision import Decision, Place
@@ -193,6 +194,7 @@ class GroupPositions:
 
     def __init__(self) -> None:
         self._mutex = Mutex()
+        self._stamp = (-1, -1)  # of the store that all this was read in
         self._topic_id = ""
         self._views: list[_PartitionView] = []
 
@@ -207,6 +209,7 @@ class GroupPositions:
 
     def read(self, store: Store, group: str) -> tuple[Place | None, int, dict[TopicPartition, OffsetAndMetadata]]:
         """A group's partition (None: there is no such topic), the last decision applied there, and its positions."""
+        _put_right(store, group)
         with self._mutex:
             views = self._current_views(store)
             if not views:
@@ -218,6 +221,7 @@ class GroupPositions:
 
     def groups(self, store: Store) -> list[str]:
         """The names of all groups with a position in the log, sorted."""
+        _put_right(store)
         with self._mutex:
             views = self._current_views(store)
             for view in views:
@@ -225,7 +229,10 @@ class GroupPositions:
             return sorted(name for view in views for name in view.groups)
 
     def _current_views(self, store: Store) -> list[_PartitionView]:
-        """One view a partition; new ones if the topic was made anew."""
+        """One view a partition; new ones if the topic was made anew, or the store was replaced by a copy."""
+        stamp = store_folder.stamp(store.path)
+        if stamp != self._stamp:
+            self._stamp, self._topic_id = stamp, ""
         try:
             topic = store.describe_topic(OFFSETS_TOPIC)
         except UnknownTopicError:
@@ -235,6 +242,16 @@ class GroupPositions:
             self._views = [_PartitionView(number) for number in range(topic.partitions)]
             self._topic_id = topic.topic_id
         return self._views
+
+
+def _put_right(store: Store, group: str | None = None) -> None:
+    """After a power loss: puts a group's partition right, or all. It can wait for a lock, so the mutex must be free:
+    who holds the lock may look for positions.
+    """
+    with contextlib.suppress(UnknownTopicError):
+        count = store.describe_topic(OFFSETS_TOPIC).partitions
+        for partition in range(count) if group is None else [records.partition_for(group, count)]:
+            store.recovered(OFFSETS_TOPIC, partition)
 
 
 _known: weakref.WeakKeyDictionary[Store, GroupPositions] = weakref.WeakKeyDictionary()

@@ -107,5 +107,5 @@ def stamp(folder: str) -> tuple[int, int]:
         status = os.stat(f"{folder}/{STORE_FILE}")
     except OSError:
         return -1, -1
-    # The inode alone is not enough: that of a removed file is given to the next one.
-    return status.st_ino, status.st_mtime_ns
+    # The inode alone is not enough: that of a removed file is given to the next one. And a copy has the old mtime.
+    return status.st_ino, status.st_ctime_ns

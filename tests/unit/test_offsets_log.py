@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pyarrow as pa
 import pytest
 
 from pyspark_log.storage import coordinator_records as records
+from pyspark_log.storage import state_file
 from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError
-from pyspark_log.storage.group_positions import OffsetAndMetadata
+from pyspark_log.storage.group_positions import OffsetAndMetadata, committed
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.topics import OFFSETS_TOPIC
@@ -81,6 +85,30 @@ def test_a_fetch_reads_only_what_is_new(store, monkeypatch):
     log.commit("g", {ORDERS_0: 2})
     log.fetch("g")
     assert starts == [0, 2]
+
+
+def test_who_waits_for_a_partitions_lock_keeps_nobody_from_positions(store, monkeypatch):
+    """After a restart of the machine: one waits to put the partition right, whose lock another one has."""
+    OffsetsLog(store).commit("g", {ORDERS_0: 1})
+    fresh, waits, boot = Store.open(store.path), threading.Event(), state_file.this_boot()
+
+    def this_boot():
+        if threading.current_thread() is not other:
+            return boot
+        waits.set()
+        return b"another one".ljust(len(boot))
+
+    monkeypatch.setattr(state_file, "this_boot", this_boot)
+    other = threading.Thread(target=OffsetsLog(fresh).fetch, args=("g",))
+    partition = records.partition_for("g", fresh.describe_topic(OFFSETS_TOPIC).partitions)
+    with fresh.appender(OFFSETS_TOPIC, partition).hold():
+        other.start()
+        waits.wait(20)
+        time.sleep(0.1)
+        began = time.monotonic()
+        assert committed(fresh, "g")[ORDERS_0].offset == 1
+        assert time.monotonic() - began < 5
+    other.join()
 
 
 def test_one_commit_is_one_batch_in_the_groups_partition(store):

@@ -1,13 +1,19 @@
 """Which run of a publisher may publish, and which numbers are taken for replays."""
 
+import os
+import shutil
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import PublisherFencedError, PublishNumberError
+from pyspark_log.storage.errors import OffsetConflictError, PublisherFencedError, PublishNumberError
 from pyspark_log.storage.publish import claim, last_number, publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.transaction import Transactions
+from pyspark_log.storage.types import OffsetStep, TopicPartition
 
 
 @pytest.fixture
@@ -70,3 +76,58 @@ def test_the_last_number_with_another_plan_is_no_replay(store):
         assert put(store, 0, b"a", plan=plan).replayed
     put(store, 1, b"b", plan="two")
     assert content(store) == [b"a", b"b"]
+
+
+# ---- an older copy of the store takes its place while a process has it open
+
+
+def copied(store):
+    return shutil.copytree(store.path, f"{store.path}-copy")
+
+
+def replace(store, copy):
+    os.rename(store.path, f"{store.path}-lost")
+    os.rename(copy, store.path)
+
+
+def test_numbers_count_as_they_are_in_an_older_copy(store):
+    put(store, 0, b"0")
+    copy = copied(store)
+    for number in range(1, 4):
+        put(store, number, b"%d" % number)
+    replace(store, copy)
+    with pytest.raises(PublishNumberError, match="number 4 after 0"):
+        put(store, 4, b"4")
+    assert last_number(store, "q") == 0
+    put(store, 1, b"one")
+    assert content(store) == [b"0", b"one"]
+
+
+def test_positions_count_as_they_are_in_an_older_copy(store):
+    at = TopicPartition("t", 0)
+    put(store, 0, b"0", offsets=[OffsetStep("g", at, None, 5)])
+    copy = copied(store)
+    put(store, 1, b"1", offsets=[OffsetStep("g", at, 5, 9)])
+    replace(store, copy)
+    with pytest.raises(OffsetConflictError, match="9"):
+        put(store, 1, b"1", offsets=[OffsetStep("g", at, 9, 10)])
+    put(store, 1, b"1", offsets=[OffsetStep("g", at, 5, 9)])
+
+
+def test_an_instance_that_an_older_copy_does_not_know_must_begin_anew(store):
+    copy = copied(store)
+    transactions = Transactions(store, "id")
+    with transactions.begin() as transaction:
+        transaction.append("t", pa.record_batch({"value": [b"0"]}))
+    replace(store, copy)
+    with pytest.raises(PublisherFencedError, match="begin anew"):
+        transactions.begin()
+
+
+def test_a_store_that_is_copied_back_with_its_times_is_another_one(store):
+    file = f"{store.path}/store.json"
+    before, shared = os.stat(file), Store.shared(store.path)
+    content = Path(file).read_bytes()
+    Path(file).write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert Store.shared(store.path) is not shared

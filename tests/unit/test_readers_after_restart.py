@@ -1,7 +1,6 @@
 """After a power loss a partition is put right by whoever comes first, a reader too if it may write to the store."""
 
 import os
-import shutil
 
 import pyarrow as pa
 import pytest
@@ -118,15 +117,3 @@ def test_nobody_relies_on_a_decision_log_that_cannot_be_put_right(store, monkeyp
     assert log.fetch("g")[at].offset == 5
     log.commit("g", {at: 7})
     assert log.fetch("g")[at].offset == 7
-
-
-def test_an_older_copy_of_the_store_in_its_place_is_noticed(store):
-    """What it does not know of was decided, and would be taken for a replay."""
-    publish(store, "q", 0, [])
-    shutil.copytree(store.path, f"{store.path}-backup")
-    publish(store, "q", 1, [])
-    shutil.rmtree(store.path)
-    os.rename(f"{store.path}-backup", store.path)
-    with pytest.raises(LogDamagedError, match="an older copy"):
-        publish(store, "q", 1, [])
-    assert not publish(Store.open(store.path), "q", 1, []).replayed
