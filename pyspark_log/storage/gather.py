@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pyspark_log.storage import files
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.config import INT_MAX, TopicConfig
-from pyspark_log.storage.errors import UnknownTopicError
+from pyspark_log.storage.errors import CorruptRecordError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.install import copy_limit, install_size, most_batches
 from pyspark_log.storage.mounts import is_shared
 from pyspark_log.storage.records import restamp, scan
@@ -39,7 +39,7 @@ class Gathered:
         time: the time (ms) that records of topics with LogAppendTime must get, as some have it by now; 0: any.
     """
 
-    parts: list[StagedPart]
+    parts: Sequence[StagedPart]
     time: int
 
 
@@ -52,7 +52,7 @@ def gather(store: Store, parts: Sequence[StagedPart], *, sync: bool) -> Gathered
         sync: whether the copies are on the disk when this returns.
 
     Raises:
-        CorruptRecordError, StagedOutputError, FileNotFoundError: staged output is not what was staged.
+        StagedOutputError: staged output is gone, or is not what was staged.
         OSError: e.g. a full disk. Nothing new is left behind.
     """
     # Where other hosts may have a file open, none becomes a segment; see apply.py.
@@ -73,9 +73,11 @@ def gather(store: Store, parts: Sequence[StagedPart], *, sync: bool) -> Gathered
             list(pool.map(lambda place: place.gather(sync), wanting))
         if sync:
             files.sync_folder(f"{store.path}/{STAGING_FOLDER}")
-    except BaseException:
+    except BaseException as error:
         for path in [path for place in wanting for path in place.made]:
             files.unlink(path)
+        if isinstance(error, FileNotFoundError | CorruptRecordError):
+            raise StagedOutputError(f"staged output that was to be published: {error}") from error
         raise
     restamped = any(place.restamps for place in wanting)
     return Gathered([part for place in work for part in place.parts], time if restamped else 0)

@@ -14,20 +14,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark_log.storage import group_positions, manifest, state_file
+from pyspark_log.storage import group_positions, state_file
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decided import (
     apply_decision,
-    entries_of,
     is_applied,
     remove_staged,
-    staging_folder,
-    unlink_all,
 )
-from pyspark_log.storage.decision import NO_NUMBER, Decision, Place
+from pyspark_log.storage.decision import NO_NUMBER, Decision
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import (
     InvalidConfigError,
@@ -38,9 +35,9 @@ from pyspark_log.storage.errors import (
     StagedOutputError,
     UnknownTopicError,
 )
-from pyspark_log.storage.gather import gather
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
 from pyspark_log.storage.mounts import is_shared
+from pyspark_log.storage.output import Output, discard
 from pyspark_log.storage.publish_checks import check_fenced, check_number, check_parts
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import Store
@@ -118,30 +115,28 @@ def publish(
     sync = sync or is_shared(f"{store.path}/{STATE_FOLDER}")
     decisions = DecisionLog.of(store)
     records = sum(part.count for part in parts)
-    parts = [part for part in parts if part.count] + group_positions.staged(store, offsets, now_ms())
-    pieces, append_time = parts, 0
-    if number != last_number(store, publisher):  # A replay is dropped anyway.
-        gathered = gather(store, parts, sync=sync)
-        parts, append_time = gathered.parts, gathered.time
-    name, crc = manifest.write(staging_folder(store), parts, offsets, sync=sync) if parts else ("", 0)
-    places = dict.fromkeys(Place(part.topic, part.topic_id, part.partition) for part in parts)
+    pieces = [part for part in parts if part.count] + group_positions.staged(store, offsets, now_ms())
+    is_new = number != last_number(store, publisher)  # A replay is dropped anyway.
+    output = Output.make(store, pieces, offsets, gathers=is_new, sync=sync)
     wanted = Decision(
         publisher, number, run=run, location=location, plan=plan, records=records,
-        places=tuple(places), manifest=name, manifest_crc=crc, time=append_time,
+        places=output.places(), manifest=output.manifest, manifest_crc=output.manifest_crc, time=output.time,
         boot="" if sync else state_file.this_boot().hex(),
     )  # fmt: skip
     try:
-        decision, replayed = _decide(store, decisions, wanted, parts, offsets, claimed)
+        decision, replayed = _decide(store, decisions, wanted, output.parts, offsets, claimed)
+    except LockTimeoutError:
+        # Nor is it here, but the call can be made again with what it handed in.
+        output.remove_made(store)
+        raise
     except PublishError:
         # Refused under the lock, so certainly not decided.
-        _drop(store, decisions, wanted, [*pieces, *parts])
+        output.drop(store, decisions, publisher)
         raise
     if not replayed:
-        # What was copied together is not named by the decision, and nobody needs it any more.
-        named = {part.file for part in parts}
-        unlink_all(store, {f"{staging_folder(store)}/{part.file}" for part in pieces if part.file not in named})
+        output.remove_gathered(store)
     else:
-        _drop(store, decisions, wanted, [*pieces, *parts])
+        output.drop(store, decisions, publisher)
         if decision.records != wanted.records:
             log.warning(
                 "%s: number %d was published before with %d records; this attempt had %d, which were dropped",
@@ -169,11 +164,6 @@ def publish(
             # All of it is published; what is left over costs space until the next one tidies up.
             log.warning("%s: decision %d is done, but could not be tidied up: %s", store.path, decision.offset, error)
     return PublishResult(decision.offset, replayed, decision.records)
-
-
-def discard(store: Store, parts: Iterable[StagedPart]) -> None:
-    """Removes staged output that was never handed to `publish`, as far as it can."""
-    unlink_all(store, {f"{staging_folder(store)}/{part.file}" for part in parts if part.file})
 
 
 def take_back(store: Store, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
@@ -383,21 +373,3 @@ def _tell_if_aside(store: Store, decisions: DecisionLog, decision: Decision, rep
     if not replayed:
         raise SetAsideError(what)
     log.warning("%s: %s", store.path, what)
-
-
-def _drop(store: Store, decisions: DecisionLog, wanted: Decision, parts: Sequence[StagedPart]) -> None:
-    """Removes output that will not be published.
-
-    But not what the publisher's last decision names: a call that is made again after an error hands in the
-    very files that the first call may have decided.
-    """
-    names = {part.file for part in parts if part.file} | ({wanted.manifest} if wanted.manifest else set())
-    paths = {f"{staging_folder(store)}/{name}" for name in names}
-    last = decisions.last.get(wanted.publisher)
-    if last is not None and not last.done:
-        try:
-            paths -= manifest.paths(entries_of(store, decisions, last))
-        except StagedOutputError as error:
-            log.warning("%s: what was staged is left to be removed by age: %s", store.path, error)
-            return
-    unlink_all(store, paths)

@@ -14,12 +14,13 @@ from pyspark_log.storage import files, install, janitor, mounts, staging
 from pyspark_log.storage import publish as publishing
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import SetAsideError, StagedOutputError
+from pyspark_log.storage.errors import LockTimeoutError, SetAsideError, StagedOutputError
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.recover import set_aside, waiting
 from pyspark_log.storage.repair import repair
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.topics import PUBLISH_TOPIC
 from pyspark_log.storage.verify import verify
 
 CONFIG = {"segment.bytes": "100000", "index.interval.bytes": "500", "max.message.bytes": "3000"}
@@ -286,6 +287,44 @@ def test_gathering_that_fails_leaves_what_was_staged(store):
     assert sorted(staged_files(store)) == before
     publish(store, "q", 0, parts)
     check(store, expected(*((f"task {task}", 20) for task in range(40))))
+
+
+def test_a_manifest_that_finds_no_room_leaves_no_copies(store):
+    parts = [part for task in range(8) for part in stage(store, f"task {task}", 20)]
+    before = sorted(staged_files(store))
+
+    def full(change):
+        if change.kind == "write" and b"PYLOGMF" in change.data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    files.set_observer(full)
+    try:
+        with pytest.raises(OSError, match="No space"):
+            publish(store, "q", 0, parts)
+    finally:
+        files.set_observer(None)
+    assert sorted(staged_files(store)) == before
+
+
+def test_a_decision_log_that_is_locked_leaves_no_copies(store, monkeypatch):
+    parts = [part for task in range(8) for part in stage(store, f"task {task}", 20)]
+    before = sorted(staged_files(store))
+    publish(store, "another", 0, [])
+    with monkeypatch.context() as patched, store.appender(PUBLISH_TOPIC, 0).hold():
+        hold = DecisionLog.hold
+        patched.setattr(DecisionLog, "hold", lambda decisions, store: hold(decisions, store, 0.05))
+        with pytest.raises(LockTimeoutError):
+            publish(store, "q", 0, parts)
+    assert sorted(staged_files(store)) == before
+    publish(store, "q", 0, parts)
+    check(store, expected(*((f"task {task}", 20) for task in range(8))))
+
+
+def test_pieces_that_are_gone_are_named_as_staged_output(store):
+    parts = [part for task in range(8) for part in stage(store, f"task {task}", 20)]
+    os.unlink(f"{store.path}/staging/{parts[3].file}")
+    with pytest.raises(StagedOutputError, match=parts[3].file):
+        publish(store, "q", 0, parts)
 
 
 # ---- where it cannot be done

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -278,6 +279,19 @@ def test_a_lost_manifest_holds_up_only_the_partitions_that_it_names(store, monke
     assert content(store, "other") == [b"b"]
     with pytest.raises(StagedOutputError, match=r"publisher 'lost'.*missing"):
         publish(fresh, "r", 0, stage(fresh, b"c"))
+
+
+def test_a_refusal_is_told_whatever_the_state_of_what_was_decided_before(store, monkeypatch):
+    """Also where nobody can tell which files the last decision names; then none is removed."""
+    publish(store, "q", 0, [], run="older")
+    with monkeypatch.context() as patched:
+        patched.setattr("pyspark_log.storage.publish.apply_decision", lambda *_: None)
+        publish(store, "q", 1, stage(store, b"1"), run="newer")
+    (manifest,) = Path(store.path, "staging").glob("*.manifest")
+    manifest.unlink()
+    manifest.mkdir()
+    with pytest.raises(PublisherFencedError):
+        publish(store, "q", 1, stage(store, b"2"), run="older")
 
 
 def test_a_one_off_publisher_can_ask_again_although_others_have_tidied_up(store, monkeypatch):
