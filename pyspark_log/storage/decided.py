@@ -58,6 +58,14 @@ def is_applied(store: Store, decisions: DecisionLog, decision: Decision) -> bool
     return True
 
 
+def seems_applied(store: Store, decisions: DecisionLog, decision: Decision) -> bool:
+    """The same; False too where a partition is damaged, so that nobody can tell."""
+    try:
+        return is_applied(store, decisions, decision)
+    except (PylogError, OSError):
+        return False
+
+
 def entries_of(store: Store, decisions: DecisionLog, decision: Decision) -> Entries:
     """What a decision gives to which partition; nothing any more if it was finished meanwhile.
 
@@ -124,7 +132,9 @@ def _bring_up(
     steps = [
         step
         for step in decisions.in_order()
-        if step.offset <= until and not set(places).isdisjoint(step.places) and not is_applied(store, decisions, step)
+        if step.offset <= until
+        and not set(places).isdisjoint(step.places)
+        and not seems_applied(store, decisions, step)
     ]
     if not steps:
         return

@@ -23,6 +23,7 @@ from pyspark_log.storage.decided import (
     apply_decision,
     is_applied,
     remove_staged,
+    seems_applied,
 )
 from pyspark_log.storage.decision import NO_NUMBER, Decision
 from pyspark_log.storage.decision_log import DecisionLog
@@ -241,7 +242,7 @@ def last_number(store: Store, publisher: str) -> int | None:
 def help_apply(store: Store) -> int:
     """Applies what was decided and is not visible yet, for publishers that died in between.
 
-    Waits for nobody for long: a partition that is locked is left to its holder. A decision that cannot be applied
+    Waits for nobody for long: a partition that is locked is left to its holder. A decision that cannot be applied now
     holds up no others than those behind it in the same partitions.
 
     Returns:
@@ -252,14 +253,15 @@ def help_apply(store: Store) -> int:
     """
     decisions = DecisionLog.of(store)
     decisions.follow(store)
-    waiting = [decision for decision in decisions.in_order() if not is_applied(store, decisions, decision)]
+    waiting = [decision for decision in decisions.in_order() if not seems_applied(store, decisions, decision)]
     failed: PylogError | OSError | None = None
+    timeout = _HELP_TIMEOUT
     for decision in waiting:
         try:
-            apply_decision(store, decisions, decision, _HELP_TIMEOUT)
+            apply_decision(store, decisions, decision, timeout)
         except LockTimeoutError as error:
             log.debug("decision %d is left to others: %s", decision.offset, error)
-            break
+            timeout = 0.0  # Once is enough; what is free is still taken.
         except (PylogError, OSError) as error:
             failed = failed or error
     if failed is not None:
@@ -275,7 +277,7 @@ def tidy(store: Store, forget: str = "", *, sync: bool = True) -> None:
     """
     decisions = DecisionLog.of(store)
     decisions.follow(store)
-    done = [decision for decision in decisions.in_order() if is_applied(store, decisions, decision)]
+    done = [decision for decision in decisions.in_order() if seems_applied(store, decisions, decision)]
     with decisions.hold(store) as writer:
         # As they are now: another run may have taken its publisher over meanwhile.
         done = [decisions.undone[decision.offset] for decision in done if decision.offset in decisions.undone]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_log.storage import files, manifest
-from pyspark_log.storage.decided import apply_decision, is_applied, is_applied_in, staging_folder
+from pyspark_log.storage.decided import apply_decision, is_applied_in, seems_applied, staging_folder
 from pyspark_log.storage.decision import Decision, Origin, Place
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import InvalidConfigError, PylogError, StagedOutputError, UnknownTopicError
@@ -62,32 +62,43 @@ def waiting(store: Store) -> list[Waiting]:
     """The decisions that are not applied everywhere, in their order. Reads all that is staged for them; takes no lock.
 
     Raises:
-        CorruptRecordError, LogDamagedError: the decision log, or a partition's state, is damaged.
+        CorruptRecordError, LogDamagedError: the decision log is damaged.
     """
     decisions = DecisionLog.of(store)
     decisions.follow(store)
-    return [_looked_at(store, one) for one in decisions.in_order() if not is_applied(store, decisions, one)]
+    return [_looked_at(store, one) for one in decisions.in_order() if not seems_applied(store, decisions, one)]
 
 
 def _looked_at(store: Store, decision: Decision) -> Waiting:
-    places = tuple(place for place in decision.places if not is_applied_in(store, decision, place))
+    places, damage = list[Place](), ""
+    for place in decision.places:
+        try:
+            if not is_applied_in(store, decision, place):
+                places.append(place)
+        except (PylogError, OSError) as error:
+            places.append(place)
+            damage = damage or str(error)
+    return _with_what_is_staged(store, Waiting(decision, tuple(places), -1, damage))
+
+
+def _with_what_is_staged(store: Store, found: Waiting) -> Waiting:
+    """The same, with its size, and with what is wrong with what is staged."""
+    decision = found.decision
     try:
         entries = manifest.read(staging_folder(store), decision.manifest, decision.manifest_crc)
     except FileNotFoundError as error:
         begun = os.path.exists(f"{_aside_folder(store, decision.offset)}/{decision.manifest}")
         what = "it is half set aside: --set-aside it again" if begun else f"its manifest {error.filename} is missing"
-        return Waiting(decision, places, -1, what)
+        return replace(found, problem=what)
     except (PylogError, OSError) as error:
-        return Waiting(decision, places, -1, f"its manifest cannot be read: {error}")
-    regions = [region for place in places for region in entries.get(place, ())]
+        return replace(found, problem=f"its manifest cannot be read: {error}")
+    regions = [region for place in found.places for region in entries.get(place, ())]
+    found = replace(found, size=sum(region.size for region in regions))
     for region in regions:
         fault = region_fault(region)
         if fault:
-            problem = f"{region.path}, byte {region.position}: {fault}"
-            break
-    else:
-        problem = ""
-    return Waiting(decision, places, sum(region.size for region in regions), problem)
+            return replace(found, problem=f"{region.path}, byte {region.position}: {fault}")
+    return found
 
 
 def recover(store: Store) -> list[Waiting]:
@@ -131,7 +142,7 @@ def set_aside(store: Store, number: int) -> SetAsideResult:
     decisions = DecisionLog.of(store)
     with decisions.hold(store):
         decision = decisions.undone.get(number)
-    if decision is None or is_applied(store, decisions, decision):
+    if decision is None or seems_applied(store, decisions, decision):
         raise InvalidConfigError(f"{store.path}: decision {number} is applied everywhere, or there is none")
     folder = _aside_folder(store, number)
     # First, so that nobody begins to apply it any more, not even who has looked it up already.

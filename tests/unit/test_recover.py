@@ -12,7 +12,13 @@ from click.testing import CliRunner
 
 from pyspark_log.cli.main import main
 from pyspark_log.storage import decided, files
-from pyspark_log.storage.errors import InvalidConfigError, PublishNumberError, SetAsideError, StagedOutputError
+from pyspark_log.storage.errors import (
+    InvalidConfigError,
+    LogDamagedError,
+    PublishNumberError,
+    SetAsideError,
+    StagedOutputError,
+)
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.group_positions import committed
 from pyspark_log.storage.offsets_log import OffsetsLog
@@ -116,6 +122,34 @@ def test_what_cannot_be_applied_holds_up_only_what_is_behind_it(store):
     assert all("is missing" in one["problem"] for one in found)
     assert [one["staged_bytes"] is None for one in found] == [True, False]
     assert "not applied: " in pylog(store).stdout
+
+
+def test_a_partition_that_is_locked_holds_up_only_what_is_for_it(store):
+    other = decide(store, "locked", 0, stage(store, b"0", "a"))
+    other = decide(other, "behind", 0, stage(store, b"1", "a", "b"))
+    other = decide(other, "beside", 0, stage(store, b"2", "b"))
+    with store.appender("a", 0).hold():
+        help_apply(other)
+    assert (content(store, "a"), content(store, "b")) == ([], [b"1", b"2"])
+
+
+def test_a_damaged_partition_holds_up_only_what_is_for_it(store):
+    store.append("a", pa.record_batch({"value": [b"before"]}))
+    other = decide(store, "damaged", 0, stage(store, b"0", "a", "b"))
+    other = decide(other, "beside", 0, stage(store, b"1", "b"))
+    state = store.appender("a", 0).place.state_path
+    os.rename(state, f"{state}.lost")
+    with pytest.raises(LogDamagedError, match="a-0"):
+        help_apply(other)
+    assert content(store, "b") == [b"0", b"1"]
+    result = pylog(store, "--json")
+    (found,) = json.loads(result.stdout)
+    assert (result.exit_code, found["publisher"], found["applied"]) == (1, "damaged", False)
+    assert found["lacked_by"] == [{"topic": "a", "partition": 0}]
+    assert "its state file" in found["problem"]
+    os.rename(f"{state}.lost", state)
+    assert pylog(store).exit_code == 0
+    assert content(store, "a") == [b"before", b"0"]
 
 
 def test_a_decision_that_nobody_has_anything_of_can_be_taken_back(store):
