@@ -18,7 +18,7 @@ from pyspark_log.storage import files
 from pyspark_log.storage.checksum import crc32c
 from pyspark_log.storage.config import INT_MAX, LONG_MAX
 from pyspark_log.storage.decision import Place, place_of
-from pyspark_log.storage.errors import StagedOutputError
+from pyspark_log.storage.errors import PublishError, StagedOutputError
 from pyspark_log.storage.json_fields import Fields
 from pyspark_log.storage.staged_batches import Region
 from pyspark_log.storage.staged_names import is_staged_name
@@ -45,6 +45,10 @@ def write(
 
     Returns:
         The file's name, and the CRC-32C of its description, which the decision repeats.
+
+    Raises:
+        PublishError: there are more pieces than it can describe; nothing was written.
+        OSError: e.g. a full disk.
     """
     entries: dict[Place, list[dict[str, object]]] = {}
     inline = bytearray()
@@ -70,6 +74,11 @@ def write(
             for step in steps
         ],
     }).encode()
+    if len(description) > _MAX_DESCRIPTION_BYTES:
+        raise PublishError(
+            f"the output is in {len(parts)} pieces, one for each task and partition or more, whose list takes "
+            f"{len(description)} bytes; it may have {_MAX_DESCRIPTION_BYTES}. Write with fewer tasks (coalesce), or less at a time"
+        )
     crc = crc32c(description)
     files.make_folder(folder)
     name = secrets.token_hex(16) + SUFFIX

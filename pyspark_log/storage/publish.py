@@ -107,6 +107,8 @@ def publish(
         InvalidConfigError: a position is moved twice, or is none that can be committed, or is to move without syncing.
         StagedOutputError: staged output is gone, or its topic is.
         SetAsideError: an administrator has set the decision aside while it was being applied.
+        PublishError: the output is in too many pieces; nothing was published.
+        LockTimeoutError: of the decision log: nothing was published; of a partition: as OSError.
         OSError: before the decision: nothing was published; after it, it is published and
             becomes visible as soon as anybody can apply it. Calling again tells which: a replay is answered.
         OutcomeUnknownError: the decision may or may not hold; calling again tells.

@@ -16,6 +16,7 @@ from pyspark_log.storage.errors import (
     InvalidRecordError,
     InvalidTopicError,
     PublisherFencedError,
+    PublishError,
     PublishNumberError,
     StagedOutputError,
     UnknownTopicError,
@@ -279,6 +280,16 @@ def test_a_lost_manifest_holds_up_only_the_partitions_that_it_names(store, monke
     assert content(store, "other") == [b"b"]
     with pytest.raises(StagedOutputError, match=r"publisher 'lost'.*missing"):
         publish(fresh, "r", 0, stage(fresh, b"c"))
+
+
+def test_more_pieces_than_a_manifest_can_describe_are_refused_before_the_decision(store, monkeypatch):
+    monkeypatch.setattr("pyspark_log.storage.manifest._MAX_DESCRIPTION_BYTES", 500)
+    parts = [part for task in range(10) for part in stage(store, b"%d" % task)]
+    with pytest.raises(PublishError, match=r"in 10 pieces.*coalesce"):
+        publish(store, "q", 0, parts)
+    assert (last_number(store, "q"), staged_files(store)) == (None, [])
+    publish(store, "q", 0, parts[:1])
+    assert content(store) == [b"0"]
 
 
 def test_a_refusal_is_told_whatever_the_state_of_what_was_decided_before(store, monkeypatch):
