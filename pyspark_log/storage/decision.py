@@ -125,6 +125,11 @@ class Decision:
     set_aside: SetAside | None = None
     boot: str = ""
 
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether the decision behind this number was set aside before any partition had something of it."""
+        return self.set_aside is not None and self.set_aside.number == self.number + 1
+
     def taken_over(self, run: str) -> Decision:
         """The same decision in the hands of a newer run of its publisher, which this process is."""
         replaced = (*self.replaced, self.run)[-_REPLACED_RUNS:] if self.run else self.replaced

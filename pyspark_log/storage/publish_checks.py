@@ -51,6 +51,9 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
 
 def check_number(wanted: Decision, last: Decision | None) -> None:
     """Takes only the next number, and the last one for the same plan. PublishNumberError, which says what to do."""
+    if last is not None and last.is_taken_back:
+        _check_after_taking_back(wanted, last)
+        return
     if last is None or last.number == NO_NUMBER:
         if wanted.number <= NO_NUMBER:
             raise PublishNumberError(f"publisher {wanted.publisher!r}: number {wanted.number}: numbers begin at 0")
@@ -68,8 +71,23 @@ def check_number(wanted: Decision, last: Decision | None) -> None:
         )
     if wanted.plan and last.plan and wanted.plan != last.plan:
         raise PublishNumberError(
-            f"{what} was published with other input ({when}), so this is no replay: records would be lost. The checkpoint "
-            f"was copied, or restored from an older copy, and the other one went on. {advice}"
+            f"{what} was published with other input ({when}), so this is no replay: records would be lost. The "
+            f"checkpoint was copied, or restored from an older copy, and the other one went on. {advice}"
+        )
+
+
+def _check_after_taking_back(wanted: Decision, last: Decision) -> None:
+    """Takes the number that was taken back, and no other: the one before it is not the publisher's last one.
+
+    Whoever has that one again has an older copy of its checkpoint, and with what input it was published is not known.
+    """
+    aside = last.set_aside
+    if aside is not None and wanted.number != aside.number:
+        raise PublishNumberError(
+            f"publisher {wanted.publisher!r}: number {wanted.number}: {aside.number} was expected, which was decided, "
+            f"set aside ({aside.origin}), and can be published again. The checkpoint (or the count that the number comes "
+            "from) is older or newer than the store. Go on with a new checkpoint or publisher id, from offsets that you "
+            "choose"
         )
 
 

@@ -177,6 +177,23 @@ def test_a_decision_that_nobody_has_anything_of_can_be_taken_back(store):
         publish(other, "q", 3, [])
 
 
+def test_after_a_number_was_taken_back_no_other_is_taken(store):
+    """The one before it is no replay: what it was published with is not known any more, or it never was."""
+    for publisher, first in (("fresh", 5), ("zero", 0), ("older", 4)):
+        if publisher == "older":
+            publish(store, publisher, 3, stage(store, b"3", "b"), plan="three")
+        other = decide(store, publisher, first, stage(store, b"x", "a"), only=[])
+        (found,) = waiting(other)
+        assert set_aside(other, found.decision.offset).taken_back
+        for number in (first - 1, first + 1):
+            with pytest.raises(PublishNumberError, match=rf"{first} was expected, which was .* set aside \(process"):
+                publish(store, publisher, number, [], plan="another")
+        publish(store, publisher, first, stage(store, b"%d" % first, "a"))
+        assert publish(store, publisher, first, []).replayed
+        publish(store, publisher, first + 1, [])
+    assert content(store, "a") == [b"5", b"0", b"4"]
+
+
 def test_a_decision_that_some_have_is_given_up_for_the_others(store, caplog):
     parts = stage(store, b"1", "a", "b")
     other = decide(store, "q", 0, parts, only=["b"])
