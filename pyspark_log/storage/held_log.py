@@ -361,13 +361,15 @@ class HeldLog:
         if not self.may_cut:
             self.forget()
             return
+        # Open before the claim: behind it there can be a file of that name in which another holder has gone on.
+        segment = self.segment
         state = self.state
         log.info("%s: removing what stands behind the log end %d", self.place, state.next_offset)
         self.save(state._replace(flags=state.flags | Flags.CUTTING), durable=False)
         self.drop_newer_segments()
-        self.segment.cut(state.position, state.next_offset)
+        segment.cut(state.position, state.next_offset)
         self.producers.cut(state)
-        self.sync_log(self.segment)
+        self.sync_log(segment)
         files.sync_folder(self.place.folder)
         self.save(state._replace(flags=state.flags & ~Flags.CUTTING), durable=False)
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from stops import count_changes
+from stops import StopBefore, count_changes, run_until
 
-from pyspark_log.storage import files, held_log, locks
+from pyspark_log.storage import files, held_log, locks, state_file
 from pyspark_log.storage.errors import PylogError
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.segment import SEGMENT_SUFFIXES, segment_path
@@ -50,11 +50,10 @@ def append(path, name):
     Store.open(path).append(TOPIC, rows(name), partition=0)
 
 
-def publish_rows(path, name):
-    """Published to two partitions."""
+def publish_rows(path, name, partitions=(0, 1)):
     store = Store.open(path)
     writer = StagedWriter(store, StagingPlan.make(store, [TOPIC]))
-    for partition in (0, 1):
+    for partition in partitions:
         data = rows(name).append_column("partition", pa.array([partition] * APPENDED, pa.int32()))
         writer.append(TOPIC, data)
     publish(store, name, 0, writer.finish())
@@ -90,27 +89,29 @@ def values(path, partition):
 class StandStill:
     """Stands still before a change to files; from then on the locks are lost."""
 
-    def __init__(self, changes):
+    def __init__(self, changes, kind=""):
         self.moment = changes
+        self.kind = kind  # which changes count; all if it is empty
         self.changes = itertools.count()  # also with several threads
         self.lost = False
 
     def __call__(self, change):
-        if next(self.changes) == self.moment:
+        if self.kind in ("", change.kind) and next(self.changes) == self.moment:
             self.lost = True
             os.kill(os.getpid(), signal.SIGSTOP)
         if self.lost and os.path.dirname(change.path).endswith("/state") and change.kind in ("write", "sync"):
             raise OSError(errno.EIO, os.strerror(errno.EIO), change.path)
 
 
-def start(program, path, changes):
-    """The writer, in a process that stands still before a change; its id."""
+def start(program, path, still, at=files.set_observer):
+    """The writer, in a process that stands still before a change, or something else that is told by `at`; its id."""
     pid = os.fork()
     if pid == 0:
         code = FAILED
         try:
             locks.fcntl.flock = lambda fd, operation: None
-            files.set_observer(StandStill(changes))
+            files.set_observer(still)
+            at(still)
             program(path, "cut off")
             code = ACKNOWLEDGED
         except (PylogError, OSError):
@@ -136,7 +137,7 @@ def test_a_writer_that_lost_its_locks_harms_nobody(situation, other, tmp_path):
     for stop in range(changes):
         with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
             path = shutil.copytree(template, Path(folder) / "store")
-            pid = start(program, path, stop)
+            pid = start(program, path, StandStill(stop))
             assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
             other(path, "other")
             os.kill(pid, signal.SIGCONT)
@@ -161,6 +162,45 @@ def test_a_segment_that_nobody_made_who_had_the_lock_goes(above, tmp_path):
         append(path, f"after {number}")
     wanted = ["before 0", "before 1", *(f"after {number}" for number in range(AFTER))]
     assert [value.rpartition(" ")[0] for value in values(path, 0)][::APPENDED] == wanted
+    assert not verify(path).damaged
+
+
+def tell_openings(still):
+    """Has the writer stand still before it opens a log."""
+    opens = files.open_write
+
+    def open_write(path):
+        if path.endswith(".log"):
+            still(files.Change("open", path))
+        return opens(path)
+
+    files.open_write = open_write
+
+
+def store_with_intent(folder):
+    """A store in which a publish was killed when it had written its intent."""
+    template = make_store(folder / "template", 0)
+    for changes in itertools.count():
+        path = shutil.copytree(template, folder / f"killed {changes}")
+        assert run_until(lambda path=path: publish_rows(path, "killed", [0]), StopBefore(changes))
+        loaded = state_file.read(Store.open(path).reader(TOPIC, 0).place.state_path)
+        if loaded is not None and loaded.state.intent:
+            return path
+
+
+@pytest.mark.parametrize("opening", range(2))
+def test_who_puts_right_what_a_killed_publish_left_and_loses_its_locks_harms_nobody(opening, tmp_path):
+    """It stands still before it opens the log, and others go on in a file of the same name meanwhile."""
+    path = store_with_intent(tmp_path)
+    pid = start(append, path, StandStill(opening, "open"), tell_openings)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+    append(path, "other")
+    os.kill(pid, signal.SIGCONT)
+    os.waitpid(pid, 0)
+    append(path, "after")
+    help_apply(Store.open(path))
+    names = [value.rpartition(" ")[0] for value in values(path, 0)]
+    assert names[::APPENDED] == ["other", "after", "killed"]
     assert not verify(path).damaged
 
 

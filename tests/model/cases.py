@@ -192,7 +192,7 @@ CASES = (
                 given(numbers=(0, 1), one_offs=0, helpers=0, skips=True), given(numbers=(0,), one_offs=1, helpers=0),
             ],
             "full": [
-                given(numbers=(0,), one_offs=0, helpers=2, kills=0), given(numbers=(0, 1), one_offs=1, helpers=0),
+                given(numbers=(0,), one_offs=0, helpers=2, kills=0), given(numbers=(0, 1), one_offs=1, helpers=0, kills=0),
                 given(numbers=(0,), one_offs=1, helpers=0, kills=0, powers=1),
                 given(numbers=(0,), one_offs=1, helpers=1, kills=0),
             ],
@@ -203,7 +203,7 @@ CASES = (
         {
             "quick": [given(numbers=(0,))],
             "middle": [given(numbers=(0, 1)), given(numbers=(0,), kills=0, powers=1)],
-            "full": [given(numbers=(0,), publishers=2), given(numbers=(0, 1), powers=1)],
+            "full": [given(numbers=(0,), publishers=2, kills=0), given(numbers=(0, 1), kills=0, powers=1)],
         },
     ),
     Case(
@@ -219,7 +219,7 @@ CASES = (
         {
             "quick": [given(helpers=0, writers=1)],
             "middle": [given(helpers=1), given(helpers=0, kills=1)],
-            "full": [given(numbers=(0, 1), helpers=1, writers=1), given(helpers=0, writers=1, kills=1, powers=1)],
+            "full": [given(numbers=(0, 1), helpers=1, writers=1), given(helpers=0, writers=1, powers=1)],
         },
     ),
     Case(
@@ -227,7 +227,7 @@ CASES = (
         {
             "quick": [given()],
             "middle": [given(numbers=(0,), powers=1)],
-            "full": [given(powers=1), given(publishers=2, kills=0)],
+            "full": [given(powers=1, kills=0), given(publishers=2, kills=0)],
         },
     ),
     Case(
@@ -235,14 +235,14 @@ CASES = (
         {
             "quick": [given()],
             "middle": [given(powers=1), given(kills=0, writers=1)],
-            "full": [given(powers=1, kills=2), given(readers=2, powers=1), given(writers=2, times=2)],
+            "full": [given(powers=1, kills=2), given(readers=2, kills=0), given(writers=1, times=2, kills=0)],
         },
     ),
     Case(
         "lost locks", lost_locks.model, "I1 I2 I3 I7 I10",
         {
             "quick": [given(tasks=2), given(tasks=3, losses=0, stray=1)],
-            "middle": [given(tasks=2, losses=2), given(tasks=2, kills=1), given(tasks=3, stray=1)],
+            "middle": [given(tasks=2, losses=2), given(tasks=2, kills=1), given(tasks=3, stray=1), given(tasks=2, begun=True)],
             "full": [given(tasks=3, losses=2), given(tasks=3, kills=1), given(tasks=2, clients=3)],
         },
     ),

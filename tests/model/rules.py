@@ -251,6 +251,10 @@ RULES = (
         ("a state written without the lock is refused", "I7"),
     ),
     *_of(
+        lost_locks.model, given(tasks=2, begun=True),
+        ("what is cut is open before that is said", "I1"),
+    ),
+    *_of(
         lost_locks.model, given(tasks=3, losses=0, stray=1),
         ("newer segments go even where no claim was found", "I1"),
     ),

@@ -225,6 +225,8 @@ class HeldLog:
 
     def cut(self) -> Steps:
         """Removes all that stands behind the end, and says so while it does. SyncError."""
+        if self.keeps("what is cut is open before that is said"):
+            yield from self.segment()
         if self.keeps("a flag while cutting"):
             yield from self.save(self.state._replace(cutting=True), durable=False)
         yield from self.drop_newer_segments()

@@ -12,7 +12,7 @@ from ..protocol.setup import Setup
 from ..protocol.shared import LockLostError, SharedAppender
 from ..world.log import File, Log
 from ..world.server import Served, Server
-from ..world.state_file import StateFile
+from ..world.state_file import Intent, State, StateFile
 from .one_partition import P, Script, Tasks, pieces
 
 TWO_BATCHES = Setup(segment_size=2)
@@ -84,7 +84,7 @@ def look_at(seen: Seen, value: Served) -> Seen:
 
 def model(
     clients: int = 2, tasks: int = 3, kinds: tuple[str, ...] = ("append", "publish"), losses: int = 1,
-    stray: int = 0, kills: int = 0, setup: Setup = TWO_BATCHES,
+    stray: int = 0, begun: bool = False, kills: int = 0, setup: Setup = TWO_BATCHES,
 ) -> Model:  # fmt: skip
     """Clients that do tasks, of which some are cut off.
 
@@ -92,6 +92,7 @@ def model(
         clients, tasks, kinds: how many, and what they do.
         losses: how often a lock is given to another.
         stray: where a segment is, above the end, that one has made who stood still behind its claim; 0: nowhere.
+        begun: a publish was killed when it had written its intent.
         kills, setup: as in Model.
     """
     lives: dict[str, Sequence[Program | None]] = {
@@ -100,11 +101,15 @@ def model(
     folder = Log.new()
     if stray:
         folder = Log.calm(folder.with_names((stray, 1)).with_file(1, File()))
+    state = State()
+    if begun:
+        whats = tuple(what for piece in pieces(0, "publish") for what in piece.whats)
+        state = State(claimed=True, intent=Intent(0, whats, len(whats), 0, len(whats)))
     return Model(
         things={
-            P: (Server, Served(StateFile.new(), folder)),
+            P: (Server, Served(StateFile.new(state), folder)),
             P + " seen": (Witness, Seen()),
-            "script": (Script, Tasks(tasks)),
+            "script": (Script, Tasks(tasks, decided=("publish",) if begun else ())),
             "losses": (Thing, losses),
         },
         lives=lives, kills=kills, watches=[Watch(P + " seen", (P,), look_at)],
