@@ -192,7 +192,8 @@ CASES = (
                 given(numbers=(0, 1), one_offs=0, helpers=0, skips=True), given(numbers=(0,), one_offs=1, helpers=0),
             ],
             "full": [
-                given(numbers=(0,), one_offs=0, helpers=2, kills=0), given(numbers=(0, 1), one_offs=1, helpers=0, kills=0),
+                given(numbers=(0,), one_offs=0, helpers=2, kills=0),
+                given(numbers=(0, 1), one_offs=1, helpers=0, kills=0),
                 given(numbers=(0,), one_offs=1, helpers=0, kills=0, powers=1),
                 given(numbers=(0,), one_offs=1, helpers=1, kills=0),
             ],
