@@ -243,7 +243,9 @@ CASES = (
         "lost locks", lost_locks.model, "I1 I2 I3 I7 I10",
         {
             "quick": [given(tasks=2), given(tasks=3, losses=0, stray=1)],
-            "middle": [given(tasks=2, losses=2), given(tasks=2, kills=1), given(tasks=3, stray=1), given(tasks=2, begun=True)],
+            "middle": [
+                given(tasks=2, losses=2), given(tasks=2, kills=1), given(tasks=3, stray=1), given(tasks=2, begun=True),
+            ],
             "full": [given(tasks=3, losses=2), given(tasks=3, kills=1), given(tasks=2, clients=3)],
         },
     ),
