@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from pyspark_log.storage import leader_epochs
+from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.errors import OffsetOutOfRangeError
-from pyspark_log.storage.held_log import HeldLog
+from pyspark_log.storage.retention import delete_before
 from pyspark_log.storage.segment import SegmentReader, list_segments, read_headers
 from pyspark_log.storage.state_file import Flags
 
 
-def truncate(held: HeldLog, offset: int) -> int:
+def truncate(held: Appender, offset: int) -> int:
     """Takes back records from `offset` on, durably; the lock is held. For replicas: readers may have seen them.
 
     Batches go whole: the log then ends behind the last batch that lies before `offset`. (Kafka ends it at `offset`
@@ -31,7 +32,8 @@ def truncate(held: HeldLog, offset: int) -> int:
     if offset == state.next_offset:
         return offset
     base, position, end = _place_of(held, offset)
-    if end < state.log_start:
+    empty = end < state.log_start
+    if empty:
         # Its file comes after the state: before that it would stand in the midst of segments that still count.
         base, position, end = state.log_start, 0, state.log_start
     synced = min(position, state.synced) if base == state.active_base else position
@@ -49,10 +51,14 @@ def truncate(held: HeldLog, offset: int) -> int:
     held.forget()
     held.cut()
     held.tell_folder()
+    if empty:
+        # Older segments may hold what was taken back. What they tell of producers before that stays known.
+        held.producers.take_snapshot(held.state, held.clock())
+        delete_before(held, end)
     return end
 
 
-def _place_of(held: HeldLog, offset: int) -> tuple[int, int, int]:
+def _place_of(held: Appender, offset: int) -> tuple[int, int, int]:
     """The batch that holds `offset`: its segment, its position and its first offset."""
     bases = [base for base in list_segments(held.place.folder) if base <= held.state.active_base]
     base = bases[bisect_right(bases, offset) - 1]

@@ -323,16 +323,21 @@ def test_what_is_truncated_is_forgotten_by_everybody(store):
         assert offsets(send(store, sequence))[2] is True
 
 
+@pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("who", ["the same process", "another one", "who comes after a restart"])
-def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(store, who, monkeypatch):
-    """The file that held it is still there until retention takes it, and what comes then reaches as far again."""
+def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(store, who, killed, monkeypatch):
+    """The file that held it goes, or is left by who is killed; and what comes then reaches as far again."""
     send(store, 0, b"0", b"1")
     send(store, 2, b"2", b"3", b"4")
     send(store, 5, producer=6, transactional=True)
     end_transaction(store, commit=False, producer=6)
     assert store.delete_records("t", 0, 3) == 3
-    with store.appender("t", 0).hold() as appender:
+    with monkeypatch.context() as patched, store.appender("t", 0).hold() as appender:
+        if killed:
+            patched.setattr(producers.Producers, "take_snapshot", lambda *_: None)
+            patched.setattr("pyspark_log.storage.truncation.delete_before", lambda *_: None)
         assert truncate(appender, 4) == 3
+    assert len(store.segment_files("t", 0)) == 1 + killed
     if who == "who comes after a restart":
         monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     comes = store if who == "the same process" else Store.open(store.path)
@@ -347,6 +352,20 @@ def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(stor
     Store.open(store.path).clean()
     assert aborted(store) == []
     assert [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE] == []
+
+
+def test_a_truncation_at_the_log_start_between_two_batches_keeps_who_was_before_it(store):
+    send(store, 0, b"0", b"1")
+    send(store, 2, b"2")
+    assert store.delete_records("t", 0, 2) == 2
+    with store.appender("t", 0).hold() as appender:
+        assert truncate(appender, 2) == 2
+    for opened in (store, Store.open(store.path)):
+        assert offsets(send(opened, 0, b"0", b"1")) == (0, 2, True)
+        with pytest.raises(OutOfOrderSequenceError, match="expected was 2"):
+            send(opened, 3)
+    assert list_snapshots(folder(store)) == [], "one named by the segment's base would tell of what came later"
+    assert offsets(send(store, 2, b"2")) == (2, 3, False)
 
 
 def test_a_store_that_is_replaced_by_an_older_copy_is_asked_anew(store):
