@@ -171,7 +171,7 @@ class Appender(HeldLog):
             self.forget()
 
     def maintain(self) -> None:
-        """Lets go of segments that are too old. Nobody's write fails for it: an error is logged, and the next one tries."""
+        """Lets go of segments that are too old. Nobody's write fails for it: an error is logged, the next one tries."""
         try:
             self._clean(self)
         except (OSError, PylogError) as error:

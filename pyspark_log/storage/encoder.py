@@ -81,7 +81,9 @@ class TopicEncoder:
 
     def _new_builder(self) -> BatchBuilder:
         config = self._config
-        return BatchBuilder(self._batch_size, config.max_message_bytes, config.codec, config.level, config.max_batch_bytes)
+        return BatchBuilder(
+            self._batch_size, config.max_message_bytes, config.codec, config.level, config.max_batch_bytes
+        )
 
     def _seal(self, partition: int, builder: BatchBuilder) -> None:
         count = builder.count

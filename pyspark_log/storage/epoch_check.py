@@ -72,7 +72,8 @@ def epoch_faults(folder: str, state: PartitionState, runs: Sequence[EpochRun]) -
             return
     if entries[-1][1] > state.next_offset:
         epoch, start = entries[-1]
-        yield EpochFault(Severity.INDEX, start, f"epoch {epoch} begins at {start}, behind the log end {state.next_offset}")
+        what = f"epoch {epoch} begins at {start}, behind the log end {state.next_offset}"
+        yield EpochFault(Severity.INDEX, start, what)
         return
     yield from _compared(entries, state, numbered)
 

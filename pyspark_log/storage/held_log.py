@@ -46,7 +46,7 @@ class Recovery(NamedTuple):
 
 
 def write_again(log: files.File, start: int, end: int) -> None:
-    """Writes the bytes [start, end) of a log over themselves. Else a sync after one that failed says nothing of them."""
+    """Writes the bytes [start, end) of a log once more. Else a sync after one that failed says nothing of them."""
     for at in range(start, end, _REWRITE_SIZE):
         log.pwrite(log.pread(min(_REWRITE_SIZE, end - at), at), at)
 

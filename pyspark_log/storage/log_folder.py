@@ -3,7 +3,8 @@
 They are for Kafka and its tools; nothing here reads them to go by them. The truth is in each partition's state
 file, from which the checkpoints are made now and then: when a segment is rolled, when the store is flushed or closed,
 but not more often than once a second, by whichever process. What is late in them costs who relies on them a
-longer look at the log. There is no mark of a clean shutdown: who closes a store does not know who else is writing to it.
+longer look at the log. There is no mark of a clean shutdown: who closes a store does not know who else is
+writing to it.
 """
 
 from __future__ import annotations

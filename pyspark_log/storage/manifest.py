@@ -76,8 +76,9 @@ def write(
     }).encode()
     if len(description) > _MAX_DESCRIPTION_BYTES:
         raise PublishError(
-            f"the output is in {len(parts)} pieces, one for each task and partition or more, whose list takes "
-            f"{len(description)} bytes; it may have {_MAX_DESCRIPTION_BYTES}. Write with fewer tasks (coalesce), or less at a time"
+            f"the output is in {len(parts)} pieces, one or more for each task and partition; to list them takes "
+            f"{len(description)} bytes, and {_MAX_DESCRIPTION_BYTES} are allowed. Write with fewer tasks (coalesce) or "
+            "less at a time"
         )
     crc = crc32c(description)
     files.make_folder(folder)

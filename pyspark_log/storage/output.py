@@ -28,7 +28,8 @@ class Output:
         pieces: as it was handed in.
         parts: as it is published, which is the same where nothing was copied together.
         time: the time (ms) that records of topics with LogAppendTime must get; 0: any.
-        manifest, manifest_crc: the name of the manifest ("": there is nothing to publish), and its description's CRC-32C.
+        manifest: the manifest's name; "": there is nothing to publish.
+        manifest_crc: the CRC-32C of its description.
     """
 
     pieces: Sequence[StagedPart]

@@ -123,7 +123,8 @@ class Partitions:
     def recovered(self, topic: str, partition: int) -> Partition:
         """The partition, for reading; put right first, if possible, if the machine went down since it was written to.
 
-        Else readers would meet what is left of records that were never synced, until somebody writes. UnknownTopicError.
+        Else readers would meet what is left of records that were never synced, until somebody writes.
+        UnknownTopicError.
         """
         reader = self.topic(topic).reader(partition)
         try:

@@ -1,4 +1,4 @@
-"""Compares what a partition's files say of numbered producers (snapshots, indexes of aborted transactions) with its log.
+"""Compares with a log what its files say of numbered producers: snapshots, and indexes of aborted transactions.
 
 The log is gone through once more, by its headers, as a writer does that has no snapshot. Where older segments are
 gone nobody can tell what stood in them: what the files say of that is believed, unless the log shows otherwise.
@@ -99,7 +99,7 @@ class _Check:
         self.found.append(ProducerFault(severity, path, first_offset, next_offset, what))
 
     def _walk(self, base: int, waiting: list[int]) -> tuple[list[AbortedTransaction], dict[int, int]]:
-        """Takes a segment in: the transactions that were aborted in it, and all markers that say so, with their producers.
+        """Takes a segment in: transactions that were aborted in it, and all markers that say so, with their producers.
 
         Snapshots whose offsets come by are compared, and are no longer waiting.
         """
@@ -168,8 +168,8 @@ class _Check:
             if what := self._refuted(entry, known.pop(entry.producer_id, None), offset):
                 self._fault(
                     Severity.DAMAGE, path, offset, -1,
-                    f"it says of producer {entry.producer_id} {_said(entry)}, but {what}: what that producer sends next "
-                    "would be judged wrongly",
+                    f"it says of producer {entry.producer_id} {_said(entry)}, but {what}: what that producer sends "
+                    "next would be judged wrongly",
                 )  # fmt: skip
                 return
         self._compare_missing(path, offset, known)

@@ -142,7 +142,10 @@ class Producers:
             self._open_index(state).cut(state.next_offset)
 
     def rebuild(self, state: PartitionState, first_base: int) -> None:
-        """Makes the indexes of the segments from base `first_base` on anew, durably, and keeps no snapshot of their inside."""
+        """Makes the indexes of the segments from base `first_base` on anew, durably.
+
+        No snapshot of their inside is kept.
+        """
         self.forget()
         if state.flags & Flags.PRODUCERS:
             self._delete_snapshots_above(first_base)

@@ -42,7 +42,7 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
         )
     if wanted.location and last.location and wanted.location != last.location:
         raise PublisherFencedError(
-            f"publisher {wanted.publisher!r} belongs to the checkpoint {last.location} ({who}), not to "
+            f"publisher {wanted.publisher!r} belongs to the checkpoint {last.location} ({who}); this is the checkpoint "
             f"{wanted.location}: a copied checkpoint cannot be used beside the original, nor one id by two queries; "
             "start the second query with a checkpoint (and a publishId) of its own",
             *holder,
@@ -85,9 +85,9 @@ def _check_after_taking_back(wanted: Decision, last: Decision) -> None:
     if aside is not None and wanted.number != aside.number:
         raise PublishNumberError(
             f"publisher {wanted.publisher!r}: number {wanted.number}: {aside.number} was expected, which was decided, "
-            f"set aside ({aside.origin}), and can be published again. The checkpoint (or the count that the number comes "
-            "from) is older or newer than the store. Go on with a new checkpoint or publisher id, from offsets that you "
-            "choose"
+            f"set aside ({aside.origin}), and can be published again. The checkpoint (or the count that the number "
+            "comes from) is older or newer than the store. Go on with a new checkpoint or publisher id, from offsets "
+            "that you choose"
         )
 
 

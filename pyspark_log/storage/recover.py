@@ -1,7 +1,7 @@
 """Decisions that are not applied everywhere: what they wait for, and how they end.
 
-Publishers, replays and readers apply what was decided as they come by. This is for when none of them does: nobody comes,
-or something stands in the way.
+Publishers, replays and readers apply what was decided as they come by. This is for when none of them does: nobody
+comes, or something stands in the way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of staged files. Nobody guesses them, or has used them; and they say which job a file is of, and who planned it.
+"""Names of staged files. Nobody guesses them, or has used them; and they say of which job, planned by whom, a file is.
 
 `HOST.PROCESS.JOB.RANDOM.staged`, the last two in hex. A host's name can have dots, so it is read from behind.
 """

@@ -123,7 +123,7 @@ class PartitionState(NamedTuple):
             )
         if not (
             self.seq <= LONG_MAX and 0 <= self.reserve <= _MAX_OFFSET and 0 <= self.leader_epoch < INT_MAX
-            and -1 <= self.applied < LONG_MAX and 0 <= self.first_undone
+            and -1 <= self.applied < LONG_MAX and self.first_undone >= 0
         ):  # fmt: skip
             return (
                 f"reserve {self.reserve}, leader epoch {self.leader_epoch}, applied decision {self.applied} or first "

@@ -1,8 +1,8 @@
 """What is left of a deleted topic's partitions, and how it goes.
 
 A topic is deleted when its description is moved away. Then, partition by partition: the state file is marked
-dead under its lock, so that a writer that waited for it learns of it; and the folder gets the name that Kafka gives to one
-that is being deleted, so that its name is free. Readers that have files open go on. At last all of it is removed.
+dead under its lock, so that a writer that waited for it learns of it; and the folder gets the name that Kafka gives to
+one that is being deleted, so that its name is free. Readers that have files open go on. At last all of it is removed.
 """
 
 from __future__ import annotations

@@ -289,9 +289,7 @@ def _deleted(store: Store) -> Iterator[Finding]:
 
 def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[Finding]:
     """Files of no topic; and those of topics whose descriptions are lost. `described`: the topics that there were."""
-    for name in _names(store.path):
-        if name not in _ROOT_NAMES:
-            yield _alien(name)
+    yield from (_alien(name) for name in _names(store.path) if name not in _ROOT_NAMES)
     for name in _names(f"{store.path}/{TOPICS_FOLDER}"):
         if not name.endswith(".json") and name != _DELETED:
             yield _alien(f"{TOPICS_FOLDER}/{name}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from pyspark_log.storage import coordinator_records, files, manifest
+from pyspark_log.storage import coordinator_records, manifest
 from pyspark_log.storage.clock import shown
 from pyspark_log.storage.decision import Decision, Origin, Place, SetAside, decode_decision, publisher_of
 from pyspark_log.storage.decision_log import DecisionLog
@@ -214,8 +214,8 @@ class DecisionCheck:
             sizes, times = zip(*(_size_and_time(f"{self._folder}/{name}") for name in of_job), strict=True)
             yield Finding(
                 Severity.NOTE, "", -1, self._staged(of_job[0]), -1, -1, -1,
-                f"{len(of_job)} staged files of {sum(sizes)} bytes that no decision names, this is the first: last written "
-                f"{shown(max(times))}, {_whose(host, process)}",
+                f"{len(of_job)} staged files of {sum(sizes)} bytes that no decision names, this is the first: last "
+                f"written {shown(max(times))}, {_whose(host, process)}",
                 "none while the job runs; pylog clean removes them when nothing was written for 7 days",
             )  # fmt: skip
         for name in sorted(set(names) - set(staged)):
