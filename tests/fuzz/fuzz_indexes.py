@@ -39,7 +39,7 @@ class Input(NamedTuple):
         index, times, listed: the bytes of its indexes, and of the list of closed segments; None: no file.
         believed: whether the list has CRCs that fit.
         offset, time: what is looked for.
-        write: whether a writer opens the segment, too.
+        look: who reads it; all of them with each input would take hours.
     """
 
     base: int
@@ -49,7 +49,7 @@ class Input(NamedTuple):
     believed: bool
     offset: int
     time: int
-    write: bool
+    look: str
 
 
 class Indexes(Family):
@@ -73,6 +73,14 @@ class Indexes(Family):
         self._good = {path: path.read_bytes() for base in self._bases for path in self._paths(base)}
         self._sizes = {base: os.path.getsize(segment_path(self._place.folder, base, LOG)) for base in self._bases}
         assert len(self._good[self._list]) == (_SEGMENTS - 1) * closed_segments.WIDTH
+        self._looks = {
+            "read by offset": self._by_offset,
+            "looked up by time": self._by_time,
+            "looked up by largest time": self._by_largest_time,
+            "read by segment": self._by_segment,
+            "checked": self._by_check,
+            "opened for writing": self._by_writer,
+        }
 
     @property
     def _list(self) -> Path:
@@ -90,7 +98,7 @@ class Indexes(Family):
         time = pick.choice((_time(pick.randrange(_END)) + pick.randint(-1, 1), -1, 0, 1 << 62))
         return Input(
             base, _damaged(pick, index, 8), _damaged(pick, times, 12), listed, believed,
-            pick.randrange(_END), time, pick.random() < 0.2,
+            pick.randrange(_END), time, pick.choice(list(self._looks)),
         )  # fmt: skip
 
     def _believable(self, pick: random.Random, data: bytes) -> bytes:
@@ -114,53 +122,56 @@ class Indexes(Family):
         for path, content in zip(paths, (data.index, data.times, data.listed), strict=True):
             _put(path, content)
         try:
-            try:
-                self._read(data)
-                counts["read"] += 1
-            except PylogError as error:
-                self.must(data.believed and "t-0" in str(error), error)
-                counts["refused for a list that is believed"] += 1
-            end = _END if data.base == self._bases[-1] else None
-            size = self._sizes[data.base]
-            found = list(IndexCheck(self._place.folder, data.base, _INTERVAL, size, end).faults())
-            counts["with faults"] += bool(found)
-            list(closed_segments.read_all(self._place))
-            if data.write:
-                self._write(data.base, data.offset)
-                counts["opened for writing"] += 1
+            self._looks[data.look](data)
+            counts[data.look] += 1
+        except PylogError as error:
+            self.must(data.believed and "t-0" in str(error), error)
+            counts["refused for a list that is believed"] += 1
         finally:
             for path in paths:
                 _put(path, self._good[path])
 
-    def _read(self, data: Input) -> None:
-        partition = Partition(self._place)
-        (chunk,) = partition.read(data.offset, data.offset + 1, max_bytes=1)
+    def _by_offset(self, data: Input) -> None:
+        (chunk,) = Partition(self._place).read(data.offset, data.offset + 1, max_bytes=1)
         assert chunk.columns["value"].to_pylist() == [b"%08d" % data.offset * 3]
-        found, latest = partition.find_timestamp(data.time), partition.find_max_timestamp()
+
+    def _by_time(self, data: Input) -> None:
+        found = Partition(self._place).find_timestamp(data.time)
         if not data.believed:
             # An entry that is right and stands behind lost ones leads to a record that is not the first; never to none.
             assert (found is None) == (data.time > _time(_END - 2))
+        assert found is None or found.timestamp == _time(found.offset) >= data.time
+
+    def _by_largest_time(self, data: Input) -> None:
+        latest = Partition(self._place).find_max_timestamp()
+        if not data.believed:
             assert latest is not None
             assert latest.timestamp == _time(_END - 2)
-        for record in (found, latest):
-            assert record is None or record.timestamp == _time(record.offset)
-        assert found is None or found.timestamp >= data.time
+        assert latest is None or latest.timestamp == _time(latest.offset)
+
+    def _by_segment(self, data: Input) -> None:
         reader = SegmentReader(self._place.folder, data.base)
         try:
             assert reader.largest_timestamp(self._sizes[data.base]) <= _time(data.base + _OFFSETS - 2)
         finally:
             reader.close()
 
-    def _write(self, base: int, offset: int) -> None:
+    def _by_check(self, data: Input) -> None:
+        end = _END if data.base == self._bases[-1] else None
+        list(IndexCheck(self._place.folder, data.base, _INTERVAL, self._sizes[data.base], end).faults())
+        list(closed_segments.read_all(self._place))
+
+    def _by_writer(self, data: Input) -> None:
         """A writer makes of it what it will; then what the log proves must be found."""
-        writer = SegmentWriter(self._place.folder, base, self._sizes[base], self._config)
-        assert writer.position == self._sizes[base]
+        base, size = data.base, self._sizes[data.base]
+        writer = SegmentWriter(self._place.folder, base, size, self._config)
+        assert writer.position == size
         writer.close()
         reader = SegmentReader(self._place.folder, base)
         try:
-            start = reader.position_of(base + offset % _OFFSETS, self._sizes[base])
-            first = next(read_headers(reader.log, start, self._sizes[base]))
-            assert first.base_offset <= base + offset % _OFFSETS
+            start = reader.position_of(base + data.offset % _OFFSETS, size)
+            first = next(read_headers(reader.log, start, size))
+            assert first.base_offset <= base + data.offset % _OFFSETS
         finally:
             reader.close()
 
