@@ -164,8 +164,7 @@ CASES = (
             "middle": [given(batches=1, zombies=1), given(batches=1, zombies=1, helpers=1, kills=0)],
             "full": [
                 given(batches=2, zombies=1), given(batches=3, zombies=1, kills=0, back=1),
-                given(batches=1, zombies=0, powers=1), given(batches=1, zombies=1, helpers=1),
-                given(batches=1, zombies=2, kills=0),
+                given(batches=1, zombies=0, powers=1), given(batches=1, zombies=2, kills=0),
             ],
         },
     ),
