@@ -19,10 +19,11 @@ from collections.abc import Iterator
 from types import TracebackType
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import WriteOptions
+from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import open_for_write
 from pyspark_log.spark_connector.task_writer import StagedMessage, stage
 from pyspark_log.spark_connector.writer import plan_write
@@ -117,12 +118,29 @@ class Publish:
 
     def _query(self) -> tuple[str, str]:
         """The run, and the checkpoint, that the tasks worked for; "" outside of a streaming query."""
-        query_ids = {message.run.query_id for message in self._messages}
+        known = [message.run for message in self._messages] or _asked()
+        query_ids = {run.query_id for run in known}
         # Where the user has set a job group, that stands in the place of the run's id.
-        runs = {message.run.run_id for message in self._messages if _is_uuid(message.run.run_id)}
+        runs = {run.run_id for run in known if _is_uuid(run.run_id)}
         if len(query_ids) != 1 or "" in query_ids:
             return "", ""
         return runs.pop() if len(runs) == 1 else "", f"of query {query_ids.pop()}"
+
+
+def _asked() -> list[QueryRun]:
+    """What a task of this thread's session is told of the query; a block that stages nothing need not have had one.
+
+    Spark runs none for a DataFrame of which it can tell without that it is empty.
+    """
+    session = SparkSession.getActiveSession()
+    if session is None:
+        return []
+
+    def tell(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({_STAGED: pa.array([pickle.dumps(QueryRun.of_task())], pa.binary())})
+
+    rows = session.range(0, 1, 1, 1).mapInArrow(tell, f"{_STAGED} binary").collect()
+    return [pickle.loads(row[_STAGED]) for row in rows]
 
 
 def _is_uuid(text: str) -> bool:

@@ -159,3 +159,26 @@ def test_another_query_cannot_have_the_id_and_a_copy_of_the_checkpoint_fences_th
     fill(topics, "source", range(4, 6))
     run(source, split(topics), tmp_path / "copy")
     assert [len(values) for values in contents(topics)] == [len(before[0]) + 1, len(before[1]) + 1, 2]
+
+
+def test_a_block_without_rows_belongs_to_its_query_too(spark, topics, tmp_path):
+    """Also where nothing is written, or Spark runs no task for what is written, as it sees that it is empty."""
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "0").write_text("0\n1\n")
+    source = spark.readStream.text(str(tmp_path / "input"))
+    run(source, split(topics), tmp_path / "checkpoint")
+
+    def nothing(writes):
+        def function(batch, _):
+            with Publish(topics.path, "split", last_number(topics, "split") + 1) as out:
+                for topic in writes:
+                    out.write(batch.where("false"), topic=topic)
+
+        return function
+
+    for number, writes in enumerate(((), ("even", "odd")), 1):
+        with fails(r"PYLOG_PUBLISHER_FENCED.*belongs to the checkpoint of query .*; this is the checkpoint of query "):
+            run(source, nothing(writes), tmp_path / f"of another query {number}")
+        (tmp_path / "input" / str(number)).write_text("2\n")
+        run(source, nothing(writes), tmp_path / "checkpoint")
+        assert last_number(topics, "split") == number
