@@ -199,7 +199,7 @@ def values(store, topic):
 
 @pytest.mark.parametrize("kind", FAULTS)
 def test_faults(memory_path, kind, monkeypatch, capsys):
-    tried, count = try_faults(monkeypatch, Work, memory_path, kind, lambda points: sample(points, 60))
+    tried, count = try_faults(monkeypatch, Work, memory_path, kind, lambda points: sample(points, 20))
     with capsys.disabled():
         print(f"\n{kind}: {tried} of {count} operations tried")
     assert count > 300
