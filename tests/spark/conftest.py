@@ -1,12 +1,10 @@
 """One Spark session for all tests here, and a cluster for those that need executors."""
 
 import os
-import re
-import shutil
-import subprocess
 import sys
 
 import pytest
+from java import java_version
 from pyspark.sql import SparkSession
 
 from pyspark_log import Store
@@ -21,17 +19,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent.name == "spark":
             item.add_marker("spark")
-
-
-def java_version():
-    """The major version of the Java that Spark would start, or 0."""
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java")
-    if not java or not os.path.exists(java):
-        return 0
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', answer)
-    return int(found[1]) if found else 0
 
 
 @pytest.fixture(scope="session")

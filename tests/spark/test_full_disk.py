@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import java_version
+from java import java_version
 
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import java_version
+from java import java_version
 
 REPOSITORY = Path(__file__).parents[2]
 KILLS = 8

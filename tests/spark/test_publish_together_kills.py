@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from conftest import java_version
+from java import java_version
 
 from pyspark_log import Store
 from pyspark_log.storage.publish import last_number
