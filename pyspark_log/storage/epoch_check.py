@@ -8,10 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from pyspark_log.storage.checkpoint_files import read_epochs
-from pyspark_log.storage.errors import SideFileError
 from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.leader_epochs import FILE_NAME
 from pyspark_log.storage.state_file import PartitionState
 
 # A log with more changes of epoch than this is not one of a store: the rest is not compared.
@@ -42,24 +39,21 @@ class EpochFault(NamedTuple):
     what: str
 
 
-def epoch_faults(folder: str, state: PartitionState, runs: Sequence[EpochRun]) -> Iterator[EpochFault]:
-    """What is wrong with the checkpoint in a partition's folder.
+def epoch_faults(
+    path: str, entries: Sequence[tuple[int, int]], state: PartitionState, runs: Sequence[EpochRun]
+) -> Iterator[EpochFault]:
+    """What is wrong with a partition's checkpoint.
 
     It may have an epoch begin too early: where the process died that had begun it, records of the one before followed.
     A copy of the log then fetches more anew than it must. Where it has one begin too late, or not at all, a copy
     would keep records that another log does not have.
 
     Args:
-        folder: the partition's.
-        state: its state.
+        path: the file.
+        entries: what it says: epochs and the offsets at which they begin.
+        state: the partition's, read after the file: an epoch begins in that at an offset that the log has reached.
         runs: the epochs of its batches, in order.
     """
-    path = f"{folder}/{FILE_NAME}"
-    try:
-        entries = read_epochs(path)
-    except SideFileError as error:
-        yield EpochFault(Severity.INDEX, -1, str(error))
-        return
     numbered = [run for run in runs if run.epoch >= 0 and run.next_offset > state.log_start]
     if not entries:
         if numbered:

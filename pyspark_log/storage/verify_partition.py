@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from pyspark_log.storage import files
 from pyspark_log.storage.batch import MAGIC, BatchHeader
 from pyspark_log.storage.batch_proof import batch_at
-from pyspark_log.storage.checkpoint_files import read_partition_metadata
+from pyspark_log.storage.checkpoint_files import read_epochs, read_partition_metadata
 from pyspark_log.storage.closed_check import closed_faults
 from pyspark_log.storage.config import LONG_MAX, TopicConfig
-from pyspark_log.storage.epoch_check import EpochRun, add_run, epoch_faults
+from pyspark_log.storage.epoch_check import EpochFault, EpochRun, add_run, epoch_faults
 from pyspark_log.storage.errors import SideFileError
 from pyspark_log.storage.findings import Finding, Severity
 from pyspark_log.storage.index_check import IndexCheck
@@ -432,22 +432,26 @@ class PartitionCheck:
     # ---- the files beside the segments
 
     def _check_epochs(self) -> Iterator[Finding]:
-        state, folder = self._state, self._place.folder
+        state, path = self._state, f"{self._place.folder}/{LEADER_EPOCHS}"
         if state is None or not self._epoch_runs:
             return
         runs = [run for base in sorted(self._epoch_runs) for run in self._epoch_runs[base]]
-        faults = list(epoch_faults(folder, state, runs))
+        entries, unreadable = [], ""
+        try:
+            entries = read_epochs(path)
+        except SideFileError as error:
+            unreadable = str(error)
         now = read_slots(self._place.state_path).state
         if now is None or _changes(now) != _changes(state):
             return  # What was compared is not of one time.
+        faults = [EpochFault(Severity.INDEX, -1, unreadable)] if unreadable else epoch_faults(path, entries, now, runs)
         for fault in faults:
             advice = f"the next leader epoch replaces it; or {_REPAIR}; only Kafka's tools go by it"
             if fault.severity is Severity.NOTE:
                 advice = "none: a copy of the log would fetch more anew than it must"
             yield self._finding(
-                fault.severity, f"{folder}/{LEADER_EPOCHS}", first_offset=fault.first_offset, what=fault.what,
-                advice=advice,
-            )  # fmt: skip
+                fault.severity, path, first_offset=fault.first_offset, what=fault.what, advice=advice
+            )
 
     def _check_producers(self, damaged: Iterable[int]) -> Iterator[Finding]:
         """`damaged`: the offsets at which batches are damaged."""

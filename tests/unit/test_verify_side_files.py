@@ -12,7 +12,7 @@ from damage import flip, headers, log, records
 from producer_tools import ending, ready
 from record_tools import with_crc
 
-from pyspark_log.storage import checkpoint_files, log_folder, producer_snapshot, state_file, verify_log_folder
+from pyspark_log.storage import checkpoint_files, leader_epochs, log_folder, producer_snapshot, state_file, verify_log_folder
 from pyspark_log.storage.checkpoint_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, MetaProperties
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.producer_state import ProducerEntry, WrittenBatch
@@ -22,6 +22,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.storage.txn_index import AbortedTransaction, TxnIndex, read_entries
 from pyspark_log.storage.types import TopicPartition
 from pyspark_log.storage.verify import verify
+from pyspark_log.storage.verify_partition import PartitionCheck
 
 IDLE, ABORTING, OPEN = 1, 2, 3
 NOW = int(time.time() * 1000)
@@ -258,6 +259,24 @@ def test_leader_epochs_are_compared_with_the_batches(path, tmp_path, kind):
     repair(path, tmp_path / "copy")
     assert found(tmp_path / "copy") == []
     assert checkpoint_files.read_epochs(str(tmp_path / "copy" / "data" / "t-0" / EPOCHS)) == epochs
+
+
+def test_an_epoch_that_begins_behind_the_end_of_before_while_others_write_is_no_finding(path):
+    store = Store.open(path)
+    appender = store.appender("t", 0)
+
+    def write_meanwhile(_done):
+        # What an append and then the beginning of a truncation do, before that has moved the end.
+        if store.latest_offset("t", 0) == end:
+            for _ in range(2):
+                last = store.append("t", pa.record_batch({"value": [b"a"]}))[0].base_offset
+            leader_epochs.begin(appender.place.folder, 2, last)
+
+    end = store.latest_offset("t", 0)
+    check = PartitionCheck(appender.place, appender.config, str(path), write_meanwhile)
+    findings = [finding for finding in check.run().findings if finding.severity is not Severity.NOTE]
+    assert store.latest_offset("t", 0) > end
+    assert findings == []
 
 
 def test_an_epoch_that_goes_down_from_one_segment_to_the_next_is_damage(path):
