@@ -271,8 +271,8 @@ class Campaign:
         finally:
             producer.terminate()
             records = int(producer.communicate(timeout=60)[0])
-            for driver in [self.driver, *(driver for driver, _ in self.dying)]:
-                if driver is not None:
+            for driver in self.drivers:
+                if not driver.process.stdout.closed:  # it was killed, and all of it is gone
                     driver.kill()
         return kills, records
 
