@@ -174,11 +174,13 @@ class Campaign:
 
     def wait_for_step(self, query, aim, seconds):
         now = looked = time.monotonic()
-        deadline = now + seconds
+        deadline, before = now + seconds, self.number(query)
         while now < deadline and self.driver.is_running():
             step = self.step(self.driver, query)
             if step in aim:
                 break
+            if aim == (REPLAY,) and self.number(query) != before:
+                break  # It was too short to be seen, and does not come again.
             now = time.monotonic()
             # The steps that follow take milliseconds: there is no time to sleep.
             if step in (STARTING, BETWEEN, PLANNED):
