@@ -23,6 +23,8 @@ RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 CLEANER = "cleaner-offset-checkpoint"
+#: The file beside them that says whose folder it is.
+META_PROPERTIES = "meta.properties"
 #: The file in a partition's folder that says whose it is.
 PARTITION_METADATA = "partition.metadata"
 

@@ -7,6 +7,7 @@ The tree:
     |   |-- StoreNotFoundError
     |   |-- StoreExistsError
     |   |-- StoreVersionError
+    |   |-- ReadOnlyError      a broker's folder, which is only read
     |   `-- DescriptionError
     |-- InvalidConfigError     a setting, name or number that is refused before anything changes
     |   `-- InvalidTopicError
@@ -71,6 +72,12 @@ class StoreVersionError(StoreError):
     """The store was written by a newer version of pyspark-log."""
 
     condition = "PYLOG_STORE_VERSION"
+
+
+class ReadOnlyError(StoreError):
+    """It is a folder in which a Kafka broker keeps its logs: nothing is ever written there."""
+
+    condition = "PYLOG_READ_ONLY"
 
 
 class DescriptionError(StoreError):

@@ -16,7 +16,13 @@ import time
 from typing import Final, NamedTuple
 
 from pyspark_log.storage import checkpoint_files, files
-from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, MetaProperties
+from pyspark_log.storage.checkpoint_files import (
+    HIGH_WATERMARK,
+    LOG_START,
+    META_PROPERTIES,
+    RECOVERY_POINT,
+    MetaProperties,
+)
 from pyspark_log.storage.errors import LockTimeoutError, SideFileError
 from pyspark_log.storage.locks import Mutex, lock_for
 from pyspark_log.storage.topics import new_id
@@ -24,7 +30,6 @@ from pyspark_log.storage.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
-META_PROPERTIES: Final = "meta.properties"
 #: Seconds between two writings of the checkpoints.
 INTERVAL = 1.0
 #: A store is no broker, but the file must name one.

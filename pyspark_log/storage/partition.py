@@ -44,7 +44,9 @@ class Partition:
         self._max_batch_bytes = max_batch_bytes
         self._written = False  # whether it ever had a state file
         self._segments: tuple[int, list[int]] = (-1, [])
-        self._closed = ClosedSegments(place)
+        # Which of a broker's segments are closed is not written down anywhere.
+        self._closed: ClosedSegments | None = ClosedSegments(place)
+        self._dense = True
 
     def state(self) -> PartitionState:
         """The partition's state at this moment.
@@ -95,7 +97,7 @@ class Partition:
 
         It is told whether to list the folder: if not, it may go by what is known of closed segments.
         """
-        listed = False
+        listed = self._closed is None
         while True:
             state = self.state()
             try:
@@ -122,8 +124,8 @@ class Partition:
         """
         state = self.state()
         self._check_range(start, end, state)
-        reader = RangeReader(self.place, max_bytes, headers, check_crcs, self._max_batch_bytes)
-        position, listed = start, False
+        reader = RangeReader(self.place, max_bytes, headers, check_crcs, self._max_batch_bytes, self._dense)
+        position, listed = start, self._closed is None
         while position < end:
             try:
                 base, following = self._segment_of(position, state, listed)
@@ -159,7 +161,7 @@ class Partition:
         """The base of the segment in which `offset` is, and of the one behind it (None: it is active)."""
         if offset >= state.active_base:
             return state.active_base, None
-        if not listed and self._segments[0] != state.generation:
+        if self._closed is not None and not listed and self._segments[0] != state.generation:
             known = self._closed.holding(offset, state)
             if known is not None:
                 return known.base_offset, known.next_offset
@@ -195,7 +197,9 @@ class Partition:
     def _find(
         self, timestamp: int, state: PartitionState, listed: bool, *, control: bool
     ) -> OffsetAndTimestamp | None:
-        start = state.log_start if listed else self._closed.start_by_time(timestamp, state)
+        start = state.log_start
+        if self._closed is not None and not listed:
+            start = self._closed.start_by_time(timestamp, state)
         for segment, size in self._segments_from(start, state, listed):
             for header in segment.since(timestamp, state.log_start, size):
                 if header.is_control and control:
@@ -208,7 +212,7 @@ class Partition:
 
     def _find_max(self, state: PartitionState, listed: bool) -> OffsetAndTimestamp | None:
         largest, start = NO_TIMESTAMP, state.log_start
-        if not listed:
+        if self._closed is not None and not listed:
             largest, start = self._closed.largest_timestamp(state)
         for segment, size in self._segments_from(start, state, listed):
             largest = max(largest, segment.largest_timestamp(size))

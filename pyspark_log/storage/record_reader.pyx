@@ -59,7 +59,8 @@ cdef class Chunk:
             (int32: 0 created, 1 appended, -1 none), and headers if they were asked for.
         num_rows: length of the columns.
         position: where the last batch that was consumed ends, in bytes from the start of the buffer.
-        next_offset: the offset behind that batch; what was asked for, if there was none.
+        next_offset: the offset behind that batch; what was asked for, if there was none. `until_offset`, if the
+            batch behind it begins there or later.
         follows: what the next call is to be given as `follows`: the offset behind the last batch, passed
             over or not.
     """
@@ -139,10 +140,13 @@ cdef class Decoder:
         return True
 
     cdef bint continues(self, const Header* h) except -1:
-        """Whether the batch belongs to the range; CorruptRecordError if it is not the next of a dense log."""
-        if self.dense and self.follows >= 0 and h.base_offset != self.follows:
+        """Whether the batch belongs to the range; CorruptRecordError if it cannot come next."""
+        if self.follows >= 0 and (h.base_offset != self.follows if self.dense else h.base_offset < self.follows):
             raise CorruptRecordError(f"the batch before it ends at offset {self.follows}")
-        return h.base_offset < self.until_offset
+        if h.base_offset >= self.until_offset:
+            self.next_offset = max(self.next_offset, self.until_offset)
+            return False
+        return True
 
     cdef bint admit_plain(self, const Header* h) except -1:
         """Admit a batch of format 2, or a message that stands for itself."""
@@ -277,9 +281,10 @@ def decode(
         check_crcs: whether to compare each batch's CRC.
         headers: whether to give a column of headers.
         dense: whether each batch must begin where the one before it ends. The base offset is not under the
-            CRC, so this is what tells that it is damaged, where a log has no gaps. A compressed set of
-            messages of format 0 or 1 that is passed over does not tell where it begins.
-        follows: with `dense`, the offset at which the first batch must begin; -1 for any.
+            CRC, so this is what tells that it is damaged, where a log has no gaps. Where it has some, each must at
+            least not begin before that. A compressed set of messages of format 0 or 1 that is passed over does not
+            tell where it begins.
+        follows: the offset at which the first batch must begin, or which it must have reached; -1 for any.
         max_batch_bytes: the most that one batch may become in memory, in bytes: its uncompressed records,
             and batch.ROW_BYTES for each record, and for each header if they are asked for. At most 2^31 - 64. A
             chunk takes no more than about three times as much, whatever `max_bytes` is.

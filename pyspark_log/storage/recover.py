@@ -110,6 +110,7 @@ def recover(store: Store) -> list[Waiting]:
     Raises:
         CorruptRecordError, LogDamagedError, LockTimeoutError, OSError: the decision log cannot be read, or written.
     """
+    store.check_writable()
     decisions = DecisionLog.of(store)
     found = []
     for one in waiting(store):

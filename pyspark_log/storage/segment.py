@@ -22,6 +22,8 @@ from pyspark_log.storage.sparse_index import OffsetEntry, OffsetIndex, TimeEntry
 from pyspark_log.storage.types import NO_TIMESTAMP
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+#: Behind the name of a file that Kafka's cleaner has made and that is about to take the place of others.
+SWAP = ".swap"
 #: All that a segment can have; the last two only where producers number their records.
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
 
@@ -80,10 +82,11 @@ class SegmentReader:
         log: the open `.log` file.
     """
 
-    def __init__(self, folder: str, base_offset: int) -> None:
+    def __init__(self, folder: str, base_offset: int, name: str = "") -> None:
+        """Opens it; `name` is that of the log, where it is another than the base offset's. FileNotFoundError."""
         self._folder = folder
         self.base_offset = base_offset
-        self.log = files.open_read(segment_path(folder, base_offset, LOG))
+        self.log = files.open_read(f"{folder}/{name}" if name else segment_path(folder, base_offset, LOG))
 
     def position_of(self, offset: int, end: int) -> int:
         """A byte in the log from which reading forward meets all batches from `offset` on.
@@ -155,7 +158,7 @@ class SegmentReader:
         file = _open_index(segment_path(self._folder, self.base_offset, TIME_INDEX))
         if file is not None:
             with file:
-                entry = TimeIndex(file, self.base_offset).last()
+                entry = TimeIndex(file, self.base_offset).last_before_zeros()
             header = None if entry is None else self._bearing_out(entry, end)
             if header is not None:
                 start = header.position

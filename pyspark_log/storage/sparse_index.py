@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pyspark_log.storage import files
+from pyspark_log.storage.config import LONG_MAX
 
 #: What an entry that cannot be read says: the file was cut after it was counted. No log proves it.
 _GONE = -1
@@ -72,7 +73,8 @@ class OffsetIndex:
         low, high = -1, self.count - 1
         while low < high:
             middle = (low + high + 1) // 2
-            if self.entry(middle).offset <= offset:
+            # No entry is of the base itself: those are the zeros behind the last one, in a file made in its full size.
+            if self._base < self.entry(middle).offset <= offset:
                 low = middle
             else:
                 high = middle - 1
@@ -106,6 +108,8 @@ class TimeIndex:
     def __init__(self, file: files.File, base_offset: int) -> None:
         self._file = file
         self._base = base_offset
+        # What stands behind the last entry of a file that Kafka made in its full size.
+        self._zeros = TimeEntry(0, base_offset)
         #: How many whole entries the file holds.
         self.count = file.size() // self.WIDTH
 
@@ -126,12 +130,21 @@ class TimeIndex:
         """The last entry, if there is one."""
         return self.entry(self.count - 1) if self.count else None
 
+    def last_before_zeros(self) -> TimeEntry | None:
+        """The last entry before what a broker has left free at the end of the file, if there is one."""
+        last = self.last()
+        if last != self._zeros:
+            return last
+        number = self.floor(LONG_MAX)
+        return self.entry(number) if number >= 0 else None
+
     def floor(self, timestamp: int) -> int:
         """The number of the last entry with a timestamp of at most `timestamp`; -1 if there is none."""
         low, high = -1, self.count - 1
         while low < high:
             middle = (low + high + 1) // 2
-            if self.entry(middle).timestamp <= timestamp:
+            entry = self.entry(middle)
+            if entry.timestamp <= timestamp and entry != self._zeros:
                 low = middle
             else:
                 high = middle - 1

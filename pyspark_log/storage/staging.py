@@ -106,6 +106,7 @@ class StagingPlan:
             InvalidTopicError: it is one of the engine's own.
             InvalidConfigError: there is no such codec.
         """
+        store.check_writable()
         if compression_type not in (None, "none", *CODEC_NAMES[:-1]):
             raise InvalidConfigError(
                 f"compression.type = {compression_type!r}: must be none, gzip, snappy, lz4 or zstd"
@@ -174,6 +175,7 @@ class StagedWriter:
 
     def __init__(self, store: Store, plan: StagingPlan) -> None:
         """`plan` comes from the planner and is for this very store."""
+        store.check_writable()
         self._folder = f"{store.path}/{STAGING_FOLDER}"
         self._plan = plan
         self._encoders: dict[str, TopicEncoder] = {}

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from pyspark_log.storage import cleaning, store_folder
 from pyspark_log.storage.appender import Appender
+from pyspark_log.storage.broker_folder import BrokerFolder
+from pyspark_log.storage.broker_partitions import BrokerPartitions
 from pyspark_log.storage.client_batch import admit
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.config import TopicConfig
@@ -51,12 +53,14 @@ class Store:
         settings: what store.json sets, by Kafka's broker names.
     """
 
-    def __init__(self, path: str, cluster_id: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, path: str, cluster_id: str, settings: Mapping[str, str], partitions: Partitions | None = None
+    ) -> None:
         """For `open`, `create` and `open_or_create`, which look at the folder first."""
         self.path = path
         self.cluster_id = cluster_id
         self.settings = settings
-        self._partitions = Partitions(path, cluster_id, settings)
+        self._partitions = partitions or Partitions(path, cluster_id, settings)
         self._admin = TopicAdmin(self._partitions)
 
     def __repr__(self) -> str:
@@ -66,18 +70,26 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
-        """Opens the store in a folder.
+        """Opens the store in a folder; or, only to be read, the folder in which a Kafka broker keeps its logs.
 
         Args:
-            path: the folder, or a `file:` URI.
+            path: the folder, or a `file:` URI. A broker's: one of its `log.dirs`, a copy of it, or the folder of a
+                single partition.
 
         Raises:
-            StoreNotFoundError: the folder is missing, or holds no store.
+            StoreNotFoundError: the folder is missing, or holds neither.
             StoreVersionError: a newer version wrote it.
             DescriptionError: its store.json is damaged.
+            SideFileError: a broker's meta.properties is damaged.
         """
         folder = local_path(path)
-        return cls(folder, *store_folder.describe(folder))
+        try:
+            return cls(folder, *store_folder.describe(folder))
+        except StoreNotFoundError:
+            broker = BrokerFolder.find(folder)
+            if broker is None:
+                raise
+            return cls(folder, broker.cluster_id, {}, BrokerPartitions(broker))
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> Store:
@@ -129,7 +141,16 @@ class Store:
     @property
     def writable(self) -> bool:
         """Whether this process may change the store; a reader need not be allowed to."""
-        return os.access(self.path, os.W_OK)
+        return not self.is_brokers and os.access(self.path, os.W_OK)
+
+    @property
+    def is_brokers(self) -> bool:
+        """Whether it is a folder of a Kafka broker: it can be read, and every call that would write refuses."""
+        return isinstance(self._partitions, BrokerPartitions)
+
+    def check_writable(self) -> None:
+        """Refuses a folder that is never written to, before anything is. ReadOnlyError."""
+        self._partitions.check_writable()
 
     # ---- topics
 
@@ -355,6 +376,7 @@ class Store:
             UnknownTopicError, InvalidTopicError: no such topic.
             PylogError, OSError: the first that a partition gave; the others were cleaned.
         """
+        self.check_writable()
         try:
             return cleaning.clean(self._partitions, self.topics(internal=True) if topic is None else [topic])
         finally:

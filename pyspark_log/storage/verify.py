@@ -20,6 +20,7 @@ from pyspark_log.storage.errors import (
     DescriptionError,
     InvalidConfigError,
     PylogError,
+    ReadOnlyError,
     StoreNotFoundError,
     UnknownTopicError,
 )
@@ -91,6 +92,7 @@ def verify(
 
     Raises:
         StoreNotFoundError: there is no store.json in the folder, nor anything else of a store.
+        ReadOnlyError: it is a folder of a Kafka broker.
         StoreVersionError: a newer version wrote it.
         UnknownTopicError: there is no such topic.
     """
@@ -130,13 +132,19 @@ def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
     """Opens a store even if its store.json is damaged, then without settings. Errors as of `verify`."""
     folder = local_path(path)
     try:
-        return Store.open(folder), []
+        store = Store.open(folder)
+        if store.is_brokers:
+            raise ReadOnlyError(
+                f"{folder} is a folder of a Kafka broker: this looks at stores. For Kafka's there is kafka-dump-log"
+            )
     except StoreNotFoundError as error:
         if not os.path.isdir(f"{folder}/{TOPICS_FOLDER}"):
             raise
         what = str(error)
     except DescriptionError as error:
         what = str(error)
+    else:
+        return store, []
     return Store(folder, "", {}), [
         Finding(
             Severity.DAMAGE, "", -1, STORE_FILE, -1, -1, -1, what,

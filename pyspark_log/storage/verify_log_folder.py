@@ -13,13 +13,14 @@ from pyspark_log.storage.checkpoint_files import (
     CLEANER,
     HIGH_WATERMARK,
     LOG_START,
+    META_PROPERTIES,
     RECOVERY_POINT,
     read_meta_properties,
     read_offsets,
 )
 from pyspark_log.storage.errors import PylogError, SideFileError
 from pyspark_log.storage.findings import Finding, Severity
-from pyspark_log.storage.log_folder import INTERVAL, META_PROPERTIES
+from pyspark_log.storage.log_folder import INTERVAL
 from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import DATA_FOLDER

@@ -12,7 +12,14 @@ from damage import flip, headers, log, records
 from producer_tools import ending, ready
 from record_tools import with_crc
 
-from pyspark_log.storage import checkpoint_files, leader_epochs, log_folder, producer_snapshot, state_file, verify_log_folder
+from pyspark_log.storage import (
+    checkpoint_files,
+    leader_epochs,
+    log_folder,
+    producer_snapshot,
+    state_file,
+    verify_log_folder,
+)
 from pyspark_log.storage.checkpoint_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, MetaProperties
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.producer_state import ProducerEntry, WrittenBatch

@@ -1,0 +1,134 @@
+"""One partition in a folder that a Kafka broker writes, for readers: its end is found in its files.
+
+There is no state file and no lock. The broker may be at work: the last batch may be half written, the active
+segment's indexes and its log may have a tail of zeros, retention renames segments away, and the cleaner swaps them for
+others. So the end is where the chain of whole batches ends, or the high watermark where a checkpoint tells it;
+and what goes away while it is read is looked for anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from typing import NamedTuple
+
+from pyspark_log.storage import state_file
+from pyspark_log.storage.batch import MAX_BATCH_BYTES
+from pyspark_log.storage.batch_proof import batch_at
+from pyspark_log.storage.broker_folder import BrokerFolder
+from pyspark_log.storage.config import LONG_MAX
+from pyspark_log.storage.errors import LogDamagedError, UnknownTopicError
+from pyspark_log.storage.locks import Mutex
+from pyspark_log.storage.missing import missing_is_damage
+from pyspark_log.storage.partition import Partition
+from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.segment import LOG, SWAP, SegmentReader
+from pyspark_log.storage.state_file import PartitionState
+from pyspark_log.storage.types import TopicPartition
+
+_LOG_NAME = re.compile(rf"[0-9]{{20}}{re.escape(LOG)}({re.escape(SWAP)})?")
+
+
+class _End(NamedTuple):
+    """Up to where the batches of a segment's file are whole: the position, and the offset behind the last one."""
+
+    base_offset: int
+    inode: int
+    position: int
+    next_offset: int
+
+
+class BrokerPartition(Partition):
+    """The reader's view of a partition of a broker. Safe to use from several threads."""
+
+    def __init__(
+        self, place: PartitionPlace, broker: BrokerFolder, max_batch_bytes: int = MAX_BATCH_BYTES
+    ) -> None:
+        """`max_batch_bytes`: the most that one batch may become in memory; a larger one is refused."""
+        super().__init__(place, max_batch_bytes)
+        # Compaction, transactions and copies of other logs leave gaps.
+        self._dense = False
+        self._closed = None
+        self._broker = broker
+        self._at = TopicPartition(place.topic, place.partition)
+        self._files: tuple[int, dict[int, str]] = (0, {})
+        self._end = _End(-1, -1, 0, 0)
+        self._mutex = Mutex()
+
+    def state(self) -> PartitionState:
+        """Where the log starts and ends at this moment; what else a state says has no meaning here.
+
+        Raises:
+            UnknownTopicError: the topic was deleted.
+            SideFileError: a checkpoint is damaged.
+            LogDamagedError: a segment that is listed cannot be opened.
+        """
+        while True:
+            generation, names = self._list()
+            if not names:
+                start = self._broker.log_start(self._at)
+                return state_file.EMPTY._replace(
+                    generation=generation, log_start=start, next_offset=start, active_base=start
+                )
+            bases = list(names)
+            log_start = max(self._broker.log_start(self._at), bases[0])
+            limit = self._broker.high_watermark(self._at)
+            try:
+                with missing_is_damage(self.place):
+                    end = self._look(bases, names, LONG_MAX if limit is None else max(limit, log_start))
+            except LogDamagedError:
+                if self._list()[0] == generation:
+                    raise
+                continue
+            return state_file.EMPTY._replace(
+                generation=generation, log_start=log_start, active_base=end.base_offset, position=end.position,
+                next_offset=max(end.next_offset, log_start),
+            )
+
+    def _list(self) -> tuple[int, dict[int, str]]:
+        """The logs that are there, by their base offsets, and a number that is another one when they are."""
+        found: list[str] = []
+        try:
+            if self._broker.has(self._at):
+                found = [name for name in os.listdir(self.place.folder) if _LOG_NAME.fullmatch(name)]
+        except FileNotFoundError:
+            pass
+        if not found and self._written:
+            raise UnknownTopicError(f"{self.place}: the topic was deleted, or moved out of its folder")
+        # Where both are there the log is the one that the swap is about to replace; it is as good until then.
+        names = {int(name[:20]): name for name in sorted(found, reverse=True)}
+        names = {base: names[base] for base in sorted(names)}
+        with self._mutex:
+            if names != self._files[1]:
+                self._written = True
+                self._files = self._files[0] + 1, names
+            return self._files
+
+    def _look(self, bases: list[int], names: dict[int, str], limit: int) -> _End:
+        """The end of what may be seen: of whole batches, or `limit`."""
+        base = bases[max(bisect_right(bases, limit) - 1, 0)]
+        segment = SegmentReader(self.place.folder, base, names[base])
+        try:
+            status = os.fstat(segment.log.fd)
+            known, size = self._end, status.st_size
+            if known[:2] != (base, status.st_ino) or known.position > size or known.next_offset > limit:
+                known = _End(base, status.st_ino, segment.position_of(limit - 1, size), base)
+            position, end = known.position, known.next_offset
+            # A batch that is half written into a file that was made in its full size has a wrong CRC.
+            while (header := batch_at(segment.log, position, size)) is not None and header.base_offset < limit:
+                position, end = header.end, header.next_offset
+        finally:
+            segment.close()
+        self._end = found = _End(base, status.st_ino, position, end)
+        return found if header is None and base == bases[-1] else found._replace(next_offset=limit)
+
+    def segments(self, state: PartitionState) -> list[int]:
+        """The base offsets of the segments that count in `state`, ascending."""
+        bases = [base for base in self._list()[1] if base <= state.active_base]
+        return bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
+
+    def _open(self, base: int, state: PartitionState) -> SegmentReader:
+        with missing_is_damage(self.place):
+            # One that is not listed is missing by its usual name, too.
+            return SegmentReader(self.place.folder, base, self._list()[1].get(base, ""))

@@ -1,0 +1,100 @@
+"""What a store's partitions are for its parts, for a folder of a Kafka broker: read, and never written to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import NoReturn
+
+from pyspark_log.storage.appender import Appender
+from pyspark_log.storage.broker_folder import BrokerFolder
+from pyspark_log.storage.broker_partition import BrokerPartition
+from pyspark_log.storage.errors import ReadOnlyError
+from pyspark_log.storage.partition import Partition
+from pyspark_log.storage.partitions import OpenTopic, Partitions
+from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.topics import DeletedTopic, TopicCatalog, check_name
+from pyspark_log.storage.types import TopicDescription, TopicPartition
+
+
+def _refuse(broker: BrokerFolder) -> NoReturn:
+    raise ReadOnlyError(
+        f"{broker.path} is a folder of a Kafka broker, and is only read. To write, copy its topics into a store"
+    )
+
+
+class _BrokerCatalog(TopicCatalog):
+    """The topics of which a broker's folder has partitions."""
+
+    def __init__(self, broker: BrokerFolder) -> None:
+        super().__init__(broker.path, "")
+        self._broker = broker
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        _refuse(self._broker)
+        yield
+
+    def names(self) -> list[str]:
+        return sorted(self._broker.topics())
+
+    def exists(self, name: str) -> bool:
+        return name in self._broker.topics()
+
+    def describe(self, name: str) -> TopicDescription:
+        check_name(name)
+        return self._broker.describe(name)
+
+    def deleted(self) -> list[DeletedTopic]:
+        return []
+
+
+class _BrokerTopic(OpenTopic):
+    """A topic of a broker. Its settings are in no file of the folder: reading goes by the defaults."""
+
+    def __init__(self, broker: BrokerFolder, description: TopicDescription) -> None:
+        super().__init__(broker.path, {}, description)
+        self._broker = broker
+
+    def place(self, partition: int) -> PartitionPlace:
+        self.check(partition)
+        name, topic_id = self.description.name, self.description.topic_id
+        # There is no state file.
+        return PartitionPlace(name, topic_id, partition, self._broker.folder(TopicPartition(name, partition)), "")
+
+    def _open(self, place: PartitionPlace) -> Partition:
+        return BrokerPartition(place, self._broker, self.config.max_batch_bytes)
+
+
+class BrokerPartitions(Partitions):
+    """The partitions in a broker's folder. Safe to use from several threads."""
+
+    def __init__(self, broker: BrokerFolder) -> None:
+        """Looks at nothing yet."""
+        super().__init__(broker.path, broker.cluster_id, {})
+        self.catalog = _BrokerCatalog(broker)
+        self._broker = broker
+
+    def open(self, description: TopicDescription) -> OpenTopic:
+        """The topic of a description; it may be deleted by now."""
+        return _BrokerTopic(self._broker, description)
+
+    def recovered(self, topic: str, partition: int) -> Partition:
+        """The partition, for reading. UnknownTopicError."""
+        return self.topic(topic).reader(partition)
+
+    def put_right(self, topic: str, partition: int) -> Partition:
+        """The partition, for reading. UnknownTopicError."""
+        return self.topic(topic).reader(partition)
+
+    def appender(self, topic: str, partition: int) -> Appender:
+        """ReadOnlyError."""
+        _refuse(self._broker)
+
+    def check_writable(self) -> None:
+        """ReadOnlyError."""
+        _refuse(self._broker)
+
+    def make_folders(self) -> None:
+        """ReadOnlyError."""
+        _refuse(self._broker)

@@ -1,0 +1,385 @@
+"""Folders of Kafka brokers are read in place: whole ones, copies, single partitions, and while a broker is at work."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from producer_tools import ending, ready
+from record_tools import Record, build
+
+from pyspark_log import Store
+from pyspark_log.cli.main import main
+from pyspark_log.storage import checkpoint_files, log_folder
+from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES
+from pyspark_log.storage.errors import (
+    CorruptRecordError,
+    LogDamagedError,
+    OffsetOutOfRangeError,
+    ReadOnlyError,
+    StoreNotFoundError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.recover import recover
+from pyspark_log.storage.repair import repair
+from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, segment_path
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.transaction import Transactions
+from pyspark_log.storage.types import EARLIEST, TopicPartition
+from pyspark_log.storage.verify import verify
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir"
+T0 = TopicPartition("t", 0)
+
+
+def batch(offset, *values, timestamp=0):
+    """A batch at an offset; the base offset is not under the CRC."""
+    data = build([Record(b"k%d" % number, value, timestamp + number) for number, value in enumerate(values)])
+    return offset.to_bytes(8, "big") + data[8:]
+
+
+def add(folder, base, *batches, suffix=LOG):
+    folder.mkdir(exist_ok=True)
+    with open(segment_path(str(folder), base, suffix), "ab") as file:
+        for data in batches:
+            file.write(data)
+
+
+def rows(store, partition=0, topic="t", start=EARLIEST, end=None):
+    found = []
+    for part in store.read(topic, partition, start, end):
+        found += zip(part["offset"].to_pylist(), part["value"].to_pylist(), strict=True)
+    return found
+
+
+def high_watermark(root, offset):
+    checkpoint_files.write_offsets(str(root / HIGH_WATERMARK), {T0: offset})
+
+
+@pytest.fixture(autouse=True)
+def prompt(monkeypatch):
+    """Checkpoints as late as Kafka's would hide the end of what a store has written."""
+    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A folder with partition 0 of `t`: three segments, with gaps between and within them."""
+    root = tmp_path / "logs"
+    root.mkdir()
+    add(root / "t-0", 0, batch(0, b"a"), batch(2, b"c", b"d"))
+    add(root / "t-0", 10, batch(12, b"m"), batch(15, b"p", b"q"))
+    add(root / "t-0", 20, batch(20, b"u"))
+    return root
+
+
+ALL = [(0, b"a"), (2, b"c"), (3, b"d"), (12, b"m"), (15, b"p"), (16, b"q"), (20, b"u")]
+
+
+def tree(folder):
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in [folder, *folder.rglob("*")]}
+
+
+# ---- what is found
+
+
+def test_a_folder_of_kafkas_log_code_is_read():
+    store = Store.open(GOLDEN)
+    assert store.topics() == ["orders"]
+    topic = store.describe_topic("orders")
+    assert (topic.topic_id, topic.partitions) == ("ESIzRFVmd4iZqrvM3e7_AA", 1)
+    assert (store.earliest_offset("orders", 0), store.latest_offset("orders", 0)) == (0, 79)
+    assert [offset for offset, _ in rows(store, topic="orders")] == list(range(79))
+    first = store.offset_for_timestamp("orders", 0, 1_700_000_010_000)
+    assert (first.offset, first.timestamp) == (19, 1_700_000_010_000)
+    assert store.offset_of_max_timestamp("orders", 0).offset == 78
+    assert store.size("orders", 0) == sum(os.path.getsize(path) for path in store.segment_files("orders", 0))
+
+
+def test_the_logs_of_a_store_are_read_as_a_brokers(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 3, {"segment.bytes": "3000", "index.interval.bytes": "200", "retention.ms": "-1"})
+    for number in range(40):
+        values = [b"%d-%d" % (number, one) * 5 for one in range(number % 7 + 1)]
+        store.append("t", pa.record_batch({"key": values, "value": values}))
+    store.delete_records("t", 1, 5)
+    store.close()
+    shutil.copytree(tmp_path / "store" / "data", tmp_path / "logs")
+    found = Store.open(tmp_path / "logs")
+    assert found.cluster_id == store.cluster_id
+    assert found.describe_topic("t").topic_id == store.describe_topic("t").topic_id
+    for partition in range(3):
+        assert len(store.segment_files("t", partition)) > 1
+        assert rows(found, partition) == rows(store, partition)
+        assert found.earliest_offset("t", partition) == store.earliest_offset("t", partition)
+        middle = (store.earliest_offset("t", partition) + store.latest_offset("t", partition)) // 2
+        assert rows(found, partition, start=middle) == rows(store, partition, start=middle)
+    with pytest.raises(StoreNotFoundError, match=r"open .*/store"):
+        Store.open(tmp_path / "store" / "data")
+    with pytest.raises(StoreNotFoundError, match=r"open .*/store"):
+        Store.open(tmp_path / "store" / "data" / "t-0")
+
+
+def test_gaps_are_passed_over(root):
+    store = Store.open(root)
+    assert rows(store) == ALL
+    for start in range(22):
+        for end in range(start, 22):
+            assert rows(store, start=start, end=end) == [row for row in ALL if start <= row[0] < end], (start, end)
+    with pytest.raises(OffsetOutOfRangeError):
+        rows(store, start=22)
+
+
+def test_a_single_partitions_folder_is_read(root):
+    shutil.copytree(root / "t-0", root / "t-3")
+    add(root / "t-3", 20, batch(21, b"v"))
+    store = Store.open(root / "t-3")
+    assert store.topics() == ["t"]
+    assert rows(store, 3) == [*ALL, (21, b"v")]
+    assert rows(store, 0) == []
+
+
+def test_what_is_no_partition_is_passed_over(root, caplog):
+    for name in ("t-1.00000000000000000000000000000000-delete", "t-2.0-future", "t-3.0-stray", "lost", "t-", "t-01"):
+        (root / name).mkdir()
+        shutil.copy(segment_path(str(root / "t-0"), 0, LOG), root / name)
+    (root / "t-9").write_text("no folder")
+    (root / "t-4").mkdir()
+    add(root / "__consumer_offsets-7", 0, batch(0, b"x"))
+    store = Store.open(root)
+    assert store.topics() == ["t"]
+    assert store.topics(internal=True) == ["__consumer_offsets", "t"]
+    assert store.describe_topic("t").partitions == 5
+    assert "3 partitions of t are not here" in caplog.text
+    assert (rows(store, 1), rows(store, 4)) == ([], [])
+    with pytest.raises(UnknownTopicError):
+        rows(store, 5)
+    with pytest.raises(UnknownTopicError):
+        store.describe_topic("u")
+
+
+def test_a_folder_that_is_neither_a_store_nor_a_brokers_is_refused(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    for path in (tmp_path, tmp_path / "t-0", tmp_path / "missing"):
+        with pytest.raises(StoreNotFoundError):
+            Store.open(path)
+    (tmp_path / META_PROPERTIES).write_text("version=1\ncluster.id=abc\nnode.id=3\n")
+    assert Store.open(tmp_path).topics() == ["t"]
+    assert Store.open(tmp_path).cluster_id == "abc"
+
+
+# ---- where it ends
+
+
+def test_what_is_above_the_high_watermark_is_not_shown(root):
+    store = Store.open(root)
+    for offset in (0, 2, 4, 10, 11, 12, 13, 15, 17, 20, 21):
+        high_watermark(root, offset)
+        assert store.latest_offset("t", 0) == offset
+        assert rows(store) == [row for row in ALL if row[0] < offset]
+    # Of a copy whose checkpoint was taken later than its logs.
+    high_watermark(root, 30)
+    assert store.latest_offset("t", 0) == 21
+    # A checkpoint that knows nothing of this partition.
+    checkpoint_files.write_offsets(str(root / HIGH_WATERMARK), {TopicPartition("u", 0): 3})
+    assert store.latest_offset("t", 0) == 21
+    # And back, where the folder was put back from an older copy.
+    high_watermark(root, 12)
+    assert rows(store) == ALL[:3]
+
+
+def test_what_is_below_the_log_start_is_not_shown(root):
+    store = Store.open(root)
+    checkpoint_files.write_offsets(str(root / LOG_START), {T0: 15})
+    assert store.earliest_offset("t", 0) == 15
+    assert rows(store) == ALL[4:]
+    with pytest.raises(OffsetOutOfRangeError, match="15"):
+        rows(store, start=12)
+    # The high watermark is written every five seconds, and can be behind.
+    high_watermark(root, 12)
+    assert (store.earliest_offset("t", 0), store.latest_offset("t", 0), rows(store)) == (15, 15, [])
+
+
+def test_a_half_written_batch_is_shown_when_it_is_whole(root):
+    store = Store.open(root)
+    path = segment_path(str(root / "t-0"), 20, LOG)
+    more = batch(21, b"v", b"w")
+    for cut in range(0, len(more), 7):
+        add(root / "t-0", 20, more[:cut])
+        assert store.latest_offset("t", 0) == 21
+        assert rows(store) == ALL
+        os.truncate(path, os.path.getsize(path) - cut)
+    add(root / "t-0", 20, more)
+    assert rows(store)[-3:] == [(20, b"u"), (21, b"v"), (22, b"w")]
+    assert store.latest_offset("t", 0) == 23
+
+
+def test_tails_of_zeros_are_no_records(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1, {"segment.bytes": "4000", "index.interval.bytes": "100", "retention.ms": "-1"})
+    for number in range(60):
+        store.append("t", pa.record_batch({"value": [b"%d" % number * 20], "timestamp": [1_000 + number]}))
+    store.close()
+    expected = rows(store)
+    shutil.copytree(tmp_path / "store" / "data", tmp_path / "logs")
+    folder = tmp_path / "logs" / "t-0"
+    active = max(path.stem for path in folder.glob("*.log"))
+    assert os.path.getsize(folder / f"{active}.index") > 40
+    # As a broker makes the files of the active segment: in their full size.
+    for suffix, size in ((LOG, 4_000), (INDEX, 800), (TIME_INDEX, 1_200)):
+        os.truncate(folder / f"{active}{suffix}", size)
+    found = Store.open(tmp_path / "logs")
+    assert found.latest_offset("t", 0) == 60
+    for start in range(60):
+        assert rows(found, start=start) == expected[start:]
+        assert found.offset_for_timestamp("t", 0, 1_000 + start).offset == start
+    assert found.offset_of_max_timestamp("t", 0).offset == 59
+    # A batch of which only the first bytes have reached a file that is long enough.
+    half = batch(60, b"z" * 50)
+    with open(folder / f"{active}.log", "r+b") as file:
+        file.seek(found.reader("t", 0).state().position)
+        file.write(half[:-10])
+    assert Store.open(tmp_path / "logs").latest_offset("t", 0) == 60
+
+
+def test_a_damaged_batch_is_told_with_its_place(root):
+    path = Path(segment_path(str(root / "t-0"), 0, LOG))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    store = Store.open(root)
+    with pytest.raises(CorruptRecordError, match="t-0") as caught:
+        rows(store)
+    assert caught.value.base_offset == 2
+    # A base offset is under no CRC; but a log that goes back is none.
+    path.write_bytes(batch(5, b"f") + batch(2, b"c"))
+    with pytest.raises(CorruptRecordError, match="ends at offset 6"):
+        rows(store)
+
+
+# ---- while a broker is at work
+
+
+def test_segments_that_go_while_they_are_read(root):
+    store = Store.open(root)
+    reader = store.read("t", 0, max_bytes=1)
+    assert next(reader)["offset"].to_pylist() == [0]
+    for base in (0, 10):
+        path = segment_path(str(root / "t-0"), base, LOG)
+        os.rename(path, path + ".deleted")
+    # The segment that is open can be read to its end.
+    assert next(reader)["offset"].to_pylist() == [2, 3]
+    with pytest.raises(OffsetOutOfRangeError, match="20"):
+        next(reader)
+    assert rows(store) == ALL[-1:]
+
+
+def test_segments_that_the_cleaner_swaps_while_they_are_read(root):
+    folder = root / "t-0"
+    store = Store.open(root)
+    reader = store.read("t", 0, max_bytes=1)
+    assert next(reader)["offset"].to_pylist() == [0]
+    # The first two become one, of which a record is gone.
+    add(folder, 0, batch(2, b"c", b"d"), batch(15, b"p", b"q"), suffix=".log.swap")
+    log, swap = segment_path(str(folder), 0, LOG), segment_path(str(folder), 0, ".log.swap")
+    assert rows(store) == ALL
+    for base in (0, 10):
+        path = segment_path(str(folder), base, LOG)
+        os.rename(path, path + ".deleted")
+    left = [(2, b"c"), (3, b"d"), (15, b"p"), (16, b"q"), (20, b"u")]
+    assert rows(store) == left
+    assert next(reader)["offset"].to_pylist() == [2, 3]
+    os.rename(swap, log)
+    assert rows(store) == left
+    assert [row for part in reader for row in part["offset"].to_pylist()] == [15, 16, 20]
+
+
+def test_a_topic_that_goes_and_comes(root):
+    store = Store.open(root)
+    assert rows(store) == ALL
+    reader = store.read("t", 0, max_bytes=1)
+    next(reader)
+    os.rename(root / "t-0", root / "t-0.0-delete")
+    add(root / "u-0", 0, batch(0, b"x"))
+    assert store.topics() == ["u"]
+    with pytest.raises(UnknownTopicError):
+        store.latest_offset("t", 0)
+    with pytest.raises((UnknownTopicError, LogDamagedError)):
+        list(reader)
+    assert rows(store, topic="u") == [(0, b"x")]
+
+
+def test_records_of_transactions_are_read_without_their_markers(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1, {"retention.ms": "-1"})
+    store.append_batch("t", 0, ready(0, b"kept", transactional=True))
+    with store.appender("t", 0).hold() as appender:
+        appender.append(bytearray(ending(True)), sync=False)
+    store.append_batch("t", 0, ready(1, b"open", transactional=True))
+    store.close()
+    shutil.copytree(tmp_path / "store" / "data", tmp_path / "logs")
+    assert rows(Store.open(tmp_path / "logs")) == [(0, b"kept"), (2, b"open")]
+
+
+# ---- nothing is written
+
+
+WRITES = {
+    "append": lambda store: store.append("t", pa.record_batch({"value": [b"x"]})),
+    "append to the offsets": lambda store: OffsetsLog(store).commit("group", {T0: 3}),
+    "a client's batch": lambda store: store.append_batch("t", 0, ready(0, b"x")),
+    "create": lambda store: store.create_topic("new"),
+    "make if missing": lambda store: store.make_topic_if_missing("new"),
+    "more partitions": lambda store: store.add_partitions("t", 4),
+    "configs": lambda store: store.alter_configs("t", {"retention.ms": "1"}),
+    "delete": lambda store: store.delete_topic("t"),
+    "delete records": lambda store: store.delete_records("t", 0, 2),
+    "clean": lambda store: store.clean(),
+    "flush": lambda store: store.flush(),
+    "plan": lambda store: StagingPlan.make(store, ["t"]),
+    "stage": lambda store: StagedWriter(store, StagingPlan(store.cluster_id, {})),
+    "transaction": lambda store: Transactions(store, "id").begin(),
+    "recover": recover,
+    "verify": lambda store: verify(store.path),
+    "repair": lambda store: repair(store.path, store.path + "-copy"),
+}
+
+
+@pytest.mark.parametrize("kind", WRITES)
+def test_nothing_is_ever_written(root, kind):
+    before = tree(root.parent)
+    with pytest.raises(ReadOnlyError, match="Kafka broker"):
+        WRITES[kind](Store.open(root))
+    assert tree(root.parent) == before
+
+
+def test_reading_writes_nothing(root):
+    before = tree(root.parent)
+    with Store.open_or_create(root) as store:
+        assert not store.writable
+        rows(store)
+        store.offset_for_timestamp("t", 0, 1)
+        OffsetsLog(store).fetch("group")
+    assert tree(root.parent) == before
+
+
+def test_commands(root):
+    def run(*arguments):
+        return CliRunner().invoke(main, ["--store", str(root), *arguments])
+
+    before = tree(root)
+    assert run("topics", "list").output.split() == ["t"]
+    described = run("topics", "describe", "t")
+    assert described.exit_code == 0, described.output
+    consumed = run("consume", "t", "--print-offset")
+    assert consumed.exit_code == 0, consumed.output
+    for arguments in (["topics", "create", "new"], ["recover"], ["clean"], ["verify"]):
+        refused = run(*arguments)
+        assert refused.exit_code != 0
+        assert "Kafka broker" in refused.output, refused.output
+    assert tree(root) == before
