@@ -13,6 +13,7 @@ from pyspark_log.cli.records import TextLayout, json_lines, text_lines
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.times import to_ms
 from pyspark_log.storage.errors import OffsetOutOfRangeError
+from pyspark_log.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from pyspark_log.storage.store import Store
 
 _POLL_S = 0.1
@@ -36,6 +37,10 @@ _POLL_S = 0.1
 )
 @click.option("--end", is_flag=True, help="Start at the end: print only new records as they come.")
 @click.option("--follow", "-f", is_flag=True, help="At the end, wait for more (stop with Ctrl-C).")
+@click.option(
+    "--isolation-level", type=click.Choice([READ_UNCOMMITTED, READ_COMMITTED]), default=READ_UNCOMMITTED,
+    show_default=True, help="read_committed: leave out what transactions have not committed.",
+)
 @click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after so many records.")
 @click.option(
     "--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
@@ -52,7 +57,7 @@ _POLL_S = 0.1
 @click.pass_obj
 def consume(
     target: Target, topic: str, partitions: Sequence[int], from_beginning: bool, start_offset: int | None,
-    timestamp: int | None, end: bool, follow: bool, max_messages: int | None, output_format: str,
+    timestamp: int | None, end: bool, follow: bool, isolation_level: str, max_messages: int | None, output_format: str,
     print_timestamp: bool, print_partition: bool, print_offset: bool, print_key: bool, key_separator: str,
 ) -> None:
     """Print the records of TOPIC.
@@ -67,13 +72,13 @@ def consume(
     if start_offset is not None and len(chosen) != 1:
         raise click.UsageError(f"--offset needs --partition, since {topic} has {len(chosen)} partitions.")
     positions = {
-        partition: _start(store, topic, partition, offset=start_offset, timestamp=timestamp, end=end)
+        partition: _start(store, topic, partition, isolation_level, offset=start_offset, timestamp=timestamp, end=end)
         for partition in chosen
     }
     layout = TextLayout(print_timestamp, print_partition, print_offset, print_key, key_separator.encode())
     left = sys.maxsize if max_messages is None else max_messages
     as_json = output_format == "json"
-    for read in _batches(store, topic, positions, headers=as_json, follow=follow or end):
+    for read in _batches(store, topic, positions, isolation_level, headers=as_json, follow=follow or end):
         batch = read.slice(0, left)
         sys.stdout.buffer.write(json_lines(batch) if as_json else text_lines(batch, layout))
         sys.stdout.buffer.flush()
@@ -83,16 +88,16 @@ def consume(
 
 
 def _batches(
-    store: Store, topic: str, positions: dict[int, int], *, headers: bool, follow: bool
+    store: Store, topic: str, positions: dict[int, int], level: str, *, headers: bool, follow: bool
 ) -> Iterator[pa.RecordBatch]:
     """What lies behind the positions, which move along; until Ctrl-C if `follow`."""
     while True:
         idle = True
         for partition, position in positions.items():
-            log_end = store.latest_offset(topic, partition)
-            if position < log_end:
-                yield from store.read(topic, partition, position, log_end, headers=headers)
-                positions[partition] = log_end
+            last = store.latest_offset(topic, partition, isolation_level=level)
+            if position < last:
+                yield from store.read(topic, partition, position, last, headers=headers, isolation_level=level)
+                positions[partition] = last
                 idle = False
         if not follow:
             return
@@ -101,9 +106,10 @@ def _batches(
 
 
 def _start(
-    store: Store, topic: str, partition: int, *, offset: int | None, timestamp: int | None, end: bool
+    store: Store, topic: str, partition: int, level: str, *, offset: int | None, timestamp: int | None, end: bool
 ) -> int:
-    earliest, latest = store.earliest_offset(topic, partition), store.latest_offset(topic, partition)
+    earliest = store.earliest_offset(topic, partition)
+    latest = store.latest_offset(topic, partition, isolation_level=level)
     if offset is not None:
         if not earliest <= offset <= latest:
             raise OffsetOutOfRangeError(topic, partition, offset, earliest, latest)

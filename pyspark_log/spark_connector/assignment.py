@@ -26,19 +26,21 @@ def earliest(store: Store, at: TopicPartition) -> int:
     return store.earliest_offset(at.topic, at.partition)
 
 
-def latest(store: Store, at: TopicPartition) -> int:
-    """The offset that the partition's next record will get."""
-    return store.latest_offset(at.topic, at.partition)
+def latest(store: Store, at: TopicPartition, isolation_level: str) -> int:
+    """The offset that the partition's next record will get; for committed records, the last stable offset."""
+    return store.latest_offset(at.topic, at.partition, isolation_level=isolation_level)
 
 
-def resolved(store: Store, at: TopicPartition, offset: int) -> int:
+def resolved(store: Store, at: TopicPartition, offset: int, isolation_level: str) -> int:
     """The offset that a sentinel stands for now; any other offset is itself."""
     if offset == EARLIEST:
         return earliest(store, at)
-    return latest(store, at) if offset == LATEST else offset
+    return latest(store, at, isolation_level) if offset == LATEST else offset
 
 
-def offsets_at(store: Store, topics: Iterable[str], position: Position, side: str) -> Offsets:
+def offsets_at(
+    store: Store, topics: Iterable[str], position: Position, side: str, isolation_level: str
+) -> Offsets:
     """What a position is in each partition of the topics; sentinels stay as they are.
 
     Args:
@@ -46,6 +48,7 @@ def offsets_at(store: Store, topics: Iterable[str], position: Position, side: st
         topics: what is read.
         position: from the options.
         side: "start" or "end", for the message.
+        isolation_level: what is read.
 
     Raises:
         ConnectorError: specific offsets do not name exactly the partitions there are, or no record of a partition
@@ -56,7 +59,7 @@ def offsets_at(store: Store, topics: Iterable[str], position: Position, side: st
     if isinstance(position, Everywhere):
         return dict.fromkeys(assigned, position.offset)
     if isinstance(position, AtTimestamp):
-        return {at: _offset_at_timestamp(store, at, position.timestamp) for at in assigned}
+        return {at: _offset_at_timestamp(store, at, position.timestamp, isolation_level) for at in assigned}
     if position.offsets.keys() != set(assigned):
         raise ConnectorError(
             f"PYLOG_{side.upper()}_OFFSET_DOES_NOT_MATCH_ASSIGNED",
@@ -66,8 +69,8 @@ def offsets_at(store: Store, topics: Iterable[str], position: Position, side: st
     return dict(position.offsets)
 
 
-def _offset_at_timestamp(store: Store, at: TopicPartition, timestamp: int) -> int:
+def _offset_at_timestamp(store: Store, at: TopicPartition, timestamp: int, isolation_level: str) -> int:
     found = store.offset_for_timestamp(at.topic, at.partition, timestamp)
-    if found is None:
+    if found is None or found.offset >= latest(store, at, isolation_level):
         raise option_error(f"No offset matched from request of topic-partition {at} and timestamp {timestamp}.")
     return found.offset

@@ -30,11 +30,12 @@ class PylogBatchReader(DataSourceReader):
         with conditions_shown():
             store = Store.shared(self._path)
             show_decided(store)
-            starts = offsets_at(store, self._options.topics, self._start, "start")
-            ends = offsets_at(store, self._options.topics, self._end, "end")
+            headers, level = self._options.include_headers, self._options.isolation_level
+            starts = offsets_at(store, self._options.topics, self._start, "start", level)
+            ends = offsets_at(store, self._options.topics, self._end, "end", level)
             ref = StoreRef.to(store)
             return [
-                RangePartition(ref, OffsetRange(at, starts[at], ends[at]), self._options.include_headers)
+                RangePartition(ref, OffsetRange(at, starts[at], ends[at]), headers, level)
                 for at in sorted(starts)
                 if starts[at] != ends[at]
             ]

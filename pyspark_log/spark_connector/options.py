@@ -19,6 +19,8 @@ from pyspark_log.spark_connector.positions import (
     Position,
     Specific,
 )
+from pyspark_log.storage.errors import InvalidConfigError
+from pyspark_log.storage.isolation import READ_UNCOMMITTED, check_isolation
 from pyspark_log.storage.types import EARLIEST, LATEST
 
 #: Options as Spark hands them over, with their names in lower case.
@@ -82,6 +84,7 @@ class ReadOptions:
         start: where to begin; None: the default.
         end: where a batch read ends; None: the default.
         include_headers: whether rows have the column `headers`.
+        isolation_level: read_uncommitted or read_committed.
         max_offsets: maxOffsetsPerTrigger, or None.
         group_id: the group under which a stream commits its position, if the user names one.
         group_id_prefix: else its name starts so.
@@ -93,6 +96,7 @@ class ReadOptions:
     start: Position | None
     end: Position | None
     include_headers: bool
+    isolation_level: str
     max_offsets: int | None
     group_id: str | None
     group_id_prefix: str
@@ -117,6 +121,7 @@ class ReadOptions:
             start=_start(options),
             end=_position("endingOffsets", options["endingoffsets"]) if "endingoffsets" in options else None,
             include_headers=_truth(options, "includeHeaders"),
+            isolation_level=_isolation_level(options),
             max_offsets=_max_offsets(options),
             group_id=options.get("kafka.group.id"),
             group_id_prefix=options.get("groupidprefix", "spark-kafka-source"),
@@ -276,6 +281,15 @@ def _position(option: str, text: str) -> Position:
     words = {"earliest": AT_EARLIEST, "latest": AT_LATEST}
     word = words.get(text.lower())
     return Specific(parse_option(option, text)) if word is None else word
+
+
+def _isolation_level(options: Options) -> str:
+    level = options.get("kafka.isolation.level", READ_UNCOMMITTED).strip()
+    try:
+        check_isolation(level)
+    except InvalidConfigError as error:
+        raise option_error(f"kafka.{error}") from None
+    return level
 
 
 def _max_offsets(options: Options) -> int | None:

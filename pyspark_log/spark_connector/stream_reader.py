@@ -54,9 +54,10 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with conditions_shown():
             if self._initial is None:
                 store = Store.shared(self._path)
-                unresolved = offsets_at(store, self._options.topics, self._start, "start")
+                level = self._options.isolation_level
+                unresolved = offsets_at(store, self._options.topics, self._start, "start", level)
                 self._initial = SourceOffset(
-                    {at: resolved(store, at, offset) for at, offset in unresolved.items()}
+                    {at: resolved(store, at, offset, level) for at, offset in unresolved.items()}
                 )
             return self._initial.to_json()
 
@@ -111,7 +112,8 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             store = Store.shared(self._path)
             ref = StoreRef.to(store)
             ranges = plan_ranges(starts, until.offsets, partial(earliest, store))
-            return [RangePartition(ref, one, self._options.include_headers) for one in ranges]
+            headers, level = self._options.include_headers, self._options.isolation_level
+            return [RangePartition(ref, one, headers, level) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""
@@ -133,7 +135,8 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._group_offsets.commit(store, self._group_of(done), done.offsets)
 
     def _log_ends(self, store: Store) -> Offsets:
-        return {at: latest(store, at) for at in assigned_partitions(store, self._options.topics)}
+        level = self._options.isolation_level
+        return {at: latest(store, at, level) for at in assigned_partitions(store, self._options.topics)}
 
     def _log_ends_after(self, store: Store, known: Mapping[TopicPartition, int]) -> Offsets:
         """The ends of all partitions now. Looks again while one lies before what the query has read.

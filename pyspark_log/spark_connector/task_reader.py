@@ -23,11 +23,13 @@ class RangePartition(InputPartition):
         store: where to read.
         range: what to read.
         headers: whether rows have the column `headers`.
+        isolation_level: read_uncommitted or read_committed.
     """
 
     store: StoreRef
     range: OffsetRange
     headers: bool
+    isolation_level: str
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -45,8 +47,9 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     with conditions_shown():
         store = partition.store.reopen()
         at = partition.range.at
-        end = resolved(store, at, partition.range.end)
-        start = resolved(store, at, partition.range.start)
+        level = partition.isolation_level
+        end = resolved(store, at, partition.range.end, level)
+        start = resolved(store, at, partition.range.start, level)
         if start > end:
             raise ConnectorError(
                 "PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
@@ -54,7 +57,9 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
                 f"{at.topic} partition {at.partition}.",
             )
         try:
-            yield from store.read(at.topic, at.partition, start, end, headers=partition.headers)
+            yield from store.read(
+                at.topic, at.partition, start, end, headers=partition.headers, isolation_level=level
+            )
         except (OffsetOutOfRangeError, UnknownTopicError) as error:
             raise data_loss(
                 "COULD_NOT_READ_OFFSET_RANGE",

@@ -24,7 +24,7 @@ from pyspark_log.storage.missing import missing_is_damage
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.segment import LOG, SWAP, SegmentReader
-from pyspark_log.storage.state_file import PartitionState
+from pyspark_log.storage.state_file import Flags, PartitionState
 from pyspark_log.storage.types import TopicPartition
 
 _LOG_NAME = re.compile(rf"[0-9]{{20}}{re.escape(LOG)}({re.escape(SWAP)})?")
@@ -82,8 +82,9 @@ class BrokerPartition(Partition):
                     raise
                 continue
             return state_file.EMPTY._replace(
-                generation=generation, log_start=log_start, active_base=end.base_offset, position=end.position,
-                next_offset=max(end.next_offset, log_start),
+                # Whether producers have numbered batches is not known.
+                flags=Flags.PRODUCERS, generation=generation, log_start=log_start, active_base=end.base_offset,
+                position=end.position, next_offset=max(end.next_offset, log_start),
             )
 
     def _list(self) -> tuple[int, dict[int, str]]:

@@ -24,6 +24,7 @@ from pyspark_log.storage.errors import (
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
+from pyspark_log.storage.isolation import AbortedRanges, StableEnd, aborted_between
 from pyspark_log.storage.missing import missing_is_damage, no_state
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.range_reader import RangeReader
@@ -47,6 +48,7 @@ class Partition:
         # Which of a broker's segments are closed is not written down anywhere.
         self._closed: ClosedSegments | None = ClosedSegments(place)
         self._dense = True
+        self._stable = StableEnd(place.folder)
 
     def state(self) -> PartitionState:
         """The partition's state at this moment.
@@ -109,14 +111,45 @@ class Partition:
                         raise
                     listed = True
 
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction is decided; the log end, if none is open.
+
+        Raises:
+            UnknownTopicError, LogDamagedError: as `state`.
+            CorruptRecordError: a batch behind the newest snapshot of producers is damaged.
+        """
+        return self._settled(self._last_stable)
+
+    def _last_stable(self, state: PartitionState, listed: bool) -> int:
+        bases = self.segments(state) if state.flags & Flags.PRODUCERS else []
+        if not bases:
+            return state.next_offset
+        return self._stable.look(state, bases[0], lambda offset: self._segments_from(offset, state, listed))
+
+    def _aborted(self, start: int, end: int) -> AbortedRanges:
+        """The transactions with records in [start, end) that were aborted, where all are decided."""
+
+        def look(state: PartitionState, _: bool) -> AbortedRanges:
+            bases = self.segments(state)
+            found = aborted_between(self.place.folder, bases[max(bisect_right(bases, start) - 1, 0) :], start, end)
+            # An index goes before its log, when the log start has moved: without it nothing is known.
+            self._check_range(start, end, self.state())
+            return AbortedRanges(found)
+
+        return self._settled(look)
+
     def read(
-        self, start: int, end: int, *, max_bytes: int, headers: bool = False, check_crcs: bool = True
-    ) -> Iterator[Chunk]:
+        self, start: int, end: int, *, max_bytes: int, headers: bool = False, check_crcs: bool = True,
+        committed: bool = False,
+    ) -> Iterator[Chunk]:  # fmt: skip
         """The records of [start, end) in order, in chunks of some `max_bytes` before compression.
+
+        With `committed`, those of transactions that were aborted are left out; `end` is at most the last stable offset.
 
         Raises:
             OffsetOutOfRangeError: `start` below the log start, or `end` above the log end; or records of
                 the range were deleted before they were read.
+            SideFileError: with `committed`, an index of aborted transactions is damaged.
             UnknownTopicError: the topic was deleted.
             CorruptRecordError: a damaged batch, with its place. What stands before it was given out.
                 BatchTooLargeError: it becomes more in memory than it may.
@@ -125,6 +158,8 @@ class Partition:
         state = self.state()
         self._check_range(start, end, state)
         reader = RangeReader(self.place, max_bytes, headers, check_crcs, self._max_batch_bytes, self._dense)
+        if committed and state.flags & Flags.PRODUCERS:
+            reader.leave_out(self._aborted(start, end))
         position, listed = start, self._closed is None
         while position < end:
             try:

@@ -18,11 +18,12 @@ from typing import NamedTuple
 from pyspark_log.storage import files, producer_snapshot
 from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.errors import SideFileError
+from pyspark_log.storage.numbered_batches import numbered_batches
 from pyspark_log.storage.producer_state import Duplicate, ProducerStates
-from pyspark_log.storage.segment import TXN_INDEX, SegmentReader, list_segments, read_headers, segment_path
+from pyspark_log.storage.segment import TXN_INDEX, SegmentReader, list_segments, segment_path
 from pyspark_log.storage.state_file import Flags, PartitionState
 from pyspark_log.storage.txn_index import AbortedTransaction, TxnIndex
-from pyspark_log.storage.txn_markers import MAX_MARKER_BYTES, Marker, decode_marker
+from pyspark_log.storage.txn_markers import Marker, decode_marker
 
 log = logging.getLogger(__name__)
 
@@ -204,13 +205,8 @@ class Producers:
             reader = SegmentReader(self._folder, base)
             try:
                 end = state.position if base == state.active_base else reader.log.size()
-                for header in read_headers(reader.log, reader.position_of(start, end), end):
-                    if header.next_offset > following:
-                        break  # Taken back, where the log was emptied and goes on at its start.
-                    if header.producer_id >= 0 and header.last_offset >= start:
-                        size = min(header.size, MAX_MARKER_BYTES) if header.is_control else 0
-                        data = reader.log.pread(size, header.position)
-                        yield header, decode_marker(data, header) if data else None
+                # What reaches beyond it was taken back, where the log was emptied and goes on at its start.
+                yield from numbered_batches(reader, end, start, following)
             finally:
                 reader.close()
 

@@ -8,10 +8,11 @@ no CRC covers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pyspark_log.storage.batch import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX
 from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError, LogDamagedError
+from pyspark_log.storage.isolation import AbortedRanges
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import Chunk, decode
 from pyspark_log.storage.segment import SegmentReader
@@ -46,7 +47,12 @@ class RangeReader:
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes
         self._dense = dense
+        self._aborted: Callable[[int, int], bool] | None = None
         self._buffer = memoryview(bytearray(READ_SIZE))
+
+    def leave_out(self, aborted: AbortedRanges) -> None:
+        """Has the records of these transactions left out from now on."""
+        self._aborted = aborted.hold if aborted else None
 
     def read(self, segment: SegmentReader, size: int, start: int, until: int) -> Iterator[Chunk]:
         """The records [start, until) of a segment.
@@ -72,6 +78,7 @@ class RangeReader:
                         self._buffer, at, filled, from_offset=offset, until_offset=until,
                         max_bytes=self._max_bytes, check_crcs=self._check_crcs, headers=self._headers,
                         dense=self._dense, follows=follows, max_batch_bytes=self._max_batch_bytes,
+                        aborted=self._aborted,
                     )  # fmt: skip
                     moved = chunk.position > at
                     at, offset, tries = chunk.position, max(offset, chunk.next_offset), 0

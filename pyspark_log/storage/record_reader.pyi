@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -28,4 +29,5 @@ def decode(
     dense: bool = False,
     follows: int = -1,
     max_batch_bytes: int = ...,
+    aborted: Callable[[int, int], bool] | None = None,
 ) -> Chunk: ...

@@ -26,6 +26,7 @@ cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
 cdef int MAGIC = layout.MAGIC
 cdef int CODEC_MASK = layout.CODEC_MASK
 cdef int CONTROL = layout.CONTROL
+cdef int TRANSACTIONAL = layout.TRANSACTIONAL
 cdef int LZ4 = CODECS.index("lz4")
 cdef int64_t ROW_COST = ROW_BYTES
 
@@ -85,6 +86,7 @@ cdef class Decoder:
     cdef int64_t follows  # the offset behind the last batch, or -1
     cdef bint dense
     cdef bint check_crcs
+    cdef object aborted  # None, or tells whether a transactional batch is to be left out
     cdef int64_t limit  # bytes in memory
     cdef list kept  # decompressed streams that spans point into
     cdef Span* spans
@@ -157,6 +159,8 @@ cdef class Decoder:
         if h.magic < MAGIC:
             return self.add_span(h, p, h.size, None)
         if h.attributes & CONTROL:
+            return True
+        if self.aborted is not None and h.attributes & TRANSACTIONAL and self.aborted(h.producer_id, h.base_offset):
             return True
         p += HEADER_SIZE
         if not codec:
@@ -264,7 +268,7 @@ cdef class Decoder:
 def decode(
     buffer, Py_ssize_t start, Py_ssize_t end, *, int64_t from_offset, int64_t until_offset,
     Py_ssize_t max_bytes, bint check_crcs=True, bint headers=False, bint dense=False, int64_t follows=-1,
-    int64_t max_batch_bytes=MAX_BATCH_BYTES,
+    int64_t max_batch_bytes=MAX_BATCH_BYTES, aborted=None,
 ):
     """Records of the whole batches in `buffer[start:end]`, as columns.
 
@@ -288,6 +292,8 @@ def decode(
         max_batch_bytes: the most that one batch may become in memory, in bytes: its uncompressed records,
             and batch.ROW_BYTES for each record, and for each header if they are asked for. At most 2^31 - 64. A
             chunk takes no more than about three times as much, whatever `max_bytes` is.
+        aborted: tells of a producer id and the base offset of a transactional batch whether it is to give no rows;
+            None: all give theirs.
 
     Returns:
         A Chunk. Batches before a bad one are returned first: the error comes when the bad one is at
@@ -308,6 +314,7 @@ def decode(
     decoder.check_crcs = check_crcs
     decoder.dense = dense
     decoder.follows = follows
+    decoder.aborted = aborted
     decoder.limit = max_batch_bytes
     decoder.admit_all(end, max_bytes)
     decoder.read_all(headers)

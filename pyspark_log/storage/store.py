@@ -19,7 +19,8 @@ from pyspark_log.storage.broker_partitions import BrokerPartitions
 from pyspark_log.storage.client_batch import admit
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.config import TopicConfig
-from pyspark_log.storage.errors import StoreExistsError, StoreNotFoundError
+from pyspark_log.storage.errors import OffsetOutOfRangeError, StoreExistsError, StoreNotFoundError
+from pyspark_log.storage.isolation import READ_UNCOMMITTED, check_isolation
 from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.partitions import Partitions
@@ -302,30 +303,39 @@ class Store:
         max_bytes: int = READ_BYTES,
         headers: bool = False,
         check_crcs: bool = True,
+        isolation_level: str = READ_UNCOMMITTED,
     ) -> Iterator[pa.RecordBatch]:
         """The records of a range of offsets, in order, as batches in the row schema.
 
         Args:
             topic, partition: where.
             start: the first offset, or EARLIEST or LATEST.
-            end: the offset behind the last; None or LATEST: the log end at the call.
+            end: the offset behind the last; None or LATEST: the log end at the call, or the last stable offset.
             max_bytes: about how many bytes of records a batch holds, before compression; one record batch at least.
             headers: adds the column of headers.
             check_crcs: False leaves the checksums out, as Kafka's check.crcs does.
+            isolation_level: read_uncommitted, or read_committed: only what lies below the last stable offset, and
+                no record of a transaction that was aborted.
 
         Raises:
             UnknownTopicError: no such topic or partition.
+            InvalidConfigError: there is no such isolation level.
             OffsetOutOfRangeError: with the range that is valid.
             CorruptRecordError: a damaged batch; what stands before it is given out first. BatchTooLargeError: one that
                 becomes more in memory than batch.max.memory.bytes.
         """
-        reader = self.recovered(topic, partition)
-        if start in (EARLIEST, LATEST) or end in (None, LATEST):
+        reader, committed = self.recovered(topic, partition), check_isolation(isolation_level)
+        if committed or start in (EARLIEST, LATEST) or end in (None, LATEST):
             state = reader.state()
-            start = {EARLIEST: state.log_start, LATEST: state.next_offset}.get(start, start)
-            end = state.next_offset if end is None or end == LATEST else end
+            last = min(reader.last_stable_offset(), state.next_offset) if committed else state.next_offset
+            start = {EARLIEST: state.log_start, LATEST: last}.get(start, start)
+            end = last if end is None or end == LATEST else end
+            if committed and not state.log_start <= end <= last:
+                raise OffsetOutOfRangeError(topic, partition, end, state.log_start, last)
         assert end is not None
-        chunks = reader.read(start, end, max_bytes=max_bytes, headers=headers, check_crcs=check_crcs)
+        chunks = reader.read(
+            start, end, max_bytes=max_bytes, headers=headers, check_crcs=check_crcs, committed=committed
+        )
         rows = RowBuilder(topic, partition, headers)
         return (rows.rows(chunk.columns, chunk.num_rows) for chunk in chunks)
 
@@ -411,9 +421,10 @@ class Store:
         """The first offset that can be read (the log start)."""
         return self.recovered(topic, partition).state().log_start
 
-    def latest_offset(self, topic: str, partition: int) -> int:
-        """The offset that the next record will get (the log end)."""
-        return self.recovered(topic, partition).state().next_offset
+    def latest_offset(self, topic: str, partition: int, *, isolation_level: str = READ_UNCOMMITTED) -> int:
+        """The offset that the next record will get (the log end); for read_committed, the last stable offset."""
+        reader = self.recovered(topic, partition)
+        return reader.last_stable_offset() if check_isolation(isolation_level) else reader.state().next_offset
 
     def offset_for_timestamp(self, topic: str, partition: int, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, in the order of offsets, of the time `timestamp` (ms) or later; None: there is none."""

@@ -22,6 +22,7 @@ from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage import state_file
 from pyspark_log.storage.apply import apply
+from pyspark_log.storage.isolation import READ_UNCOMMITTED
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.repair import repair
@@ -69,7 +70,7 @@ def read_tiny_batches(store: Store, folder: Path, amount: int) -> None:
 
 def spark_task(store: Store, folder: Path, amount: int) -> None:
     end = store.latest_offset("t", 0)
-    task = RangePartition(StoreRef.to(store), OffsetRange(TopicPartition("t", 0), 0, end), True)
+    task = RangePartition(StoreRef.to(store), OffsetRange(TopicPartition("t", 0), 0, end), True, READ_UNCOMMITTED)
     for _ in read_partition(task):
         pass
 

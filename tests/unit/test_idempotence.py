@@ -13,7 +13,7 @@ from producer_tools import ending, ready
 from record_tools import Record, build, patched, with_crc
 
 from pyspark_log.storage import batch as layout
-from pyspark_log.storage import files, producer_snapshot, producers, state_file
+from pyspark_log.storage import files, numbered_batches, producer_snapshot, producers, state_file
 from pyspark_log.storage.config import INT_MAX
 from pyspark_log.storage.errors import (
     CorruptRecordError,
@@ -219,14 +219,14 @@ def test_two_that_take_turns_read_only_what_the_other_has_added(store, monkeypat
     nine(store)
     send(other, 9)
     read = []
-    headers_of = producers.read_headers
+    headers_of = numbered_batches.read_headers
 
     def counted(*where):
         for header in headers_of(*where):
             read.append(header.base_offset)
             yield header
 
-    monkeypatch.setattr(producers, "read_headers", counted)
+    monkeypatch.setattr(numbered_batches, "read_headers", counted)
     for sequence in range(10, 40, 2):
         send(store, sequence)
         send(other, sequence + 1)

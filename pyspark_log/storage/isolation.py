@@ -1,0 +1,123 @@
+"""What readers of committed records may see of a partition (`isolation.level`, KIP-98): up to where transactions are
+decided, and which of them were aborted.
+
+Both are told by what Kafka keeps beside the segments: the newest snapshot of producers with the headers behind it, and
+the indexes of aborted transactions. Nothing is changed, also where a file is damaged.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+
+from pyspark_log.storage import producer_snapshot, txn_index
+from pyspark_log.storage.errors import InvalidConfigError, SideFileError
+from pyspark_log.storage.locks import Mutex
+from pyspark_log.storage.numbered_batches import numbered_batches
+from pyspark_log.storage.producer_state import ProducerStates
+from pyspark_log.storage.segment import SNAPSHOT, TXN_INDEX, SegmentReader, segment_path
+from pyspark_log.storage.state_file import PartitionState
+from pyspark_log.storage.txn_index import AbortedTransaction
+
+log = logging.getLogger(__name__)
+
+#: The levels, by Kafka's names.
+READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
+
+
+def check_isolation(level: str) -> bool:
+    """Whether only committed records are to be read. InvalidConfigError: there is no such level."""
+    if level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise InvalidConfigError(f"isolation.level = {level!r}: must be {READ_UNCOMMITTED} or {READ_COMMITTED}")
+    return level == READ_COMMITTED
+
+
+class AbortedRanges:
+    """Tells which batches belong to transactions that were aborted."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """`aborted`: all whose records may be asked for."""
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        for entry in aborted:
+            self._ranges.setdefault(entry.producer_id, []).append((entry.first_offset, entry.last_offset))
+        for ranges in self._ranges.values():
+            ranges.sort()
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def hold(self, producer_id: int, base_offset: int) -> bool:
+        """Whether the transactional batch of a producer at that offset was aborted."""
+        ranges = self._ranges.get(producer_id, ())
+        # A producer has one transaction at a time, so its ranges do not overlap.
+        number = bisect_right(ranges, base_offset, key=lambda first_last: first_last[0]) - 1
+        return number >= 0 and base_offset <= ranges[number][1]
+
+
+def aborted_between(folder: str, bases: Iterable[int], start: int, end: int) -> list[AbortedTransaction]:
+    """The aborted transactions that reach into [start, end).
+
+    Args:
+        folder: the partition's.
+        bases: of the segment that holds `start`, and of those behind it: the marker of a transaction may be far behind
+            its records.
+        start, end: a range of offsets, in which all transactions are decided.
+
+    Raises:
+        SideFileError: an index is damaged.
+    """
+    indexes = (txn_index.read_entries(segment_path(folder, base, TXN_INDEX), base) for base in bases)
+    return txn_index.collect_all(indexes, start, end)
+
+
+class StableEnd:
+    """Follows a partition's last stable offset. Safe to use from several threads."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder`: the partition's."""
+        self._folder = folder
+        self._states: ProducerStates | None = None
+        self._leader_epoch = -1
+        self._mutex = Mutex()
+
+    def look(
+        self, state: PartitionState, first: int, segments: Callable[[int], Iterator[tuple[SegmentReader, int]]]
+    ) -> int:
+        """The offset below which every transaction is decided: the log end, or the first record of an open one.
+
+        Args:
+            state: of the partition.
+            first: the base offset of its first segment.
+            segments: gives those from an offset on, each open, with the bytes of it that count.
+
+        Raises:
+            CorruptRecordError, LogDamagedError: a segment is damaged, or went meanwhile.
+        """
+        with self._mutex:
+            states, end = self._states, state.next_offset
+            # Where offsets are given anew the epoch rises.
+            if states is None or self._leader_epoch != state.leader_epoch or not first <= states.end_offset <= end:
+                states = self._restored(first, end)
+            self._states = None  # in case that it fails halfway
+            for segment, size in segments(states.end_offset):
+                for header, marker in numbered_batches(segment, size, states.end_offset, end):
+                    states.enter(header, marker)
+            states.end_offset = end
+            states.acknowledge(end)
+            self._states, self._leader_epoch = states, state.leader_epoch
+            unstable = states.first_unstable_offset
+            return end if unstable is None else max(unstable, state.log_start)
+
+    def _restored(self, first: int, end: int) -> ProducerStates:
+        """What the newest snapshot up to `end` tells; nothing, if none can be read."""
+        for offset in reversed(producer_snapshot.list_snapshots(self._folder)):
+            if first <= offset <= end:
+                try:
+                    path = segment_path(self._folder, offset, SNAPSHOT)
+                    return ProducerStates(producer_snapshot.read(path), offset)
+                except FileNotFoundError:
+                    continue  # removed meanwhile
+                except SideFileError as error:
+                    log.warning("looking for an older snapshot: %s", error)
+        return ProducerStates(end_offset=first)

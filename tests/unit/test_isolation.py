@@ -1,0 +1,202 @@
+"""Readers of committed records see what transactions have committed, in order, up to the first that is open."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from producer_tools import NOW, ending, ready
+
+from pyspark_log import Store
+from pyspark_log.cli.main import main
+from pyspark_log.storage import log_folder
+from pyspark_log.storage.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
+from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.types import EARLIEST
+
+LEVEL = {"isolation_level": READ_COMMITTED}
+
+
+class Log:
+    """A partition that producers write transactions to, and what must be seen of it."""
+
+    def __init__(self, folder):
+        self.store = Store.create(folder)
+        self.store.create_topic("t", 1, {"segment.bytes": "900", "index.interval.bytes": "150", "retention.ms": "-1"})
+        self.rows = {}  # offset -> value, of what is committed
+        self.open = {}  # producer -> {offset: value}
+        self.sequences = {}
+
+    @property
+    def end(self):
+        return self.store.latest_offset("t", 0)
+
+    @property
+    def stable(self):
+        return min((min(part) for part in self.open.values()), default=self.end)
+
+    def plain(self, *values):
+        end = self.end
+        self.store.append("t", pa.record_batch({"value": list(values)}))
+        self.rows |= dict(enumerate(values, end))
+
+    def write(self, producer, *values, codec="none"):
+        sequence, end = self.sequences.get(producer, 0), self.end
+        data = ready(sequence, *values, producer=producer, transactional=True, codec=codec)
+        self.store.append_batch("t", 0, data)
+        self.sequences[producer] = sequence + len(values)
+        self.open.setdefault(producer, {}).update(enumerate(values, end))
+
+    def finish(self, producer, *, commit):
+        with self.store.appender("t", 0).hold() as appender:
+            appender.append(bytearray(ending(commit, producer=producer)), sync=False)
+        part = self.open.pop(producer, {})
+        self.rows |= part if commit else {}
+
+    def seen(self, start, end):
+        return [(offset, self.rows[offset]) for offset in sorted(self.rows) if start <= offset < end]
+
+
+def rows(store, start=EARLIEST, end=None, **more):
+    found = []
+    for part in store.read("t", 0, start, end, **LEVEL, **more):
+        found += zip(part["offset"].to_pylist(), part["value"].to_pylist(), strict=True)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def prompt(monkeypatch):
+    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+
+
+@pytest.fixture
+def log(tmp_path):
+    return Log(tmp_path / "store")
+
+
+def as_brokers(log, folder):
+    log.store.close()
+    shutil.copytree(Path(log.store.path) / "data", folder)
+    return Store.open(folder)
+
+
+def test_an_open_transaction_hides_what_comes_behind_it(log):
+    log.plain(b"before")
+    log.write(1, b"a", b"b")
+    log.plain(b"behind")
+    assert (log.store.latest_offset("t", 0), log.store.latest_offset("t", 0, **LEVEL)) == (4, 1)
+    assert rows(log.store) == [(0, b"before")]
+    log.finish(1, commit=True)
+    assert log.store.latest_offset("t", 0, **LEVEL) == 5
+    assert rows(log.store) == [(0, b"before"), (1, b"a"), (2, b"b"), (3, b"behind")]
+
+
+def test_what_was_aborted_is_left_out(log):
+    log.write(1, b"a")
+    log.write(2, b"b")
+    log.write(1, b"c")
+    log.finish(1, commit=False)
+    assert rows(log.store) == []
+    log.finish(2, commit=True)
+    assert rows(log.store) == [(1, b"b")]
+    # The same producer once more; and without transactions.
+    log.write(1, b"d")
+    log.finish(1, commit=True)
+    assert rows(log.store) == [(1, b"b"), (5, b"d")]
+    uncommitted = [part["value"].to_pylist() for part in log.store.read("t", 0)]
+    assert [value for part in uncommitted for value in part] == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_transactions_are_seen_as_they_ended(tmp_path, log, seed):
+    chance = random.Random(seed)
+    for number in range(chance.randrange(20, 90)):
+        producer = chance.randrange(4)
+        values = [b"%d-%d" % (number, one) * chance.randrange(1, 9) for one in range(chance.randrange(1, 4))]
+        way = chance.random()
+        if way < 0.2:
+            log.plain(*values)
+        elif way < 0.7:
+            log.write(producer, *values, codec=chance.choice(["none", "zstd"]))
+        else:
+            log.finish(producer, commit=chance.random() < 0.5)
+        if chance.random() < 0.3:
+            # Followed step by step, as a stream does.
+            assert log.store.latest_offset("t", 0, **LEVEL) == log.stable
+            assert rows(log.store, 0, log.stable) == log.seen(0, log.stable)
+    brokers = as_brokers(log, tmp_path / "logs")
+    assert len(log.store.segment_files("t", 0)) > 1
+    without = tmp_path / "without"
+    shutil.copytree(tmp_path / "logs", without)
+    for path in (without / "t-0").glob("*.snapshot"):
+        path.unlink()
+    for store in (log.store, Store.open(log.store.path), brokers, Store.open(without)):
+        assert store.latest_offset("t", 0, **LEVEL) == log.stable
+        assert rows(store) == log.seen(0, log.stable)
+        for _ in range(10):
+            start, end = sorted(chance.choices(range(log.stable + 1), k=2))
+            assert rows(store, start, end, max_bytes=1) == log.seen(start, end)
+
+
+def test_ranges_that_are_read_apart_are_those_read_at_once(log):
+    """As tasks do: the marker of a transaction may be far behind the range that a task reads."""
+    for number in range(30):
+        log.write(1, b"%d" % number * 20)
+    log.finish(1, commit=False)
+    log.plain(b"end")
+    assert len(log.store.segment_files("t", 0)) > 3
+    assert [rows(log.store, start, start + 8) for start in (0, 8, 16, 24)] == [[], [], [], [(31, b"end")]]
+
+
+def test_a_range_beyond_the_stable_end_is_refused(log):
+    log.plain(b"a")
+    log.write(1, b"b")
+    with pytest.raises(OffsetOutOfRangeError, match="0 to 1"):
+        rows(log.store, 0, 2)
+    with pytest.raises(InvalidConfigError, match=r"isolation\.level = 'committed'"):
+        log.store.latest_offset("t", 0, isolation_level="committed")
+
+
+def test_a_transaction_whose_begin_was_deleted_does_not_hide_what_is_left(log):
+    log.write(1, b"a" * 700)
+    log.plain(b"b")
+    log.store.delete_records("t", 0, 1)
+    assert log.store.latest_offset("t", 0, **LEVEL) == 1
+    log.finish(1, commit=True)
+    assert rows(log.store) == [(1, b"b")]
+
+
+def test_damaged_side_files_are_told_or_done_without(tmp_path, log):
+    for number in range(20):
+        log.write(1, b"%d" % number * 20)
+        log.finish(1, commit=number % 2 == 0)
+    brokers = as_brokers(log, tmp_path / "logs")
+    snapshots = sorted((tmp_path / "logs" / "t-0").glob("*.snapshot"))
+    assert len(snapshots) > 2
+    snapshots[-1].write_bytes(b"\0" * 30)
+    assert rows(brokers) == log.seen(0, log.stable)
+    assert snapshots[-1].exists()
+    index = sorted((tmp_path / "logs" / "t-0").glob("*.txnindex"))[1]
+    index.write_bytes(b"\1" * len(index.read_bytes()))
+    with pytest.raises(SideFileError, match=index.name):
+        rows(brokers)
+
+
+def test_the_command(log):
+    log.write(1, b"aborted")
+    log.finish(1, commit=False)
+    log.plain(b"plain")
+    log.write(2, b"open")
+
+    def consume(*more):
+        result = CliRunner().invoke(main, ["--store", log.store.path, "consume", "t", *more])
+        assert result.exit_code == 0, result.output
+        return result.output.split()
+
+    assert consume() == ["aborted", "plain", "open"]
+    assert consume("--isolation-level", "read_committed") == ["plain"]
+    assert consume("--isolation-level", "read_committed", "--timestamp", str(NOW)) == ["plain"]
