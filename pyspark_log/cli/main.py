@@ -17,6 +17,7 @@ from pyspark_log.cli.consume import consume
 from pyspark_log.cli.doctor import doctor
 from pyspark_log.cli.dump import dump
 from pyspark_log.cli.groups import groups
+from pyspark_log.cli.import_kafka import import_kafka
 from pyspark_log.cli.offsets import offsets
 from pyspark_log.cli.produce import produce
 from pyspark_log.cli.recover import recover
@@ -68,7 +69,7 @@ def main(ctx: click.Context, store: str | None) -> None:
     ctx.obj = Target(store)
 
 
-for command in (topics, produce, consume, offsets, groups, dump, clean, doctor, verify, recover, repair):
+for command in (topics, produce, consume, offsets, groups, dump, clean, doctor, verify, recover, repair, import_kafka):
     main.add_command(command)
 
 

@@ -27,16 +27,19 @@ def _settings(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]
     return settings
 
 
+config_option = click.option(
+    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_settings,
+    help="A setting of the topic, by Kafka's name; may be given several times.",
+)
+
+
 @topics.command()
 @click.argument("topic")
 @click.option(
     "--partitions", type=click.IntRange(min=1), metavar="N",
     help="How many partitions; the store's num.partitions if not given.",
 )
-@click.option(
-    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_settings,
-    help="A setting of the topic, by Kafka's name; may be given several times.",
-)
+@config_option
 @click.option("--if-not-exists", is_flag=True, help="Leave a topic alone that is there already.")
 @click.pass_obj
 def create(

@@ -14,6 +14,7 @@ from pyspark_log.storage.publish import tidy
 from pyspark_log.storage.staged_names import Job, job_of
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
+from pyspark_log.storage.topics import DELETED_FOLDER
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ def clean(store: Store) -> int:
         return store.clean()
     finally:
         sweep_staging(store)
-        for folder in ("", f"{TOPICS_FOLDER}/", f"{STATE_FOLDER}/"):
+        for folder in ("", f"{TOPICS_FOLDER}/", f"{TOPICS_FOLDER}/{DELETED_FOLDER}/", f"{STATE_FOLDER}/"):
             for path in _old(f"{store.path}/{folder}", _UNFINISHED):
                 files.unlink(path)
 

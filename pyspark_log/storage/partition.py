@@ -282,6 +282,14 @@ class Partition:
             yield segment, state.position if position is None else segment.log.size()
             segment.close()
 
+    def opened(self, state: PartitionState) -> Iterator[tuple[SegmentReader, int]]:
+        """The segments of `state`, oldest first, each open until the next one is asked for, with the bytes that count.
+
+        Raises:
+            LogDamagedError: one is missing, or went meanwhile.
+        """
+        return self._segments_from(state.log_start, state, listed=True)
+
     def _times(
         self, segment: SegmentReader, header: BatchHeader, state: PartitionState
     ) -> tuple[pa.Array, pa.Array]:

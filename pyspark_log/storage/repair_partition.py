@@ -12,16 +12,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyspark_log.storage import files, state_file
-from pyspark_log.storage.batch import HEADER_SIZE, LEADER_EPOCH_AT, MAGIC_AT, BatchHeader
-from pyspark_log.storage.checkpoint_files import write_partition_metadata
-from pyspark_log.storage.config import INT_MAX, TopicConfig
+from pyspark_log.storage.batch import LEADER_EPOCH_AT, MAGIC_AT, BatchHeader
+from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import StoreVersionError
-from pyspark_log.storage.gap import gap_batch
-from pyspark_log.storage.leader_epochs import FILE_NAME, LeaderEpochs
+from pyspark_log.storage.log_copy import LogCopy
 from pyspark_log.storage.place import PartitionPlace
-from pyspark_log.storage.records import scan
-from pyspark_log.storage.repair_producers import ProducerFiles, marker_fault
-from pyspark_log.storage.segment import LOG, SegmentWriter, list_segments, segment_path
+from pyspark_log.storage.repair_producers import marker_fault
+from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_check import Slots, read_slots
 from pyspark_log.storage.state_file import Flags, Intent, PartitionState
@@ -142,12 +139,9 @@ class PartitionMender:
         self._check_records = check_records
         self._copy = PartitionCopy(target)
         self._epochs = Epochs(self._state)
-        self._epoch_starts = LeaderEpochs()
-        self._writer: SegmentWriter | None = None
-        self._offset = 0
-        self._producers = ProducerFiles(
-            source.place.folder, target.folder, config.producer_id_expiration_ms,
-            seen=self._state is not None and bool(self._state.flags & Flags.PRODUCERS),
+        self._log = LogCopy(
+            source.place.folder, target.folder, target.topic_id, config,
+            producers_seen=self._state is not None and bool(self._state.flags & Flags.PRODUCERS),
         )  # fmt: skip
 
     def run(self, applied: int, least_end: int = 0) -> PartitionCopy:
@@ -157,40 +151,26 @@ class PartitionMender:
             applied: the last decision whose records it has, if the state does not say.
             least_end: the log must end there or behind, lest an offset be used twice.
         """
-        folder = self._copy.place.folder
-        files.make_folder(folder)
-        write_partition_metadata(f"{folder}/partition.metadata", self._copy.place.topic_id)
         state = self._state or PartitionState(log_start=min(self._source.bases, default=0), applied=applied)
-        self._offset = state.log_start
+        self._log.offset = state.log_start
         walker = SegmentWalker(self._config.max_batch_bytes)
         for base, until, position in self._spans():
-            if self._writer is None and base < self._offset:
-                self._offset = base  # the log starts inside of this segment
+            if not self._log.is_begun and base < self._log.offset:
+                self._log.offset = base  # the log starts inside of this segment
             if not self._is_next(base):
                 break
-            self._lose_up_to(base, segment_path(self._source.place.folder, self._offset, LOG), "segments are missing")
+            missing = segment_path(self._source.place.folder, self._log.offset, LOG)
+            self._lose_up_to(base, missing, "segments are missing")
             self._copy_segment(walker, base, until, position)
-        end = max(self._offset, least_end)
+        end = max(self._log.offset, least_end)
         if self._state is not None:
             restarted = self._state.boot != state_file.this_boot()
             end = max(end, state.next_offset, state.reserve if restarted else 0)
         active = segment_path(self._source.place.folder, state.active_base, LOG)
         self._lose_up_to(end, active, "the log's end is missing")
-        self._close()
-        final = self._copy.state = self._final(state)
-        self._epoch_starts.assign(final.leader_epoch, final.next_offset)
-        self._epoch_starts.cut_start(final.log_start)
-        self._epoch_starts.write(f"{folder}/{FILE_NAME}")
+        self._copy.state = self._log.finish(state)
+        self._copy.batches, self._copy.bytes = self._log.batches, self._log.bytes
         return self._copy
-
-    def _final(self, state: PartitionState) -> PartitionState:
-        base, position = (self._writer.base_offset, self._writer.position) if self._writer else (self._offset, 0)
-        return state.without_intent()._replace(
-            flags=Flags.PRODUCERS if self._producers.seen else Flags.NONE,
-            generation=state.generation + 1, unsynced_since=0, active_base=base, next_offset=self._offset,
-            position=position, synced=position, reserve=self._offset,
-            leader_epoch=max(state.leader_epoch, self._epochs.last, 0),
-        )  # fmt: skip
 
     def _spans(self) -> Iterator[tuple[int, int | None, int | None]]:
         """Each segment that counts: base offset, the offset that it must reach, and its size; None: not known."""
@@ -212,13 +192,13 @@ class PartitionMender:
     def _is_next(self, base: int) -> bool:
         """Whether a segment belongs to the log: behind an uncertain end only if it goes on right there."""
         state = self._state
-        return state is None or base <= state.active_base or base == self._offset
+        return state is None or base <= state.active_base or base == self._log.offset
 
     # ---- copying
 
     def _copy_segment(self, walker: SegmentWalker, base: int, until: int | None, position: int | None) -> None:
         path = segment_path(self._source.place.folder, base, LOG)
-        self._begin(base)
+        self._log.begin(base)
         with files.open_read(path) as file:
             size = file.size() if position is None else min(position, file.size())
             for piece in walker.walk(file, size, base, until):
@@ -241,12 +221,12 @@ class PartitionMender:
             reason = next((bad[o] for o in sorted(bad) if header.base_offset <= o < header.next_offset), "")
             reason = reason or marker_fault(header, data[at : at + header.size])
             if reason:
-                self._write(data[start:at], [h for h in piece.headers if start <= h.position - first < at])
+                self._log.write(data[start:at], [h for h in piece.headers if start <= h.position - first < at])
                 start = at + header.size
                 left_out.append(header)
                 self._lose(file, Unsound(header.position, header.end, header.base_offset, header.next_offset, reason))
         self._copy.records += len(piece.columns["offset"]) - sum(h.count for h in left_out)
-        self._write(data[start:], [h for h in piece.headers if h.position - first >= start])
+        self._log.write(data[start:], [h for h in piece.headers if h.position - first >= start])
 
     def _lose(self, file: files.File, piece: Unsound) -> None:
         size = piece.end - piece.position
@@ -254,81 +234,16 @@ class PartitionMender:
         self._note_loss(file.path, piece.position, size, piece.next_offset, piece.reason, evidence)
 
     def _lose_up_to(self, offset: int, path: str, reason: str) -> None:
-        if offset > self._offset:
+        if offset > self._log.offset:
             self._note_loss(path, -1, 0, offset, reason, "")
 
     def _note_loss(self, path: str, position: int, size: int, next_offset: int, reason: str, evidence: str) -> None:
         place = self._copy.place
         self._copy.losses.append(Loss(
             place.topic, place.partition, os.path.relpath(path, self._roots[0]), position, size,
-            self._offset, next_offset, reason, evidence,
+            self._log.offset, next_offset, reason, evidence,
         ))  # fmt: skip
-        self._fill(next_offset)
-
-    def _fill(self, until: int) -> None:
-        """Empty batches up to `until`."""
-        while self._offset < until:
-            if self._writer is None or not self._fits(HEADER_SIZE, self._offset):
-                self._begin(self._offset)
-            assert self._writer is not None
-            end = min(until, self._writer.base_offset + INT_MAX + 1)
-            self._put(gap_batch(self._offset, end, max(self._epochs.last, 0)))
-            self._offset = end
-
-    def _write(self, data: bytearray, headers: Sequence[BatchHeader]) -> None:
-        """Adds batches as they are."""
-        if not headers:
-            return
-        if not self._fits(len(data), headers[-1].last_offset) and len(headers) > 1:
-            at = 0
-            for header in headers:
-                self._write(data[at : at + header.size], [header])
-                at += header.size
-            return
-        if not self._fits(len(data), headers[-1].last_offset):
-            self._begin(headers[0].base_offset)
-        assert self._writer is not None
-        self._put(data)
-        self._offset = headers[-1].next_offset
-        self._copy.batches += len(headers)
-        self._copy.bytes += len(data)
-
-    # ---- the segments of the copy
-
-    def _fits(self, size: int, last_offset: int) -> bool:
-        """Whether the segment that is being written has room."""
-        writer = self._writer
-        assert writer is not None
-        room = writer.position == 0 or writer.position <= self._config.segment_bytes - size
-        return room and last_offset - writer.base_offset <= INT_MAX
-
-    def _put(self, data: bytes | bytearray) -> None:
-        assert self._writer is not None
-        self._writer.log.pwrite(data, self._writer.position)
-        headers = scan(data, 0, len(data))
-        self._writer.enter(headers)
-        with memoryview(data) as view:
-            for header in headers:
-                self._epoch_starts.assign(header.leader_epoch, header.base_offset)
-                self._producers.take(header, view[header.position : header.end])
-
-    def _begin(self, base_offset: int) -> None:
-        """Ends the segment that is being written, if there is one, and begins another."""
-        if self._writer is not None:
-            self._writer.log.sync()
-            self._writer.finish()
-            self._writer.close()
-        folder = self._copy.place.folder
-        files.create(segment_path(folder, base_offset, LOG)).close()
-        self._writer = SegmentWriter(folder, base_offset, 0, self._config)
-        self._producers.begin(base_offset)
-
-    def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.log.sync()
-            self._writer.close()
-        self._producers.end()
-        files.sync_folder(self._copy.place.folder)
+        self._log.fill(next_offset)
 
     def _keep_evidence(self, file: files.File, piece: Unsound) -> str:
         """Copies bytes that are left out; what cannot be read is zeros. Returns where, relative to the copy."""

@@ -66,9 +66,15 @@ class Unsound:
 class SegmentWalker:
     """Walks through one segment after the other with one buffer. Not for several threads."""
 
-    def __init__(self, max_batch_bytes: int) -> None:
-        """`max_batch_bytes`: the most that one batch may become in memory; a larger one is not looked into."""
+    def __init__(self, max_batch_bytes: int, *, dense: bool = True) -> None:
+        """Prepares it.
+
+        Args:
+            max_batch_bytes: the most that one batch may become in memory; a larger one is not looked into.
+            dense: whether each batch must begin where the one before it ends; else it must not begin before that.
+        """
         self._max_batch_bytes = max_batch_bytes
+        self._dense = dense
         self._buffer = bytearray(WINDOW)
         self._unreadable = ""
 
@@ -125,7 +131,7 @@ class SegmentWalker:
         at, stop = 0, filled
         while True:
             chunk = decode(
-                self._buffer, at, stop, from_offset=0, until_offset=LONG_MAX, max_bytes=WINDOW, dense=True,
+                self._buffer, at, stop, from_offset=0, until_offset=LONG_MAX, max_bytes=WINDOW, dense=self._dense,
                 follows=offset, max_batch_bytes=self._max_batch_bytes,
             )  # fmt: skip
             if chunk.position == at:
@@ -157,7 +163,8 @@ class SegmentWalker:
         needed = _size_at(self._buffer, 0)
         base_offset = int.from_bytes(self._buffer[:LENGTH_AT], "big", signed=True)
         # Told by the base offset too, so that a damaged length is not followed far.
-        if not len(self._buffer) < needed <= left or base_offset != offset:
+        misplaced = base_offset != offset if self._dense else base_offset < offset
+        if not len(self._buffer) < needed <= left or misplaced:
             return f"no whole batch: base offset {base_offset}, {needed} bytes of {left} that are left"
         if needed > self._max_batch_bytes:
             raise BatchTooLargeError(needed, self._max_batch_bytes, 0, base_offset)

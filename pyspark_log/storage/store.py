@@ -26,6 +26,7 @@ from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.partitions import Partitions
 from pyspark_log.storage.schema import RowBuilder
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store_folder import STORE_FILE, local_path
 from pyspark_log.storage.topic_admin import TopicAdmin
 from pyspark_log.storage.topic_append import append_rows
@@ -447,6 +448,17 @@ class Store:
         return [segment_path(folder, base, LOG) for base in list_segments(folder)]
 
     # ---- for the parts of the engine above
+
+    def make_logs_folder(self) -> str:
+        """The folder of all partitions' folders, made if it is missing. OSError, ReadOnlyError."""
+        self._partitions.make_folders()
+        return self._partitions.log_folder.path
+
+    def bring_topic(
+        self, description: TopicDescription, states: Mapping[int, PartitionState], folders: Mapping[int, str]
+    ) -> None:
+        """Makes a topic of partitions whose logs are ready, at once; see TopicAdmin.bring."""
+        self._admin.bring(description, states, folders)
 
     def recovered(self, topic: str, partition: int) -> Partition:
         """The partition, for reading; after a power loss it is put right first, if possible. UnknownTopicError."""

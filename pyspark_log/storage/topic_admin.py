@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from pyspark_log.storage import files, topic_remains
+from pyspark_log.storage import files, state_file, topic_remains
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.config import store_setting
 from pyspark_log.storage.errors import PylogError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.partitions import Partitions
+from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.topics import check_open_to_all
 from pyspark_log.storage.types import TopicDescription
 
@@ -37,6 +38,35 @@ class TopicAdmin:
                 if deleted.topic.name == name:
                     self._bury(deleted.topic)
             return self._catalog.create(name, partitions, configs)
+
+    def bring(
+        self, description: TopicDescription, states: Mapping[int, PartitionState], folders: Mapping[int, str]
+    ) -> None:
+        """Makes a topic of partitions whose logs are ready: all of it, or nothing.
+
+        Args:
+            description: with an id of its own.
+            states: of the partitions that have a log.
+            folders: where these are, on the file system of the logs.
+
+        Raises:
+            TopicExistsError: there is one of that name.
+            OSError: what was done is removed with the deleted topics.
+        """
+        name, opened = description.name, self._partitions.open(description)
+        with self._catalog.changing():
+            if self._catalog.exists(name):
+                raise TopicExistsError(f"topic {name!r} exists already")
+            for deleted in self._catalog.deleted():
+                if deleted.topic.name == name:
+                    self._bury(deleted.topic)
+            self._catalog.prepare(description)
+            for number, state in states.items():
+                place = opened.place(number)
+                files.rename(folders[number], place.folder)
+                state_file.create(place.state_path, state)
+            files.sync_folder(self._partitions.log_folder.path)
+            self._catalog.bring(description)
 
     def create_if_missing(self, name: str) -> bool:
         """Makes a topic that is about to be written to, where the store lets writers do so; True if it did."""
@@ -95,6 +125,8 @@ class TopicAdmin:
                 continue
             try:
                 with self._catalog.changing():
+                    if not self._catalog.is_deleted(topic.topic_id):
+                        continue  # It has only just come: an import has brought it.
                     if not self._catalog.exists(topic.name):  # Else it was buried before that one was made.
                         self._bury(topic)
                 for place in opened.places():

@@ -26,8 +26,8 @@ from pyspark_log.storage.locks import lock_for
 from pyspark_log.storage.types import TopicDescription
 
 VERSION = 1
-# The descriptions of deleted topics whose files are still there, one file each, named by the topic's id.
-_DELETED = "deleted"
+#: Where the descriptions of deleted topics are whose files are still there, one file each, named by the topic's id.
+DELETED_FOLDER = "deleted"
 MAX_NAME_LENGTH = 249
 #: Topics of the engine itself; records of anybody else would break it.
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -195,22 +195,42 @@ class TopicCatalog:
             InvalidTopicError, UnknownTopicError: no such topic.
         """
         description = self.describe(name)
-        files.make_folder(f"{self._folder}/{_DELETED}")
+        files.make_folder(f"{self._folder}/{DELETED_FOLDER}")
         files.rename(self._path(name), self._deleted_path(description.topic_id))
         # The new name first: a topic that is in neither place would leave its files behind for ever.
-        files.sync_folder(f"{self._folder}/{_DELETED}")
+        files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
         files.sync_folder(self._folder)
         return description
+
+    def prepare(self, description: TopicDescription) -> None:
+        """Writes down a topic that is to come, as one that is deleted: what there is of it goes, if it does not come.
+
+        The lock is held. OSError.
+        """
+        for folder in (self._folder, f"{self._folder}/{DELETED_FOLDER}"):
+            files.make_folder(folder)
+        files.create_whole(self._deleted_path(description.topic_id), _encode(description))
+        files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
+
+    def bring(self, description: TopicDescription) -> None:
+        """Makes a topic that was prepared, in one durable step. The lock is held, and there is none of that name."""
+        files.rename(self._deleted_path(description.topic_id), self._path(description.name))
+        files.sync_folder(self._folder)
+        files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
+
+    def is_deleted(self, topic_id: str) -> bool:
+        """Whether what is left of a deleted topic is still there."""
+        return os.path.exists(self._deleted_path(topic_id))
 
     def deleted(self) -> list[DeletedTopic]:
         """The deleted topics whose files are not all gone."""
         found = []
         try:
-            names = os.listdir(f"{self._folder}/{_DELETED}")
+            names = os.listdir(f"{self._folder}/{DELETED_FOLDER}")
         except FileNotFoundError:
             return []
-        for name in sorted(names):
-            path = f"{self._folder}/{_DELETED}/{name}"
+        for name in sorted(name for name in names if name.endswith(".json")):
+            path = f"{self._folder}/{DELETED_FOLDER}/{name}"
             # Another process may be done with it by now.
             with contextlib.suppress(FileNotFoundError):
                 since = os.stat(path).st_ctime_ns // 1_000_000
@@ -222,7 +242,7 @@ class TopicCatalog:
         files.unlink(self._deleted_path(topic_id))
 
     def _deleted_path(self, topic_id: str) -> str:
-        return f"{self._folder}/{_DELETED}/{topic_id}.json"
+        return f"{self._folder}/{DELETED_FOLDER}/{topic_id}.json"
 
 
 def _encode(description: TopicDescription) -> bytes:

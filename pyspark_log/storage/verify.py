@@ -39,7 +39,7 @@ from pyspark_log.storage.store_folder import (
     TOPICS_FOLDER,
     local_path,
 )
-from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC, TopicCatalog, check_name
+from pyspark_log.storage.topics import DELETED_FOLDER, OFFSETS_TOPIC, PUBLISH_TOPIC, TopicCatalog, check_name
 from pyspark_log.storage.types import TopicDescription
 from pyspark_log.storage.verify_decisions import DecisionCheck, DecisionRecords, group_record_faults
 from pyspark_log.storage.verify_log_folder import log_folder_faults
@@ -48,8 +48,6 @@ from pyspark_log.storage.verify_partition import CUT_FOLDER, PartitionCheck, Par
 #: Told how far it is: bytes of segments that were looked at, and bytes that there are.
 Progress = Callable[[int, int], None]
 
-# In the folder of topics: the descriptions of deleted ones.
-_DELETED = "deleted"
 _FOLDER_NAME = re.compile(r"(.+)-(0|[1-9]\d{0,9})")
 _STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})(\.turn|\.segments)?")
 _LOCK_NAME = re.compile(r"[a-z]+\.lock(\.turn)?")
@@ -282,7 +280,7 @@ def _twins(described: Sequence[TopicDescription]) -> Iterator[Finding]:
 
 def _deleted(store: Store) -> Iterator[Finding]:
     """Descriptions of deleted topics that cannot be read: their files would stay."""
-    folder = f"{TOPICS_FOLDER}/{_DELETED}"
+    folder = f"{TOPICS_FOLDER}/{DELETED_FOLDER}"
     catalog = TopicCatalog(f"{store.path}/{TOPICS_FOLDER}", "")
     try:
         catalog.deleted()
@@ -299,7 +297,7 @@ def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[F
     """Files of no topic; and those of topics whose descriptions are lost. `described`: the topics that there were."""
     yield from (_alien(name) for name in _names(store.path) if name not in _ROOT_NAMES)
     for name in _names(f"{store.path}/{TOPICS_FOLDER}"):
-        if not name.endswith(".json") and name != _DELETED:
+        if not name.endswith(".json") and name != DELETED_FOLDER:
             yield _alien(f"{TOPICS_FOLDER}/{name}")
     folders = _names(f"{store.path}/{DATA_FOLDER}")
     # After the folders, which are younger than the topics and partitions that they belong to.
@@ -316,7 +314,7 @@ def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[F
             continue
         topic_id = _topic_id(path)
         state = read_slots(f"{store.path}/{STATE_FOLDER}/{topic_id}-{match[2]}").state if match and topic_id else None
-        deleted = os.path.exists(f"{store.path}/{TOPICS_FOLDER}/{_DELETED}/{topic_id}.json")
+        deleted = os.path.exists(f"{store.path}/{TOPICS_FOLDER}/{DELETED_FOLDER}/{topic_id}.json")
         if match and state is not None and not deleted and not state.flags & Flags.DEAD:
             yield Finding(
                 Severity.DAMAGE, match[1], int(match[2]), f"{DATA_FOLDER}/{name}", -1,

@@ -1,0 +1,45 @@
+"""`pylog import-kafka`: copy topics from a broker's folder into a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from pyspark_log.cli.output import human_size, print_table
+from pyspark_log.cli.target import Target
+from pyspark_log.cli.topics import config_option
+from pyspark_log.cli.verify import ProgressLine
+from pyspark_log.storage.import_kafka import import_kafka as bring
+from pyspark_log.storage.store import Store
+
+
+@click.command("import-kafka")
+@click.argument("folder", type=click.Path())
+@click.option("--topic", "names", multiple=True, metavar="TOPIC", help="Only this topic; may be given several times.")
+@config_option
+@click.pass_obj
+def import_kafka(target: Target, folder: str, names: Sequence[str], configs: dict[str, str]) -> None:
+    """Copy topics from FOLDER, in which a Kafka broker keeps its logs, into the store; offsets stay as they are.
+
+    Every record is looked at on the way. Each topic comes as a whole, with retention.ms=-1 unless --config says
+    otherwise. The store is made, where its folder is missing or empty.
+    """
+    source = Store.open(folder)
+    store = target.open_or_create()
+    rows = []
+    for name in dict.fromkeys(names) or source.topics():
+        progress = ProgressLine()
+        try:
+            imported = bring(store, source, name, configs, progress=progress)
+        finally:
+            progress.clear()
+        for one in imported:
+            rows.append((str(one.at), one.log_start, one.log_end, one.batches, human_size(one.bytes)))
+            if one.last_stable_offset < one.log_end:
+                click.echo(
+                    f"Warning: {one.at}: a transaction is open since offset {one.last_stable_offset}, and nobody will "
+                    "end it here: readers of committed records stop there",
+                    err=True,
+                )
+    print_table(("PARTITION", "START", "END", "BATCHES", "SIZE"), rows)
