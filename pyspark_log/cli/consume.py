@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import click
 import pyarrow as pa
 
+from pyspark_log.cli.group_records import group_lines
 from pyspark_log.cli.records import TextLayout, json_lines, text_lines
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.times import to_ms
@@ -43,9 +45,10 @@ _POLL_S = 0.1
 )
 @click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after so many records.")
 @click.option(
-    "--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    "--format", "output_format", type=click.Choice(["text", "json", "offsets"]), default="text", show_default=True,
     help="text: values as they are, a line each. json: everything of a record, an object a line;"
-    " bytes that are no UTF-8 are shown as base64 in key_base64 or value_base64.",
+    " bytes that are no UTF-8 are shown as base64 in key_base64 or value_base64."
+    " offsets: records of __consumer_offsets as what they say, an object a line.",
 )
 @click.option("--print-timestamp", is_flag=True, help="In text, print the record's time before the value.")
 @click.option("--print-partition", is_flag=True, help="In text, print the partition before the value.")
@@ -77,10 +80,11 @@ def consume(
     }
     layout = TextLayout(print_timestamp, print_partition, print_offset, print_key, key_separator.encode())
     left = sys.maxsize if max_messages is None else max_messages
-    as_json = output_format == "json"
-    for read in _batches(store, topic, positions, isolation_level, headers=as_json, follow=follow or end):
+    lines = {"text": partial(text_lines, layout=layout), "json": json_lines, "offsets": group_lines}[output_format]
+    headers = output_format == "json"
+    for read in _batches(store, topic, positions, isolation_level, headers=headers, follow=follow or end):
         batch = read.slice(0, left)
-        sys.stdout.buffer.write(json_lines(batch) if as_json else text_lines(batch, layout))
+        sys.stdout.buffer.write(lines(batch))
         sys.stdout.buffer.flush()
         left -= batch.num_rows
         if not left:

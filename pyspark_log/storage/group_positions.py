@@ -32,6 +32,7 @@ from pyspark_log.storage.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
+from pyspark_log.storage.isolation import READ_COMMITTED
 from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import Store
@@ -215,6 +216,11 @@ class GroupPositions:
             if not views:
                 return None, -1, {}
             view = views[records.partition_for(group, len(views))]
+            if store.is_brokers:
+                # It need not have all partitions of the topic, so how many there are is not known.
+                for view in views:
+                    view.follow(store)
+                view = next((one for one in views if group in one.groups), view)
             applied = view.follow(store)
             place = Place(OFFSETS_TOPIC, self._topic_id, view.partition)
             return place, applied, dict(view.groups.get(group, {}))
@@ -269,14 +275,18 @@ class _PartitionView:
     def follow(self, store: Store) -> int:
         """Reads on to the log's end; gives the last decision that is applied up to there."""
         state = store.recovered(OFFSETS_TOPIC, self.partition).state()
+        end = state.next_offset
+        if store.is_brokers:
+            # Kafka's clients commit in transactions, which are appended like others.
+            end = store.latest_offset(OFFSETS_TOPIC, self.partition, isolation_level=READ_COMMITTED)
         if self._position == EARLIEST:
             self._position = state.log_start
-        if self._position < state.next_offset:
-            self._read(store, state.next_offset)
+        if self._position < end:
+            self._read(store, end)
         return state.applied
 
     def _read(self, store: Store, end: int) -> None:
-        for batch in store.read(OFFSETS_TOPIC, self.partition, self._position, end):
+        for batch in store.read(OFFSETS_TOPIC, self.partition, self._position, end, isolation_level=READ_COMMITTED):
             keys, values, offsets = (batch.column(name).to_pylist() for name in ("key", "value", "offset"))
             for key, value, offset in zip(keys, values, offsets, strict=True):
                 try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -324,6 +325,64 @@ def test_records_of_transactions_are_read_without_their_markers(tmp_path):
     store.close()
     shutil.copytree(tmp_path / "store" / "data", tmp_path / "logs")
     assert rows(Store.open(tmp_path / "logs")) == [(0, b"kept"), (2, b"open")]
+
+
+# ---- the groups of its consumers
+
+
+def test_groups_are_those_of_the_offsets_topic(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    committed = OffsetsLog(store, clock=lambda: 1.5)
+    committed.commit("mine", {T0: 3}, "note")
+    committed.commit("test", {T0: 5})
+    store.close()
+    shutil.copytree(tmp_path / "store" / "data", tmp_path / "logs")
+    brokers = OffsetsLog(Store.open(tmp_path / "logs"))
+    assert brokers.groups() == ["mine", "test"]
+    assert brokers.fetch("mine")[T0].offset == 3
+    assert brokers.fetch("other") == {}
+    # Another broker has the other partitions: how many there are, this folder does not know.
+    for path in sorted((tmp_path / "logs").glob("__consumer_offsets-*"))[::-1]:
+        if not list(path.glob("*.log")) or store.size("__consumer_offsets", int(path.name.rpartition("-")[2])) == 0:
+            shutil.rmtree(path)
+    few = Store.open(tmp_path / "logs")
+    assert few.describe_topic("__consumer_offsets").partitions < 50
+    assert (OffsetsLog(few).fetch("mine")[T0].offset, OffsetsLog(few).fetch("test")[T0].offset) == (3, 5)
+
+    def run(*arguments):
+        result = CliRunner().invoke(main, ["--store", str(tmp_path / "logs"), *arguments])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert run("groups", "list").split() == ["mine", "test"]
+    records = [json.loads(line) for line in run("consume", "__consumer_offsets", "--format", "offsets").splitlines()]
+    mine = next(record for record in records if record["group"] == "mine")
+    assert mine.pop("at")["offset"] == 0
+    assert mine == {
+        "group": "mine", "topic": "t", "partition": 0, "committed": 3, "leader_epoch": -1, "metadata": "note",
+        "commit_timestamp": 1500,
+    }  # fmt: skip
+
+
+def test_every_kind_of_group_record_is_shown(tmp_path):
+    pairs = [
+        (b"\0\1\0\1g\0\1t\0\0\0\7", None), (b"\0\2\0\1g", b"\0\3"), (b"\0\7xyz", b"v"), (b"\0\1\0", b"v"), (None, b"v"),
+    ]  # fmt: skip
+    folder = tmp_path / "logs" / "__consumer_offsets-0"
+    folder.parent.mkdir()
+    add(folder, 0, build([Record(key, value, 7) for key, value in pairs]))
+    result = CliRunner().invoke(
+        main, ["--store", str(folder.parent), "consume", "__consumer_offsets", "--format", "offsets"]
+    )
+    assert result.exit_code == 0, result.output
+    records = [json.loads(line) for line in result.output.splitlines()]
+    assert [record.pop("at") for record in records][4] == {"partition": 0, "offset": 4, "timestamp": 7}
+    assert records[0] == {"group": "g", "topic": "t", "partition": 7, "committed": None}
+    assert records[1] == {"group": "g", "key_base64": "AAIAAWc=", "value_base64": "AAM="}
+    assert records[2] == {"key_base64": "AAd4eXo=", "value_base64": "dg=="}
+    assert "field of" in records[3]["error"]
+    assert (records[4]["key_base64"], records[4]["value_base64"]) == (None, "dg==")
 
 
 # ---- nothing is written
