@@ -85,3 +85,23 @@ java:
 
 java-note:
 	@major="$(JAVA_MAJOR)"; [ "$${major:-0}" -ge 17 ] || echo "$(NO_JAVA) The tests with Spark are skipped." >&2
+
+# --- Kafka, which tests/kafka runs ------------------------------------------------------------------
+
+.PHONY: kafka-jars
+kafka-jars: .kafka/.stamp  ## Kafka's own classes for the tests in tests/kafka, by Maven
+
+.kafka/.stamp: tests/kafka/pom.xml
+	@command -v mvn >/dev/null || { \
+		echo "Fetching Kafka needs Maven (Debian, Ubuntu: apt install maven; macOS: brew install maven)." >&2; exit 1; }
+	@echo "Fetching Kafka's classes (once; 60 MB)."
+	@rm -rf .kafka
+	@mvn -q -B -f "$<" dependency:copy-dependencies -DincludeScope=runtime "-DoutputDirectory=$(CURDIR)/.kafka/jars"
+	@touch "$@"
+
+# Without Maven, or offline, all the other tests run.
+.PHONY: kafka-note
+kafka-note:
+	@$(MAKE) --no-print-directory kafka-jars || echo "The tests with Kafka are skipped." >&2
+
+test-all: kafka-note

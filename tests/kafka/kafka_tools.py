@@ -1,0 +1,143 @@
+"""Kafka itself: its command-line classes, and a broker, from the jars that `make kafka-jars` fetches."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from tests.spark.java import java_version
+
+FOLDER = Path(__file__).parents[2] / ".kafka"
+HOST = "127.0.0.1"
+#: How long a broker may take to start or to stop, in seconds, on a machine that has other things to do.
+PATIENCE = 120
+
+_STARTED = "Kafka Server started"
+# A quick start counts for more than speed later on.
+_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+
+
+def missing():
+    """Why Kafka cannot be run here; "" if it can."""
+    if java_version() < 17:
+        return "Kafka needs Java 17 or later: set JAVA_HOME, or put java on the PATH"
+    if not (FOLDER / ".stamp").exists():
+        return "Kafka's jars are not here: make kafka-jars"
+    return ""
+
+
+def command(main, *arguments, memory="128m", options=()):
+    """The command that runs one of Kafka's classes."""
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else "java"
+    return [java, f"-Xmx{memory}", *_JAVA, *options, "-cp", f"{FOLDER}/jars/*", main, *map(str, arguments)]
+
+
+def run(main, *arguments, text=None, errors=subprocess.PIPE):
+    """Runs one of Kafka's classes; what it prints. AssertionError with what it says, if it fails."""
+    done = subprocess.run(
+        command(main, *arguments), input=text, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=PATIENCE,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{main} {arguments}: {done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def dump(option, *files):
+    """What Kafka's DumpLogSegments prints of files and, behind all of them, of what is wrong with them."""
+    tool = "org.apache.kafka.tools.DumpLogSegments"
+    return run(tool, option, "--print-data-log", "--files", ",".join(map(str, files)), errors=subprocess.STDOUT)
+
+
+def _free_ports(count):
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+class Broker:
+    """A Kafka of one node, which is broker and controller (KRaft). It can be stopped and started again.
+
+    Attributes:
+        bootstrap: where clients find it.
+        log_folder: its only log.dir.
+    """
+
+    def __init__(self, folder):
+        """Formats its folder; starts nothing yet."""
+        self._folder = Path(folder)
+        self._output = self._folder / "output"
+        self._settings = self._folder / "server.properties"
+        self._process = None
+        self.log_folder = self._folder / "logs"
+        port, controller_port = _free_ports(2)
+        self.bootstrap = f"{HOST}:{port}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{controller_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": self.log_folder,
+            "offsets.topic.num.partitions": 1,
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.num.partitions": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            # The indexes that are written to are made this large, and mapped.
+            "log.index.size.max.bytes": 65536,
+            "log.cleaner.dedupe.buffer.size": 2097152,
+            "num.network.threads": 1,
+            "num.io.threads": 2,
+        }
+        self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        cluster_id = run("kafka.tools.StorageTool", "random-uuid").strip()
+        run("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", self._settings)
+
+    def start(self):
+        """Returns when it serves."""
+        log = "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"
+        with open(self._output, "ab") as output:
+            begin = output.tell()
+            self._process = subprocess.Popen(
+                command("kafka.Kafka", self._settings, memory="512m", options=[log]),
+                stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        end = time.monotonic() + PATIENCE
+        while _STARTED not in self.output(begin):
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.kill()
+                raise RuntimeError(f"Kafka has not started: {self.output(begin)[-4000:]}")
+            time.sleep(0.05)
+
+    def stop(self):
+        """Ends it in order: its logs are closed, and it notes that they were."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self):
+        """Ends it at once, if it runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def output(self, begin=0):
+        """What it has said so far, from that byte on."""
+        with open(self._output, "rb") as output:
+            output.seek(begin)
+            return output.read().decode(errors="replace")
+
+    def topic(self, *arguments):
+        """Runs Kafka's command for topics; what it prints."""
+        return run("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", self.bootstrap, *arguments)

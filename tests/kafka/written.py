@@ -1,0 +1,53 @@
+"""Topics with all that records can have, in several segments, and what a reader of them must find."""
+
+import random
+from typing import NamedTuple
+
+import pyarrow as pa
+
+CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
+SEGMENTED = {"segment.bytes": "6000", "index.interval.bytes": "300", "retention.ms": "-1"}
+NOW = 1_700_000_000_000
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+class Row(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def write(store, topic, *, partitions=2, batches=40, configs=()):
+    """Makes a topic and fills it; returns the rows of each partition."""
+    store.create_topic(topic, partitions, SEGMENTED | dict(configs))
+    return [extend(store, topic, partition, batches) for partition in range(partitions)]
+
+
+def extend(store, topic, partition, batches=1):
+    """Appends batches of three to nineteen records; returns their rows."""
+    chance = random.Random(f"{topic} {partition}")
+    rows = []
+    for _ in range(batches):
+        first = store.latest_offset(topic, partition)
+        batch = [_row(chance, first + number) for number in range(chance.randrange(3, 20))]
+        store.append(topic, _columns(batch), partition=partition)
+        rows += batch
+    return rows
+
+
+def _row(chance, offset):
+    key = chance.choice([None, b"", "ключ".encode(), f"key {offset % 7}".encode()])
+    value = chance.choice([None, b"", b"x" * 200, chance.randbytes(60).hex().encode(), f"value {offset}".encode()])
+    headers = chance.choice([(), (), (("h", b"1"), ("h", None)), (("größe", b""), ("h", b"\x00\xff"))])
+    return Row(offset, NOW + offset * 10 + chance.randrange(-500, 500), key, value, headers)
+
+
+def _columns(rows):
+    return pa.record_batch({
+        "key": pa.array([row.key for row in rows], pa.binary()),
+        "value": pa.array([row.value for row in rows], pa.binary()),
+        "timestamp": pa.array([row.timestamp for row in rows], pa.int64()),
+        "headers": pa.array([[{"key": k, "value": v} for k, v in row.headers] or None for row in rows], _HEADERS),
+    })  # fmt: skip
