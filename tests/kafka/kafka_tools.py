@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -36,11 +37,11 @@ def command(main, *arguments, memory="128m", options=()):
     return [java, f"-Xmx{memory}", *_JAVA, *options, "-cp", f"{FOLDER}/jars/*", main, *map(str, arguments)]
 
 
-def run(main, *arguments, text=None, errors=subprocess.PIPE):
-    """Runs one of Kafka's classes; what it prints. AssertionError with what it says, if it fails."""
+def run(main, *arguments, text="", stderr=subprocess.PIPE):
+    """Runs one of Kafka's classes on `text` as its input; what it prints. AssertionError if it fails."""
     done = subprocess.run(
-        command(main, *arguments), input=text, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=PATIENCE,
-        check=False,
+        command(main, *arguments), input=text, stdout=subprocess.PIPE, stderr=stderr, text=True, errors="replace",
+        timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{main} {arguments}: {done.stdout}\n{done.stderr}"
     return done.stdout
@@ -49,7 +50,7 @@ def run(main, *arguments, text=None, errors=subprocess.PIPE):
 def dump(option, *files):
     """What Kafka's DumpLogSegments prints of files and, behind all of them, of what is wrong with them."""
     tool = "org.apache.kafka.tools.DumpLogSegments"
-    return run(tool, option, "--print-data-log", "--files", ",".join(map(str, files)), errors=subprocess.STDOUT)
+    return run(tool, option, "--print-data-log", "--files", ",".join(map(str, files)), stderr=subprocess.STDOUT)
 
 
 def _free_ports(count):
@@ -138,6 +139,11 @@ class Broker:
             output.seek(begin)
             return output.read().decode(errors="replace")
 
-    def topic(self, *arguments):
-        """Runs Kafka's command for topics; what it prints."""
-        return run("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", self.bootstrap, *arguments)
+    def run(self, main, *arguments, text=""):
+        """Runs one of Kafka's classes as a client of this broker on `text` as its input; what it prints."""
+        return run(main, "--bootstrap-server", self.bootstrap, *arguments, text=text)
+
+    def topic_ids(self):
+        """The ids of all topics, as Kafka's command for topics prints them."""
+        told = self.run("org.apache.kafka.tools.TopicCommand", "--describe")
+        return dict(re.findall(r"^Topic: (\S+)\s+TopicId: (\S+)", told, flags=re.M))

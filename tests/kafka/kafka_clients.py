@@ -1,0 +1,90 @@
+"""kafka-python as a client of the broker, and Kafka's own console consumer."""
+
+import warnings
+
+# Loading its protocol's schemas uses a call that newer Pythons warn about.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.admin import NewTopic
+
+from written import Row
+
+_PATIENCE_MS = 60_000
+
+
+def create_topics(broker, topics, configs):
+    """Makes topics of so many partitions each: `topics` is a dict."""
+    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        client.create_topics([NewTopic(name, count, 1, topic_configs=configs) for name, count in topics.items()])
+    finally:
+        client.close()
+
+
+class Clients:
+    """A consumer and a producer."""
+
+    def __init__(self, broker):
+        self._broker = broker
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=broker.bootstrap, enable_auto_commit=False, auto_offset_reset="none", check_crcs=True,
+            isolation_level="read_committed",
+        )  # fmt: skip
+        self._producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+
+    def close(self):
+        self._consumer.close()
+        self._producer.close()
+
+    def records(self, topic, partition):
+        """All records of a partition, from its log start to its log end. Not snappy, which is no dependency."""
+        place, consumer, records = TopicPartition(topic, partition), self._consumer, []
+        consumer.assign([place])
+        consumer.seek_to_beginning(place)
+        end = consumer.end_offsets([place])[place]
+        while consumer.position(place) < end:
+            found = consumer.poll(timeout_ms=_PATIENCE_MS)
+            assert found, f"nothing at {consumer.position(place)} of {place}, whose end is {end}"
+            records += found[place]
+        return records
+
+    def read(self, topic, partition):
+        """The same as rows."""
+        return [
+            Row(r.offset, r.timestamp, r.key, r.value, tuple((name, value) for name, value in r.headers))
+            for r in self.records(topic, partition)
+        ]
+
+    def produce(self, topic, partition, rows):
+        """Sends rows; returns them with the offsets that they got."""
+        sent = [
+            self._producer.send(
+                topic, row.value, row.key, list(row.headers), partition=partition, timestamp_ms=row.timestamp
+            )
+            for row in rows
+        ]
+        return [
+            row._replace(offset=future.get(_PATIENCE_MS / 1000).offset) for row, future in zip(rows, sent, strict=True)
+        ]
+
+    def printed(self, topic, count):
+        """What Kafka's console consumer prints of the first records of a topic, a line for each."""
+        shown = ("timestamp", "partition", "offset", "headers", "key")
+        return self._broker.run(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", topic, "--from-beginning",
+            "--max-messages", count, "--timeout-ms", _PATIENCE_MS,
+            *(argument for name in shown for argument in ("--formatter-property", f"print.{name}=true")),
+            "--formatter-property", "null.literal=<null>",
+        ).splitlines()  # fmt: skip
+
+
+def as_printed(row, partition):
+    """A row as the console consumer prints it."""
+
+    def text(data):
+        return "<null>" if data is None else data.decode(errors="replace")
+
+    headers = ",".join(f"{name}:{text(value)}" for name, value in row.headers) or "NO_HEADERS"
+    where = f"CreateTime:{row.timestamp}\tPartition:{partition}\tOffset:{row.offset}"
+    return f"{where}\t{headers}\t{text(row.key)}\t{text(row.value)}"
