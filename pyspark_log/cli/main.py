@@ -16,6 +16,7 @@ from pyspark_log.cli.clean import clean
 from pyspark_log.cli.consume import consume
 from pyspark_log.cli.doctor import doctor
 from pyspark_log.cli.dump import dump
+from pyspark_log.cli.export_kafka import export_kafka
 from pyspark_log.cli.groups import groups
 from pyspark_log.cli.import_kafka import import_kafka
 from pyspark_log.cli.offsets import offsets
@@ -69,7 +70,13 @@ def main(ctx: click.Context, store: str | None) -> None:
     ctx.obj = Target(store)
 
 
+<<<<<<< HEAD
 for command in (topics, produce, consume, offsets, groups, dump, clean, doctor, verify, recover, repair, import_kafka):
+=======
+for command in (
+    topics, produce, consume, offsets, groups, dump, clean, doctor, verify, recover, repair, export_kafka,
+):  # fmt: skip
+>>>>>>> ce0bb25 (pylog export-kafka: a topic as a folder that a broker takes over)
     main.add_command(command)
 
 

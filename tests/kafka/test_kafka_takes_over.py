@@ -1,18 +1,28 @@
 """A broker takes over partitions whose files we wrote: it serves every record of them, and appends to them."""
 
+import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from kafka_clients import Clients, as_printed, create_topics
-from written import CODECS, NOW, Row, write
+from written import CODECS, NOW, Row, extend, write
 
 from pyspark_log import Store
+from pyspark_log.cli.main import main
 from pyspark_log.storage import checkpoint_files
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.storage.truncation import truncate
 
+DOCS = Path(__file__).parents[2] / "docs" / "kafka.md"
 PARTITIONS = 2
 LOG_START = 100
+#: More than the broker has by then.
+EPOCHS = 5
+#: The first have the id that the store gave to the topic, the second none.
+STRAYS = ("another.id", "no.id")
 
 
 @pytest.fixture(scope="module")
@@ -21,32 +31,47 @@ def written(tmp_path_factory):
     with Store.create(tmp_path_factory.mktemp("ours") / "store") as store:
         rows = {codec: write(store, codec, configs={"compression.type": codec}) for codec in CODECS}
         rows["appended"] = write(store, "appended", configs={"message.timestamp.type": "LogAppendTime"})
-        rows["cut"] = write(store, "cut")
-        store.delete_records("cut", 1, LOG_START)
-        rows["cut"][1] = rows["cut"][1][LOG_START:]
+        for topic in ("exported", *STRAYS):
+            rows[topic] = write(store, topic)
+        store.delete_records("exported", 1, LOG_START)
+        rows["exported"][1] = rows["exported"][1][LOG_START:]
+        for _ in range(EPOCHS):
+            with store.appender("exported", 0).hold() as held:
+                end = truncate(held, held.state.next_offset - 3)
+            rows["exported"][0] = rows["exported"][0][:end] + extend(store, "exported", 0)
     return store, rows
 
 
 @pytest.fixture(scope="module")
-def taken_over(broker, written):
-    """The broker, with our folders in the place of its own."""
+def taken_over(broker, written, tmp_path_factory):
+    """The broker, with our folders in the place of its own: some as they are, others exported."""
     store, rows = written
     # Kafka would delete records of such times at once.
     create_topics(broker, dict.fromkeys(rows, PARTITIONS), {"retention.ms": "-1"})
     ids = broker.topic_ids()
+    folder = tmp_path_factory.mktemp("exported") / "kafka"
+    arguments = ["--store", store.path, "export-kafka", "exported", str(folder), "--topic-id", ids["exported"]]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
     broker.stop()
     for topic in rows:
         for partition in range(PARTITIONS):
-            folder = broker.log_folder / f"{topic}-{partition}"
-            shutil.rmtree(folder)
-            shutil.copytree(Path(store.path, "data", folder.name), folder)
-            checkpoint_files.write_partition_metadata(f"{folder}/partition.metadata", ids[topic])
-    starts = str(broker.log_folder / checkpoint_files.LOG_START)
-    known = checkpoint_files.read_offsets(starts)
-    checkpoint_files.write_offsets(starts, {**known, TopicPartition("cut", 1): LOG_START})
-    (broker.log_folder / ".kafka_cleanshutdown").unlink()
+            place = broker.log_folder / f"{topic}-{partition}"
+            shutil.rmtree(place)
+            shutil.copytree(Path(store.path, "data", place.name), place)
+            if topic not in STRAYS:
+                checkpoint_files.write_partition_metadata(f"{place}/partition.metadata", ids[topic])
+    for partition in range(PARTITIONS):
+        os.unlink(broker.log_folder / f"{STRAYS[1]}-{partition}" / "partition.metadata")
+    hand_over(folder, broker.log_folder)
     broker.start()
     return broker
+
+
+def hand_over(folder, logs):
+    """Does what docs/kafka.md says."""
+    section = DOCS.read_text().partition("## A topic of a store for a broker\n")[2]
+    script = re.search(r"```sh\n(.*?)```", section, re.DOTALL)[1]
+    subprocess.run(["sh", "-eu", "-c", script], env=os.environ | {"FOLDER": str(folder), "LOGS": str(logs)}, check=True)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +89,7 @@ def more(clients, topic, partition, end):
 
 
 # kafka-python reads snappy with a package of its own only.
-@pytest.mark.parametrize("topic", ["uncompressed", "gzip", "lz4", "zstd", "cut"])
+@pytest.mark.parametrize("topic", ["uncompressed", "gzip", "lz4", "zstd", "exported"])
 def test_a_consumer_reads_all_and_a_producer_appends(clients, written, topic):
     for partition, rows in enumerate(written[1][topic]):
         assert clients.read(topic, partition) == rows
@@ -98,3 +123,23 @@ def test_the_console_consumer_reads_all_and_the_console_producer_appends(taken_o
         assert found[: len(rows)] == rows
         added += [line.rpartition("\t")[2] for line in found[len(rows) :]]
     assert sorted(added) == ["a", "b"]
+
+
+@pytest.mark.parametrize("topic", STRAYS)
+def test_folders_without_the_id_of_the_topic_are_set_aside(taken_over, clients, topic):
+    for partition in range(PARTITIONS):
+        assert clients.records(topic, partition) == []
+        (aside,) = taken_over.log_folder.glob(f"{topic}-{partition}.*-stray")
+        assert re.fullmatch(r"[0-9a-f]{32}-stray", aside.name.rpartition(".")[2])
+        assert len(list(aside.glob("*.log"))) > 1
+
+
+def test_leader_epochs_of_an_export_are_below_those_of_the_broker(taken_over, written):
+    store, rows = written
+    assert store.reader("exported", 0).state().leader_epoch == EPOCHS
+    for partition in range(PARTITIONS):
+        file = taken_over.log_folder / f"exported-{partition}" / "leader-epoch-checkpoint"
+        first, *others = checkpoint_files.read_epochs(str(file))
+        assert first == (0, rows["exported"][partition][0].offset)
+        assert [start for _, start in others] == [rows["exported"][partition][-1].offset + 1]
+    assert "truncation of conflicting entries" not in taken_over.output()

@@ -125,6 +125,29 @@ def test_all_of_a_store_can_be_read_without_the_right_to_write(folder, restarted
         may_write_again(path)
 
 
+def test_a_topic_can_be_exported_without_the_right_to_write(folder):
+    path, out = folder / "store", folder / "out"
+    build(path)
+    out.mkdir()
+    out.chmod(0o777)
+    before, user = tree(path), who_may_not_write(path)
+    words = ("export-kafka", "t", str(out / "kafka"), "--topic-id", Store.open(path).describe_topic("t").topic_id)
+
+    def export():
+        result = CliRunner().invoke(cli.main, ["--store", str(path), *words])
+        return result.exit_code, result.stderr, see_records(out / "kafka")
+
+    try:
+        assert in_process_of(user, export) == (0, "", see_records(path))
+        assert tree(path) == before
+    finally:
+        may_write_again(path)
+
+
+def see_records(path):
+    return [row for batch in Store.open(path).read("t", 0, headers=True) for row in batch.to_pylist()]
+
+
 def test_who_may_not_write_is_told_so_and_changes_nothing(folder):
     path = folder / "store"
     build(path)

@@ -1,0 +1,35 @@
+"""`pylog export-kafka`: a topic as a folder that a Kafka broker takes over."""
+
+from __future__ import annotations
+
+import click
+
+from pyspark_log.cli.output import human_size, print_table
+from pyspark_log.cli.target import Target
+from pyspark_log.cli.verify import ProgressLine
+from pyspark_log.storage.export_kafka import export_kafka as export
+
+
+@click.command("export-kafka")
+@click.argument("topic")
+@click.argument("folder", type=click.Path())
+@click.option(
+    "--topic-id", required=True, metavar="ID",
+    help="The topic's id in the Kafka cluster, as kafka-topics.sh --describe prints it.",
+)
+@click.pass_obj
+def export_kafka(target: Target, topic: str, folder: str, topic_id: str) -> None:
+    """Copy TOPIC into a new FOLDER in the layout of Kafka, for a broker to take over.
+
+    Offsets, times, keys and headers stay as they are. Every record is looked at; if one is damaged, nothing is
+    exported. Others may write to the topic meanwhile. docs/kafka.md says what to do with the folder.
+    """
+    progress = ProgressLine()
+    try:
+        found = export(target.open(), topic, folder, topic_id, progress=progress)
+    finally:
+        progress.clear()
+    print_table(("PARTITION", "START", "END", "SEGMENTS", "SIZE"), [
+        (one.partition, one.log_start, one.log_end, one.segments, human_size(one.bytes)) for one in found
+    ])  # fmt: skip
+    click.echo(f"exported {len(found)} partitions, {human_size(sum(one.bytes for one in found))}, into {folder}")

@@ -1,0 +1,234 @@
+"""Copies a topic into a folder from which a Kafka broker takes it over; docs/kafka.md says how.
+
+Every record is looked at as it is copied, so a broker gets none that is damaged. Indexes and all else that stands
+beside the segments are made anew. All batches get leader epoch 0: a cluster counts epochs of its own from there, and a
+broker forgets where those began that are larger than its own.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_log.storage import checkpoint_files, files, topics
+from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, PARTITION_METADATA, RECOVERY_POINT
+from pyspark_log.storage.errors import (
+    CorruptRecordError,
+    InvalidConfigError,
+    InvalidTopicError,
+    LogDamagedError,
+    ReadOnlyError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
+from pyspark_log.storage.leader_epochs import FILE_NAME, LeaderEpochs
+from pyspark_log.storage.missing import missing_is_damage
+from pyspark_log.storage.records import stamp
+from pyspark_log.storage.repair_producers import ProducerFiles
+from pyspark_log.storage.segment import LOG, SegmentWriter, list_segments, segment_path
+from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
+from pyspark_log.storage.state_file import Flags, PartitionState
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.store_folder import local_path
+from pyspark_log.storage.types import TopicPartition
+from pyspark_log.storage.verify import Progress, Told
+
+_EPOCH: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPartition:
+    """What of a partition is in the folder.
+
+    Attributes:
+        partition: its number.
+        log_start: the first offset that can be read.
+        log_end: the offset behind the last record.
+        segments, bytes: how many, and the size of their `.log` files.
+    """
+
+    partition: int
+    log_start: int
+    log_end: int
+    segments: int
+    bytes: int
+
+
+def export_kafka(
+    store: Store, topic: str, folder: str | os.PathLike[str], topic_id: str, *, progress: Progress | None = None
+) -> list[ExportedPartition]:
+    """Copies a topic in Kafka's layout, durably. Needs no right to write to the store, and others may write meanwhile.
+
+    Each partition is copied up to the end that it has when its turn comes. The folder appears when it is whole.
+
+    Args:
+        store: where the topic is.
+        topic: which one.
+        folder: a new folder, outside of the store; the folder above it exists.
+        topic_id: the id that the topic has in the cluster, 22 characters, as `kafka-topics.sh --describe` prints it.
+        progress: told how many bytes of segments were copied, and how many there are.
+
+    Returns:
+        The partitions, in order.
+
+    Raises:
+        UnknownTopicError: there is no such topic, or it was deleted meanwhile.
+        InvalidTopicError: one of the engine's own topics.
+        InvalidConfigError: `topic_id` is no id.
+        ReadOnlyError: it is a folder of a broker already.
+        StoreExistsError: there is something at `folder`, or it would lie in the store.
+        StoreNotFoundError: the folder above it does not exist.
+        CorruptRecordError, LogDamagedError: the topic is damaged; with the place.
+        OSError: e.g. a full disk. As with the others, nothing is left behind.
+    """
+    if store.is_brokers:
+        raise ReadOnlyError(f"{store.path} is a folder of a Kafka broker: its files can be copied as they are")
+    if topic in (topics.OFFSETS_TOPIC, topics.PUBLISH_TOPIC):
+        raise InvalidTopicError(f"topic {topic} holds the store's own records: a broker has its own")
+    try:
+        topics.check_id(topic_id)
+    except ValueError as error:
+        raise InvalidConfigError(f"topic id: {error}") from None
+    numbers = range(store.describe_topic(topic).partitions)
+    target = _new_folder(store, folder)
+    told = Told(progress, sum(store.size(topic, number) for number in numbers))
+    unfinished = f"{target}.{secrets.token_hex(8)}.tmp"
+    files.make_folder(unfinished)
+    try:
+        found = [_PartitionExport(store, TopicPartition(topic, n), topic_id, unfinished, told).run() for n in numbers]
+        _write_checkpoints(unfinished, topic, found)
+        files.rename(unfinished, target)
+    except BaseException:
+        for name in os.listdir(unfinished):
+            path = f"{unfinished}/{name}"
+            (files.remove_folder if os.path.isdir(path) else files.unlink)(path)
+        files.remove_folder(unfinished)
+        raise
+    files.sync_folder(os.path.dirname(target))
+    return found
+
+
+def _new_folder(store: Store, folder: str | os.PathLike[str]) -> str:
+    target = local_path(folder)
+    above, inside = os.path.dirname(target), os.path.realpath(store.path)
+    if os.path.lexists(target):
+        raise StoreExistsError(f"{target} exists: a topic is exported to a new folder only")
+    if not os.path.isdir(above):
+        raise StoreNotFoundError(f"{target}: the folder above it does not exist")
+    if os.path.commonpath([os.path.realpath(above), inside]) == inside:
+        raise StoreExistsError(f"{target}: the new folder must lie outside of the store {store.path}")
+    return target
+
+
+def _write_checkpoints(folder: str, topic: str, exported: Collection[ExportedPartition]) -> None:
+    """What Kafka keeps beside the logs: log starts only of those that start inside of a segment."""
+    ends = {TopicPartition(topic, one.partition): one.log_end for one in exported}
+    starts = {
+        at: one.log_start
+        for at, one in zip(ends, exported, strict=True) if one.log_start > list_segments(f"{folder}/{at}")[0]
+    }  # fmt: skip
+    for name, offsets in ((RECOVERY_POINT, ends), (HIGH_WATERMARK, ends), (LOG_START, starts)):
+        checkpoint_files.write_offsets(f"{folder}/{name}", offsets)
+
+
+class _PartitionExport:
+    """Copies one partition; `run` does it."""
+
+    def __init__(self, store: Store, at: TopicPartition, topic_id: str, into: str, told: Told) -> None:
+        self._reader = store.recovered(at.topic, at.partition)
+        self._place = self._reader.place
+        self._config = store.topic_config(at.topic)
+        self._topic_id = topic_id
+        self._folder = f"{into}/{at}"
+        self._told = told
+
+    def run(self) -> ExportedPartition:
+        while True:
+            state = self._reader.state()
+            try:
+                found = self._copy(state)
+            except (CorruptRecordError, LogDamagedError):
+                # Retention may have taken segments that were about to be copied.
+                now = self._reader.state()
+                if (now.log_start, now.leader_epoch) == (state.log_start, state.leader_epoch):
+                    raise
+            else:
+                # Else the end of the log was taken back, and others may have written there.
+                if self._reader.state().leader_epoch == state.leader_epoch:
+                    return found
+            files.remove_folder(self._folder)
+
+    def _copy(self, state: PartitionState) -> ExportedPartition:
+        files.make_folder(self._folder)
+        walker = SegmentWalker(self._config.max_batch_bytes)
+        producers = ProducerFiles(
+            self._place.folder, self._folder, self._config.producer_id_expiration_ms,
+            seen=bool(state.flags & Flags.PRODUCERS),
+        )  # fmt: skip
+        bases, size = self._segments(state), 0
+        for base, until in zip(bases, [*bases[1:], state.next_offset], strict=True):
+            size += self._copy_segment(walker, producers, state, base, until)
+        producers.end()
+        checkpoint_files.write_partition_metadata(f"{self._folder}/{PARTITION_METADATA}", self._topic_id)
+        LeaderEpochs([(_EPOCH, state.log_start)]).write(f"{self._folder}/{FILE_NAME}")
+        files.sync_folder(self._folder)
+        return ExportedPartition(self._place.partition, state.log_start, state.next_offset, len(bases), size)
+
+    def _segments(self, state: PartitionState) -> list[int]:
+        """The base offsets of the segments. The active one has no file before its first record. LogDamagedError."""
+        bases = [base for base in self._reader.segments(state) if base < state.active_base] + [state.active_base]
+        if bases[0] > state.log_start:
+            raise LogDamagedError(
+                f"{self._place}: {self._place.folder} begins at offset {bases[0]}, and the log at {state.log_start}: "
+                "files were removed or moved"
+            )
+        return bases
+
+    def _copy_segment(
+        self, walker: SegmentWalker, producers: ProducerFiles, state: PartitionState, base: int, until: int
+    ) -> int:
+        files.create(segment_path(self._folder, base, LOG)).close()
+        producers.begin(base)
+        writer = SegmentWriter(self._folder, base, 0, self._config)
+        try:
+            for piece in self._pieces(walker, state, base, until):
+                data = bytearray(piece.data)
+                stamp(data, 0, len(data), piece.headers[0].base_offset, _EPOCH)
+                writer.log.pwrite(data, writer.position)
+                writer.enter(piece.headers)
+                self._told.add(len(data))
+                with memoryview(data) as view:
+                    for header in piece.headers:
+                        at = header.position - piece.headers[0].position
+                        producers.take(header, view[at : at + header.size])
+            writer.log.sync()
+            # The active segment, too: the last entry of a time index is what a broker takes for its largest time.
+            writer.finish()
+            return writer.position
+        finally:
+            writer.close()
+
+    def _pieces(self, walker: SegmentWalker, state: PartitionState, base: int, until: int) -> Iterator[Sound]:
+        """The batches of a segment.
+
+        Raises:
+            CorruptRecordError: some of them are damaged.
+            LogDamagedError: its file is missing.
+        """
+        if base == until:
+            return
+        place = self._place
+        with missing_is_damage(place):
+            file = files.open_read(segment_path(place.folder, base, LOG))
+        with file:
+            size = state.position if base == state.active_base else file.size()
+            for piece in walker.walk(file, size, base, until):
+                if isinstance(piece, Unsound):
+                    raise CorruptRecordError(
+                        f"{piece.reason}: nothing was exported. `pylog verify` tells what to do about it",
+                        piece.position, piece.first_offset, file.path, place.topic, place.partition,
+                    )  # fmt: skip
+                yield piece
