@@ -28,7 +28,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.storage.truncation import truncate
 
 ID = "AAECAwQFBgcICQoLDA0ODw"
-CONFIG = {"segment.bytes": "1500", "index.interval.bytes": "200", "retention.ms": "-1"}
+CONFIG = {"segment.bytes": "1500", "index.interval.bytes": "400", "retention.ms": "-1"}
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def folder(tmp_path):
     return tmp_path / "out" / "kafka"
 
 
-def append(store, first, count):
+def append(store, first, count, time=1_000_000):
     for number in range(first, first + count, 3):
-        store.append("t", rows(number, 3), partition=0)
+        store.append("t", rows(number, 3, time), partition=0)
 
 
 def source(store, partition=0):
@@ -61,12 +61,8 @@ def segments(folder):
 
 
 def values(path, partition=0):
-    """Offsets and values, as they are read."""
-    return {
-        offset: value
-        for batch in Store.open(path).read("t", partition)
-        for offset, value in zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
-    }
+    """What is read at each offset."""
+    return {row["offset"]: row for batch in Store.open(path).read("t", partition) for row in batch.to_pylist()}
 
 
 def text(path):
@@ -85,9 +81,9 @@ def test_it_has_the_segments_of_the_store(store, folder):
         if file.name == "partition.metadata":
             assert text(theirs / file.name) == ["version: 0", f"topic_id: {ID}"]
         elif file.name == f"{segments(ours)[-1].stem}.timeindex":
-            # The last segment has its closing entry, too.
-            assert (theirs / file.name).read_bytes()[: file.stat().st_size] == file.read_bytes()
-            assert (theirs / file.name).read_bytes()[-12:-4] == (1_000_000 + 119).to_bytes(8, "big")
+            # The last segment has its closing entry, too: of the last record's time and offset.
+            closing = (1_000_119).to_bytes(8, "big") + (119 - int(segments(ours)[-1].stem)).to_bytes(4, "big")
+            assert (theirs / file.name).read_bytes() == file.read_bytes() + closing
         else:
             assert (theirs / file.name).read_bytes() == file.read_bytes(), file.name
     assert {file.name for file in theirs.iterdir()} == {file.name for file in ours.iterdir()}
@@ -240,15 +236,19 @@ def test_retention_may_take_segments_meanwhile(store, folder):
     assert values(folder) == values(store.path)
 
 
-def test_the_end_may_be_taken_back_meanwhile(store, folder):
+@pytest.mark.parametrize("offset", [6, 60])
+def test_the_end_may_be_taken_back_meanwhile(store, folder, offset):
+    """Also where others write until all segments begin and end where they did."""
+    assert [int(file.stem) for file in segments(source(store))][1:3] == [33, 66]
+
     def take_back():
         with store.appender("t", 0).hold() as held:
-            truncate(held, 6)
-        append(store, 200, 30)
+            truncate(held, offset)
+        append(store, offset, 60, time=2_000_000)
 
     while_exporting(store, folder, take_back)
     assert values(folder) == values(store.path)
-    assert len(values(folder)) == 36
+    assert len(values(folder)) == offset + 60
 
 
 def test_the_topic_may_be_deleted_meanwhile(store, folder):
