@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from kafka_clients import Clients, as_printed, create_topics
-from written import CODECS, NOW, Row, extend, write
+from written import CODECS, NOW, Row, end_transaction, extend, send, write
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
@@ -21,7 +21,10 @@ PARTITIONS = 2
 LOG_START = 100
 #: More than the broker has by then.
 EPOCHS = 5
-#: The first have the id that the store gave to the topic, the second none.
+#: A producer id that the broker does not give to anybody here.
+PRODUCER = 5_000_000
+EXPORTED = ("exported", "transactions")
+#: The first has the id that the store gave to the topic, the second none.
 STRAYS = ("another.id", "no.id")
 
 
@@ -39,7 +42,25 @@ def written(tmp_path_factory):
             with store.appender("exported", 0).hold() as held:
                 end = truncate(held, held.state.next_offset - 3)
             rows["exported"][0] = rows["exported"][0][:end] + extend(store, "exported", 0)
+        rows["transactions"] = write(store, "transactions")
+        rows["transactions"][1] += transact(store)
     return store, rows
+
+
+def transact(store):
+    """Appends transactions to a partition: one is committed, one aborted. Returns the rows of the first and more."""
+    place = ("transactions", 1)
+    end = store.latest_offset(*place)
+    rows = [Row(end + n, NOW, b"key", f"value {n}".encode(), ()) for n in range(60)]
+    for sequence in range(0, 60, 3):
+        send(store, *place, rows[sequence : sequence + 3], PRODUCER, base_sequence=sequence, transactional=True)
+        given_up = [Row(-1, NOW, b"given up", None, ())] * 3
+        send(store, *place, given_up, PRODUCER + 1, base_sequence=sequence, transactional=True)
+    end_transaction(store, *place, PRODUCER, commit=True)
+    end_transaction(store, *place, PRODUCER + 1, commit=False)
+    # The rows of the two alternate, three by three.
+    committed = [row._replace(offset=end + 2 * (n - n % 3) + n % 3) for n, row in enumerate(rows)]
+    return committed + extend(store, *place, 20)
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +70,12 @@ def taken_over(broker, written, tmp_path_factory):
     # Kafka would delete records of such times at once.
     create_topics(broker, dict.fromkeys(rows, PARTITIONS), {"retention.ms": "-1"})
     ids = broker.topic_ids()
-    folder = tmp_path_factory.mktemp("exported") / "kafka"
-    arguments = ["--store", store.path, "export-kafka", "exported", str(folder), "--topic-id", ids["exported"]]
-    assert CliRunner().invoke(main, arguments).exit_code == 0
+    folders = {topic: tmp_path_factory.mktemp("exported") / topic for topic in EXPORTED}
+    for topic, folder in folders.items():
+        arguments = ["--store", store.path, "export-kafka", topic, str(folder), "--topic-id", ids[topic]]
+        assert CliRunner().invoke(main, arguments).exit_code == 0
     broker.stop()
-    for topic in rows:
+    for topic in rows.keys() - folders.keys():
         for partition in range(PARTITIONS):
             place = broker.log_folder / f"{topic}-{partition}"
             shutil.rmtree(place)
@@ -62,7 +84,8 @@ def taken_over(broker, written, tmp_path_factory):
                 checkpoint_files.write_partition_metadata(f"{place}/partition.metadata", ids[topic])
     for partition in range(PARTITIONS):
         os.unlink(broker.log_folder / f"{STRAYS[1]}-{partition}" / "partition.metadata")
-    hand_over(folder, broker.log_folder)
+    for folder in folders.values():
+        hand_over(folder, broker.log_folder)
     broker.start()
     return broker
 
@@ -89,7 +112,7 @@ def more(clients, topic, partition, end):
 
 
 # kafka-python reads snappy with a package of its own only.
-@pytest.mark.parametrize("topic", ["uncompressed", "gzip", "lz4", "zstd", "exported"])
+@pytest.mark.parametrize("topic", ["uncompressed", "gzip", "lz4", "zstd", *EXPORTED])
 def test_a_consumer_reads_all_and_a_producer_appends(clients, written, topic):
     for partition, rows in enumerate(written[1][topic]):
         assert clients.read(topic, partition) == rows

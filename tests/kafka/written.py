@@ -1,9 +1,12 @@
 """Topics with all that records can have, in several segments, and what a reader of them must find."""
 
 import random
+import struct
 from typing import NamedTuple
 
 import pyarrow as pa
+
+from pyspark_log.storage.records import BatchBuilder, RecordColumns
 
 CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 SEGMENTED = {"segment.bytes": "6000", "index.interval.bytes": "300", "retention.ms": "-1"}
@@ -35,6 +38,25 @@ def extend(store, topic, partition, batches=1):
         store.append(topic, _columns(batch), partition=partition)
         rows += batch
     return rows
+
+
+def send(store, topic, partition, rows, producer, **fields):
+    """Appends rows as one batch of a producer that numbers them."""
+    with store.appender(topic, partition).hold() as held:
+        held.append(bytearray(_batch(rows, producer_id=producer, producer_epoch=0, **fields)), sync=False)
+
+
+def end_transaction(store, topic, partition, producer, *, commit):
+    """Appends the marker of a coordinator; it takes an offset."""
+    marker = Row(-1, NOW, struct.pack(">hh", 0, commit), struct.pack(">hi", 0, 0), ())
+    send(store, topic, partition, [marker], producer, transactional=True, control=True)
+
+
+def _batch(rows, **fields):
+    columns = _columns(rows)
+    builder = BatchBuilder(1 << 20, 1 << 20)
+    builder.append(RecordColumns(*(columns[name] for name in columns.schema.names), NOW), None, 0, len(rows))
+    return builder.seal(**fields)
 
 
 def _row(chance, offset):
