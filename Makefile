@@ -102,6 +102,6 @@ kafka-jars: .kafka/.stamp  ## Kafka's own classes for the tests in tests/kafka, 
 # Without Maven, or offline, all the other tests run.
 .PHONY: kafka-note
 kafka-note:
-	@$(MAKE) --no-print-directory kafka-jars || echo "The tests with Kafka are skipped." >&2
+	@$(MAKE) -s --no-print-directory kafka-jars || echo "The tests with Kafka are skipped." >&2
 
 test-all: kafka-note
