@@ -70,13 +70,9 @@ def main(ctx: click.Context, store: str | None) -> None:
     ctx.obj = Target(store)
 
 
-<<<<<<< HEAD
-for command in (topics, produce, consume, offsets, groups, dump, clean, doctor, verify, recover, repair, import_kafka):
-=======
 for command in (
-    topics, produce, consume, offsets, groups, dump, clean, doctor, verify, recover, repair, export_kafka,
+    topics, produce, consume, offsets, groups, dump, clean, doctor, verify, recover, repair, import_kafka, export_kafka,
 ):  # fmt: skip
->>>>>>> ce0bb25 (pylog export-kafka: a topic as a folder that a broker takes over)
     main.add_command(command)
 
 

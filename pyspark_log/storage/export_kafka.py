@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark_log.storage import checkpoint_files, files, topics
-from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, PARTITION_METADATA, RECOVERY_POINT
+from pyspark_log.storage.batch import LEADER_EPOCH_AT, MAGIC, MAGIC_AT
+from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from pyspark_log.storage.errors import (
     CorruptRecordError,
     InvalidConfigError,
@@ -24,11 +25,8 @@ from pyspark_log.storage.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from pyspark_log.storage.leader_epochs import FILE_NAME, LeaderEpochs
-from pyspark_log.storage.missing import missing_is_damage
-from pyspark_log.storage.records import stamp
-from pyspark_log.storage.repair_producers import ProducerFiles
-from pyspark_log.storage.segment import LOG, SegmentWriter, list_segments, segment_path
+from pyspark_log.storage.log_copy import LogCopy
+from pyspark_log.storage.segment import list_segments
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_file import Flags, PartitionState
 from pyspark_log.storage.store import Store
@@ -162,73 +160,46 @@ class _PartitionExport:
             files.remove_folder(self._folder)
 
     def _copy(self, state: PartitionState) -> ExportedPartition:
-        files.make_folder(self._folder)
-        walker = SegmentWalker(self._config.max_batch_bytes)
-        producers = ProducerFiles(
-            self._place.folder, self._folder, self._config.producer_id_expiration_ms,
-            seen=bool(state.flags & Flags.PRODUCERS),
-        )  # fmt: skip
-        bases, size = self._segments(state), 0
-        for base, until in zip(bases, [*bases[1:], state.next_offset], strict=True):
-            size += self._copy_segment(walker, producers, state, base, until)
-        producers.end()
-        checkpoint_files.write_partition_metadata(f"{self._folder}/{PARTITION_METADATA}", self._topic_id)
-        LeaderEpochs([(_EPOCH, state.log_start)]).write(f"{self._folder}/{FILE_NAME}")
-        files.sync_folder(self._folder)
-        return ExportedPartition(self._place.partition, state.log_start, state.next_offset, len(bases), size)
-
-    def _segments(self, state: PartitionState) -> list[int]:
-        """The base offsets of the segments. The active one has no file before its first record. LogDamagedError."""
-        bases = [base for base in self._reader.segments(state) if base < state.active_base] + [state.active_base]
-        if bases[0] > state.log_start:
-            raise LogDamagedError(
-                f"{self._place}: {self._place.folder} begins at offset {bases[0]}, and the log at {state.log_start}: "
-                "files were removed or moved"
-            )
-        return bases
-
-    def _copy_segment(
-        self, walker: SegmentWalker, producers: ProducerFiles, state: PartitionState, base: int, until: int
-    ) -> int:
-        files.create(segment_path(self._folder, base, LOG)).close()
-        producers.begin(base)
-        writer = SegmentWriter(self._folder, base, 0, self._config)
-        try:
-            for piece in self._pieces(walker, state, base, until):
-                data = bytearray(piece.data)
-                stamp(data, 0, len(data), piece.headers[0].base_offset, _EPOCH)
-                writer.log.pwrite(data, writer.position)
-                writer.enter(piece.headers)
-                self._told.add(len(data))
-                with memoryview(data) as view:
-                    for header in piece.headers:
-                        at = header.position - piece.headers[0].position
-                        producers.take(header, view[at : at + header.size])
-            writer.log.sync()
-            # The active segment, too: the last entry of a time index is what a broker takes for its largest time.
-            writer.finish()
-            return writer.position
-        finally:
-            writer.close()
-
-    def _pieces(self, walker: SegmentWalker, state: PartitionState, base: int, until: int) -> Iterator[Sound]:
-        """The batches of a segment.
-
-        Raises:
-            CorruptRecordError: some of them are damaged.
-            LogDamagedError: its file is missing.
-        """
-        if base == until:
-            return
         place = self._place
-        with missing_is_damage(place):
-            file = files.open_read(segment_path(place.folder, base, LOG))
-        with file:
-            size = state.position if base == state.active_base else file.size()
-            for piece in walker.walk(file, size, base, until):
+        log = LogCopy(
+            place.folder, self._folder, self._topic_id, self._config,
+            producers_seen=bool(state.flags & Flags.PRODUCERS),
+        )  # fmt: skip
+        walker = SegmentWalker(self._config.max_batch_bytes)
+        log.offset = state.log_start
+        for segment, size in self._reader.opened(state):
+            if not log.is_begun:
+                log.offset = min(log.offset, segment.base_offset)  # the log may start inside of this segment
+            self._check_next(log, segment.base_offset)
+            log.begin(segment.base_offset)
+            for piece in walker.walk(segment.log, size, segment.base_offset, None):
                 if isinstance(piece, Unsound):
                     raise CorruptRecordError(
                         f"{piece.reason}: nothing was exported. `pylog verify` tells what to do about it",
-                        piece.position, piece.first_offset, file.path, place.topic, place.partition,
+                        piece.position, piece.first_offset, segment.log.path, place.topic, place.partition,
                     )  # fmt: skip
-                yield piece
+                log.write(_with_epoch(piece), piece.headers)
+                self._told.add(len(piece.data))
+        self._check_next(log, state.next_offset)
+        if not log.is_begun:
+            log.begin(log.offset)
+        log.finish(state._replace(leader_epoch=_EPOCH))
+        segments = len(list_segments(self._folder))
+        return ExportedPartition(place.partition, state.log_start, state.next_offset, segments, log.bytes)
+
+    def _check_next(self, log: LogCopy, offset: int) -> None:
+        if log.offset != offset:
+            raise LogDamagedError(
+                f"{self._place}: {self._place.folder} has no records of the offsets {log.offset} to {offset - 1}: "
+                "files were cut, removed or moved. Nothing was exported. `pylog verify` tells what to do about it"
+            )
+
+
+def _with_epoch(piece: Sound) -> bytearray:
+    """The bytes of batches, with the leader epoch that they get. Messages of the older formats have none."""
+    data, first = bytearray(piece.data), piece.headers[0].position
+    for header in piece.headers:
+        if header.magic == MAGIC and header.leader_epoch != _EPOCH:
+            at = header.position - first
+            data[at + LEADER_EPOCH_AT : at + MAGIC_AT] = _EPOCH.to_bytes(MAGIC_AT - LEADER_EPOCH_AT, "big")
+    return data
