@@ -28,7 +28,7 @@ from pyspark_log.storage.errors import (
 from pyspark_log.storage.log_copy import LogCopy
 from pyspark_log.storage.segment import list_segments
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
-from pyspark_log.storage.state_file import Flags, PartitionState
+from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import local_path
 from pyspark_log.storage.types import TopicPartition
@@ -161,10 +161,7 @@ class _PartitionExport:
 
     def _copy(self, state: PartitionState) -> ExportedPartition:
         place = self._place
-        log = LogCopy(
-            place.folder, self._folder, self._topic_id, self._config,
-            producers_seen=bool(state.flags & Flags.PRODUCERS),
-        )  # fmt: skip
+        log = LogCopy(place.folder, self._folder, self._topic_id, self._config)
         walker = SegmentWalker(self._config.max_batch_bytes)
         log.offset = state.log_start
         for segment, size in self._reader.opened(state):

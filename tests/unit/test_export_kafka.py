@@ -13,7 +13,7 @@ from damage import flip, headers, rows
 from producer_tools import ending, ready
 
 from pyspark_log.cli.main import main
-from pyspark_log.storage import files
+from pyspark_log.storage import files, segment_walk
 from pyspark_log.storage.errors import (
     CorruptRecordError,
     InvalidConfigError,
@@ -250,6 +250,19 @@ def test_the_end_may_be_taken_back_meanwhile(store, folder, offset):
     while_exporting(store, folder, take_back)
     assert values(folder) == values(store.path)
     assert len(values(folder)) == offset + 60
+
+
+def test_the_end_may_be_taken_back_within_the_segment_that_is_copied(store, folder, monkeypatch):
+    monkeypatch.setattr(segment_walk, "WINDOW", 400)
+
+    def take_back():
+        with store.appender("t", 0).hold() as held:
+            truncate(held, 102)
+        append(store, 102, 18, time=2_000_000)
+
+    # Three batches a write: four for each of the three segments of eleven, and then the first of the active one.
+    while_exporting(store, folder, take_back, "write", 13)
+    assert values(folder) == values(store.path)
 
 
 def test_the_topic_may_be_deleted_meanwhile(store, folder):
