@@ -16,6 +16,9 @@ NATIVE := $(wildcard pyspark_log/storage/*.pyx pyspark_log/storage/*.pxd)
 export PYSPARK_PYTHON := $(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(BIN)/python
 
+# Two processes, in one of which Spark has its tests, and the broker its own.
+SPREAD := -n 2 --dist loadgroup
+
 .PHONY: help
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -26,11 +29,11 @@ demo: java $(VENV)/.stamp-native  ## 336,776 flights through a store: load, stre
 
 .PHONY: test
 test: java-note $(VENV)/.stamp-native  ## The fast tests, under eight minutes on two cores
-	"$(BIN)/python" -m pytest -m "not slow"
+	"$(BIN)/python" -m pytest $(SPREAD) -m "not slow"
 
 .PHONY: test-all
 test-all: java-note $(VENV)/.stamp-native  ## Every test
-	"$(BIN)/python" -m pytest
+	"$(BIN)/python" -m pytest $(SPREAD)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.stamp-native  ## Damaged bytes to every reader of files: five million inputs, an hour on two cores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import click
@@ -80,11 +80,13 @@ def consume(
     }
     layout = TextLayout(print_timestamp, print_partition, print_offset, print_key, key_separator.encode())
     left = sys.maxsize if max_messages is None else max_messages
-    lines = {"text": partial(text_lines, layout=layout), "json": json_lines, "offsets": group_lines}[output_format]
+    formats: dict[str, Callable[[pa.RecordBatch], bytes]] = {
+        "text": partial(text_lines, layout=layout), "json": json_lines, "offsets": group_lines,
+    }  # fmt: skip
     headers = output_format == "json"
     for read in _batches(store, topic, positions, isolation_level, headers=headers, follow=follow or end):
         batch = read.slice(0, left)
-        sys.stdout.buffer.write(lines(batch))
+        sys.stdout.buffer.write(formats[output_format](batch))
         sys.stdout.buffer.flush()
         left -= batch.num_rows
         if not left:

@@ -95,6 +95,10 @@ class Broker:
             # The indexes that are written to are made this large, and mapped.
             "log.index.size.max.bytes": 65536,
             "log.cleaner.dedupe.buffer.size": 2097152,
+            # Tests do not wait for what is usually done in seconds or minutes.
+            "replica.high.watermark.checkpoint.interval.ms": 500,
+            "log.retention.check.interval.ms": 1000,
+            "log.cleaner.backoff.ms": 200,
             "num.network.threads": 1,
             "num.io.threads": 2,
         }

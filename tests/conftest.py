@@ -1,0 +1,12 @@
+"""How `pytest -n` spreads the tests over processes: those of a file stay together, and so do all that share a JVM."""
+
+import pytest
+
+_TOGETHER = ("spark", "kafka")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        folder = item.path.parent
+        # A second session of Spark, or a second broker, would take ten seconds to start, and a gigabyte.
+        item.add_marker(pytest.mark.xdist_group(folder.name if folder.name in _TOGETHER else str(item.path)))
