@@ -2,6 +2,7 @@
 
 import shutil
 import struct
+import time
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ from pyspark_log import Store
 from pyspark_log.storage import log_folder
 from pyspark_log.storage.records import BatchBuilder, RecordColumns
 
-NOW = 1_900_000_000_000
+NOW = int(time.time() * 1000)
 
 
 def batch(key, value, **fields):

@@ -74,9 +74,9 @@ def test_a_fetch_reads_only_what_is_new(store, monkeypatch):
     starts = []
     read = store.read
 
-    def noted(topic, partition, start, end):
+    def noted(topic, partition, start, end, **more):
         starts.append(start)
-        return read(topic, partition, start, end)
+        return read(topic, partition, start, end, **more)
 
     monkeypatch.setattr(store, "read", noted)
     log.commit("g", {ORDERS_0: 1, ORDERS_1: 1})

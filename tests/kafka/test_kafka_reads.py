@@ -1,0 +1,296 @@
+"""What a broker wrote is read from its folder as its own consumers read it, also while it writes."""
+
+import contextlib
+import threading
+import time
+import warnings
+from itertools import pairwise
+
+import pytest
+from kafka_clients import Clients, as_printed, create_topics
+from written import NOW, Row
+
+from pyspark_log import Store
+from pyspark_log.storage.errors import OffsetOutOfRangeError
+from pyspark_log.storage.import_kafka import import_kafka
+from pyspark_log.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.types import EARLIEST, TopicPartition
+from pyspark_log.storage.verify import verify
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+    from kafka import TopicPartition as KafkaPartition
+    from kafka.structs import OffsetAndMetadata
+
+#: The broker tells its high watermarks every five seconds.
+PATIENCE = 30
+# Kafka lets no topic have segments below 1 MiB, but by this setting for its own tests.
+SMALL = {"internal.segment.bytes": "14000", "index.interval.bytes": "300", "retention.ms": "-1"}
+CODECS = ("gzip", "lz4", "zstd")
+
+
+@pytest.fixture(scope="module")
+def clients(broker):
+    clients = Clients(broker)
+    yield clients
+    clients.close()
+
+
+def make(broker, name, partitions=1, **configs):
+    create_topics(broker, {name: partitions}, SMALL | {key.replace("_", "."): value for key, value in configs.items()})
+
+
+@contextlib.contextmanager
+def producer(broker, **options):
+    found = KafkaProducer(bootstrap_servers=broker.bootstrap, **options)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def rows_of(count, size=60):
+    """Rows with all that records can have."""
+    kinds = [b"key %d", b"", None]
+    return [
+        Row(
+            number, NOW + 7 * number, kinds[number % 3] and kinds[number % 3] % number,
+            None if number % 33 == 3 else b"%d" % number * size, (("h", b"%d" % number),) if number % 4 == 0 else (),
+        )
+        for number in range(count)
+    ]
+
+
+def send(found, topic, rows, partition=0):
+    sent = [
+        found.send(topic, row.value, row.key, list(row.headers), partition=partition, timestamp_ms=row.timestamp)
+        for row in rows
+    ]
+    # Its `flush` can give up before it is done.
+    for future in sent:
+        future.get(PATIENCE)
+
+
+def consumed(broker, topic, partition=0, level=READ_UNCOMMITTED):
+    """All records that a consumer of Kafka gets, and the offset behind them."""
+    place = KafkaPartition(topic, partition)
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap, enable_auto_commit=False, auto_offset_reset="none", isolation_level=level
+    )
+    try:
+        consumer.assign([place])
+        consumer.seek_to_beginning(place)
+        end, records = consumer.end_offsets([place])[place], []
+        deadline = time.monotonic() + PATIENCE
+        while consumer.position(place) < end and time.monotonic() < deadline:
+            records += consumer.poll(timeout_ms=500).get(place, [])
+        assert consumer.position(place) >= end
+        return [Row(r.offset, r.timestamp, r.key, r.value, tuple((k, v) for k, v in r.headers)) for r in records], end
+    finally:
+        consumer.close()
+
+
+def read(store, topic, partition=0, level=READ_UNCOMMITTED, start=EARLIEST):
+    """All rows that we read, and the offset behind them."""
+    end = store.latest_offset(topic, partition, isolation_level=level)
+    rows = []
+    for batch in store.read(topic, partition, start, end, headers=True, isolation_level=level):
+        columns = [batch[name].to_pylist() for name in ("offset", "key", "value", "headers")]
+        times = [time // 1000 for time in batch["timestamp"].cast("int64").to_pylist()]
+        for time_ms, (offset, key, value, headers) in zip(times, zip(*columns, strict=True), strict=True):
+            rows.append(Row(offset, time_ms, key, value, tuple((h["key"], h["value"]) for h in headers or ())))
+    return rows, end
+
+
+def shown(broker, topic, end, partition=0, level=READ_UNCOMMITTED):
+    """The broker's folder, once it shows a partition up to that end."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        store = Store.open(broker.log_folder)
+        with contextlib.suppress(Exception):
+            if store.latest_offset(topic, partition, isolation_level=level) == end:
+                return store
+        assert time.monotonic() < deadline, f"{topic}-{partition} does not reach {end}"
+        time.sleep(0.2)
+
+
+def is_read_alike(broker, topic, partition=0, level=READ_UNCOMMITTED):
+    """The rows, which both readers agree on."""
+    expected, end = consumed(broker, topic, partition, level)
+    assert read(shown(broker, topic, end, partition, level), topic, partition, level) == (expected, end)
+    return expected
+
+
+@pytest.mark.parametrize("codec", [None, *CODECS])
+def test_every_codec(broker, codec):
+    topic, rows = f"codec-{codec}", rows_of(400)
+    make(broker, topic, 2)
+    for partition in range(2):
+        with producer(broker, compression_type=codec, linger_ms=20) as found:
+            send(found, topic, rows, partition)
+        assert is_read_alike(broker, topic, partition) == rows
+    assert len(Store.open(broker.log_folder).segment_files(topic, 0)) > (1 if codec is None else 0)
+
+
+def test_snappy(broker, clients):
+    make(broker, "snappy-read")
+    broker.run(
+        "org.apache.kafka.tools.ConsoleProducer", "--topic", "snappy-read", "--compression-codec", "snappy",
+        text="".join(f"line {number}\n" for number in range(500)),
+    )  # fmt: skip
+    rows, _ = read(shown(broker, "snappy-read", 500), "snappy-read")
+    assert [row.value for row in rows] == [b"line %d" % number for number in range(500)]
+    assert clients.printed("snappy-read", 500) == [as_printed(row, 0) for row in rows]
+
+
+def test_times_of_appends(broker):
+    make(broker, "append-time", message_timestamp_type="LogAppendTime")
+    with producer(broker) as found:
+        send(found, "append-time", rows_of(50))
+    rows = is_read_alike(broker, "append-time")
+    assert min(row.timestamp for row in rows) > NOW + 1_000_000
+    kinds = [batch["timestampType"].to_pylist() for batch in Store.open(broker.log_folder).read("append-time", 0)]
+    assert {kind for part in kinds for kind in part} == {1}
+
+
+def test_large_records(broker):
+    make(broker, "large", internal_segment_bytes="3000000", max_message_bytes="2500000")
+    rows = [Row(n, NOW + n, b"k", bytes([n]) * 2_000_000, ()) for n in range(4)]
+    with producer(broker, max_request_size=3_000_000) as found:
+        send(found, "large", rows)
+    assert is_read_alike(broker, "large") == rows
+
+
+def test_transactions(broker):
+    make(broker, "ended-or-open")
+    with producer(broker, transactional_id="one") as one, producer(broker, transactional_id="two") as two:
+        one.init_transactions()
+        two.init_transactions()
+        for number in range(12):
+            one.begin_transaction()
+            send(one, "ended-or-open", rows_of(30))
+            if number == 5:
+                two.begin_transaction()
+                send(two, "ended-or-open", rows_of(5))
+            if number == 8:
+                two.abort_transaction()
+            if number % 3 == 1:
+                one.abort_transaction()
+            else:
+                one.commit_transaction()
+        committed = is_read_alike(broker, "ended-or-open", level=READ_COMMITTED)
+        everything = is_read_alike(broker, "ended-or-open")
+        assert (len(committed), len(everything)) == (8 * 30, 12 * 30 + 5)
+        # One that is open hides what comes behind it.
+        one.begin_transaction()
+        send(one, "ended-or-open", rows_of(3))
+        with producer(broker) as plain:
+            send(plain, "ended-or-open", rows_of(2))
+        assert is_read_alike(broker, "ended-or-open", level=READ_COMMITTED) == committed
+        assert len(is_read_alike(broker, "ended-or-open")) == len(everything) + 5
+        one.commit_transaction()
+    assert len(is_read_alike(broker, "ended-or-open", level=READ_COMMITTED)) == len(committed) + 5
+
+
+def test_a_compacted_topic(broker, tmp_path):
+    make(
+        broker, "compacted", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="200",
+        internal_segment_bytes="20000", min_compaction_lag_ms="0", delete_retention_ms="0",
+    )  # fmt: skip
+    with producer(broker) as found:
+        deadline = time.monotonic() + 2 * PATIENCE
+        number = 0
+        while True:
+            for n in range(number, number + 200):
+                # What is written once stays, with gaps around it.
+                key = b"once %d" % n if n % 37 == 0 else b"key %d" % (n % 20)
+                last = found.send("compacted", b"%d" % n * 30, key, partition=0)
+            last.get(PATIENCE)
+            number += 200
+            time.sleep(0.5)
+            log = consumed(broker, "compacted")[0]
+            if len(log) < number - 400:
+                break
+            assert time.monotonic() < deadline, "the cleaner does not run"
+    rows = is_read_alike(broker, "compacted")
+    assert rows[-1].offset == number - 1
+    offsets = [row.offset for row in rows]
+    assert offsets != list(range(offsets[0], number))
+    store = Store.open(broker.log_folder)
+    for start in (0, offsets[1], offsets[1] + 1, number // 2, number):
+        assert read(store, "compacted", start=start)[0] == [row for row in rows if row.offset >= start]
+    # With its gaps it becomes a topic of a store.
+    ours = Store.create(tmp_path / "store")
+    import_kafka(ours, store, "compacted")
+    assert read(ours, "compacted")[0] == rows
+    assert not verify(ours.path).damaged
+
+
+def test_positions_of_groups(broker):
+    make(broker, "grouped")
+    with producer(broker) as found:
+        send(found, "grouped", rows_of(10))
+    place = KafkaPartition("grouped", 0)
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="readers", enable_auto_commit=False)
+    try:
+        consumer.assign([place])
+        consumer.commit({place: OffsetAndMetadata(7, "note", -1)})
+    finally:
+        consumer.close()
+    deadline = time.monotonic() + PATIENCE
+    while not (known := OffsetsLog(Store.open(broker.log_folder)).fetch("readers")):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    kept = known[TopicPartition("grouped", 0)]
+    assert (kept.offset, kept.metadata) == (7, "note")
+    assert "readers" in OffsetsLog(Store.open(broker.log_folder)).groups()
+
+
+def test_a_log_that_is_written_to_meanwhile(broker):
+    """Whoever follows it gets each record once and in order; old segments go at the same time."""
+    make(broker, "live", internal_segment_bytes="14000", retention_bytes="60000")
+    done = threading.Event()
+
+    def write():
+        with producer(broker, linger_ms=1) as found:
+            for start in range(0, 6000, 50):
+                send(found, "live", [Row(0, NOW, None, b"%d" % n * 10, ()) for n in range(start, start + 50)])
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        store, position, seen = Store.open(broker.log_folder), 0, []
+        deadline = time.monotonic() + 2 * PATIENCE
+        while (not done.is_set() or position < 6000) and time.monotonic() < deadline:
+            try:
+                for batch in store.read("live", 0, position):
+                    seen += zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
+                    position = seen[-1][0] + 1
+            except OffsetOutOfRangeError:
+                position = max(store.earliest_offset("live", 0), position)
+            time.sleep(0.01)
+    finally:
+        writer.join()
+    assert position == 6000
+    assert len(seen) > 500
+    assert all(before[0] < after[0] for before, after in pairwise(seen))
+    assert all(value == b"%d" % offset * 10 for offset, value in seen)
+
+
+def test_a_topic_that_is_deleted(broker):
+    make(broker, "passing")
+    with producer(broker) as found:
+        send(found, "passing", rows_of(10))
+    store = shown(broker, "passing", 10)
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        admin.delete_topics(["passing"])
+    finally:
+        admin.close()
+    deadline = time.monotonic() + PATIENCE
+    while "passing" in store.topics():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
