@@ -29,7 +29,7 @@ demo: java $(VENV)/.stamp-native  ## 336,776 flights through a store: load, stre
 
 .PHONY: test
 test: java-note $(VENV)/.stamp-native  ## The fast tests, under eight minutes on two cores
-	"$(BIN)/python" -m pytest $(SPREAD) -m "not slow"
+	CRASH_POINTS=$${CRASH_POINTS:-0.5} "$(BIN)/python" -m pytest $(SPREAD) -m "not slow"
 
 .PHONY: test-all
 test-all: java-note $(VENV)/.stamp-native  ## Every test

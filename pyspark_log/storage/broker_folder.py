@@ -88,7 +88,7 @@ class BrokerFolder:
         self.path = path
         self.only = only
         properties = read_meta_properties(f"{path}/{META_PROPERTIES}")
-        self.cluster_id = (properties and properties.cluster_id) or _made_up_id(os.path.realpath(path))
+        self.cluster_id = (properties and properties.cluster_id) or _made_up_id(path)
         self._topics: tuple[_Stamp, dict[str, list[int]]] = (_NOTHING, {})
         self._described: dict[str, TopicDescription] = {}
         self._offsets: dict[str, tuple[_Stamp, Mapping[TopicPartition, int]]] = {}

@@ -176,7 +176,7 @@ def test_power_losses_in_a_publish(base, capsys, monkeypatch):
     trace = Trace(base.copy(base.path, "store"))
     trace.record(lambda: query(trace.root))
     seed, tried, subsets, whole = random.randrange(2**32), 0, 0, 0
-    limit = 1024 if EVERYTHING else 12 * TIMES
+    limit = 1024 if EVERYTHING else int(12 * TIMES)
     chosen = sample(range(1, len(trace.changes) + 1), 40)
     comers = itertools.cycle(COMERS.items())
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")

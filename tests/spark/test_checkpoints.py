@@ -32,6 +32,7 @@ def check(store):
     assert values_in(store, TOPIC) == values_in(store, "events")
 
 
+@pytest.mark.slow
 def test_a_moved_checkpoint_goes_on_even_with_a_replay(spark, target, tmp_path):
     run(spark, target, tmp_path / "here")
     # As if the driver had died after it published, and before Spark noted that.
@@ -41,6 +42,7 @@ def test_a_moved_checkpoint_goes_on_even_with_a_replay(spark, target, tmp_path):
     check(target)
 
 
+@pytest.mark.slow
 def test_the_newer_query_of_a_copied_checkpoint_wins(spark, target, tmp_path):
     run(spark, target, tmp_path / "first")
     shutil.copytree(tmp_path / "first", tmp_path / "second")
@@ -58,7 +60,7 @@ def test_the_newer_query_of_a_copied_checkpoint_wins(spark, target, tmp_path):
     check(target)
 
 
-@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("batches", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_checkpoint_restored_from_an_older_copy_is_refused(spark, target, tmp_path, batches):
     checkpoint = tmp_path / "checkpoint"
     run(spark, target, checkpoint)

@@ -209,6 +209,7 @@ def test_writes_in_foreach_batch(spark, store, tmp_path):
     assert values_in(store, "a") == values_in(store, "b") == [["0", "1", "2", "3"]]
 
 
+@pytest.mark.slow
 def test_lost_records_end_the_query(spark, store, tmp_path):
     fill(store, "t", range(5), [1])
     df = read_stream(spark, store, "t", **{"fetchOffset.retryIntervalMs": "1"})
