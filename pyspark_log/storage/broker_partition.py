@@ -13,16 +13,17 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
-from pyspark_log.storage import state_file
-from pyspark_log.storage.batch import MAX_BATCH_BYTES
+from pyspark_log.storage import files, state_file
+from pyspark_log.storage.batch import HEADER_SIZE, MAX_BATCH_BYTES, BatchHeader
 from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.broker_folder import BrokerFolder
 from pyspark_log.storage.config import LONG_MAX
-from pyspark_log.storage.errors import LogDamagedError, UnknownTopicError
+from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError, UnknownTopicError
 from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.missing import missing_is_damage
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.records import headers_in
 from pyspark_log.storage.segment import LOG, SWAP, SegmentReader
 from pyspark_log.storage.state_file import Flags, PartitionState
 from pyspark_log.storage.types import TopicPartition
@@ -37,6 +38,26 @@ class _End(NamedTuple):
     inode: int
     position: int
     next_offset: int
+
+
+def _next(log: files.File, position: int, size: int, limit: int) -> BatchHeader | None:
+    """The batch that counts next, if there is one.
+
+    One with a wrong CRC is half written, in a file that was made in its full size; but if it lies below the high
+    watermark, or another one stands behind it, it is damaged, of which those who read it are to be told.
+    """
+    found = batch_at(log, position, size)
+    if found is not None or position >= size:
+        return found
+    try:
+        headers = headers_in(log.pread(min(HEADER_SIZE, size - position), position), position, size)
+    except CorruptRecordError:
+        return None
+    if not headers:
+        return None
+    behind = batch_at(log, headers[0].end, size)
+    known = limit != LONG_MAX or (behind is not None and behind.base_offset > headers[0].base_offset)
+    return headers[0] if known else None
 
 
 class BrokerPartition(Partition):
@@ -116,13 +137,15 @@ class BrokerPartition(Partition):
             if known[:2] != (base, status.st_ino) or known.position > size or known.next_offset > limit:
                 known = _End(base, status.st_ino, segment.position_of(limit - 1, size), base)
             position, end = known.position, known.next_offset
-            # A batch that is half written into a file that was made in its full size has a wrong CRC.
-            while (header := batch_at(segment.log, position, size)) is not None and header.base_offset < limit:
-                position, end = header.end, header.next_offset
+            while (header := _next(segment.log, position, size, limit)) is not None and header.base_offset < limit:
+                position, end = header.end, min(header.next_offset, limit)
         finally:
             segment.close()
         self._end = found = _End(base, status.st_ino, position, end)
-        return found if header is None and base == bases[-1] else found._replace(next_offset=limit)
+        if header is None and base == bases[-1]:
+            return found
+        # Nothing is under way in a closed segment: what is no batch there is damage, of which its readers are told.
+        return found._replace(next_offset=limit, position=position if header is not None else size)
 
     def segments(self, state: PartitionState) -> list[int]:
         """The base offsets of the segments that count in `state`, ascending."""
