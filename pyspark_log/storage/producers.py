@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyspark_log.storage import files, producer_snapshot
+from pyspark_log.storage import files, producer_snapshot, txn_index
 from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.errors import SideFileError
 from pyspark_log.storage.numbered_batches import numbered_batches
@@ -229,16 +229,21 @@ class Producers:
 
     def _rebuild_indexes(self, state: PartitionState, first_base: int) -> None:
         bases = [base for base in list_segments(self._folder) if first_base <= base <= state.active_base]
-        for base in bases:
-            files.unlink(segment_path(self._folder, base, TXN_INDEX))
+        found: dict[int, list[AbortedTransaction]] = {base: [] for base in bases}
         # The time does not matter: who is idle for too long has no transaction open.
         states = self._restored(state, first_base, 0)
         for header, marker in self._batches(states.end_offset, state):
             if marker is not None and header.base_offset >= first_base:
                 aborted = states.aborted_by(header, marker)
                 if aborted is not None:
-                    self._index_of(bases[bisect_right(bases, header.base_offset) - 1]).append(aborted)
+                    found[bases[bisect_right(bases, header.base_offset) - 1]].append(aborted)
             states.enter(header, marker)
-        for base in bases:
-            self.sync_index(base)
+        self.close()
+        # As wholes: one that is missing, or ends early, says that nothing more was aborted.
+        for base, entries in found.items():
+            path = segment_path(self._folder, base, TXN_INDEX)
+            if entries:
+                txn_index.write_entries(path, entries)
+            else:
+                files.unlink(path)
         files.sync_folder(self._folder)

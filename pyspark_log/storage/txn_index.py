@@ -84,6 +84,11 @@ def read_entries(path: str, base_offset: int) -> list[AbortedTransaction]:
         raise SideFileError(f"{path}: {error}") from None
 
 
+def write_entries(path: str, entries: Iterable[AbortedTransaction]) -> None:
+    """Makes an index file anew, durably and as a whole; readers see the old entries or the new ones. OSError."""
+    files.replace_whole(path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries))
+
+
 def collect(entries: Sequence[AbortedTransaction], fetch_offset: int, upper: int) -> Found:
     """The aborted transactions of one segment that reach into the offsets [fetch_offset, upper)."""
     found = []

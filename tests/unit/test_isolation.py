@@ -13,7 +13,7 @@ from producer_tools import NOW, ending, ready
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage import log_folder
+from pyspark_log.storage import files, log_folder
 from pyspark_log.storage.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
 from pyspark_log.storage.isolation import READ_COMMITTED
 from pyspark_log.storage.types import EARLIEST
@@ -200,3 +200,42 @@ def test_the_command(log):
     assert consume() == ["aborted", "plain", "open"]
     assert consume("--isolation-level", "read_committed") == ["plain"]
     assert consume("--isolation-level", "read_committed", "--timestamp", str(NOW)) == ["plain"]
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("kind", ["create", "write", "sync", "rename"])
+def test_an_index_is_made_anew_as_a_whole(tmp_path, log, kind):
+    log.write(1, b"aborted")
+    log.finish(1, commit=False)
+    log.write(1, b"good")
+    log.finish(1, commit=True)
+    log.store.close()
+    (path,) = (tmp_path / "store" / "data" / "t-0").glob("*.txnindex")
+    path.write_bytes(b"\x7f" + path.read_bytes()[1:])
+    seen = []
+
+    def observe(change):
+        try:
+            seen.append(rows(Store.open(tmp_path / "store")))
+        except SideFileError:
+            seen.append(None)
+        if change.kind == kind and not change.path.endswith(".log") and "/data/t-0/" in change.path:
+            raise Killed
+
+    log.store = Store.open(tmp_path / "store")
+    log.write(2, b"open")
+    files.set_observer(observe)
+    try:
+        with pytest.raises(Killed):
+            log.finish(2, commit=False)
+    finally:
+        files.set_observer(None)
+    # Others beside it were told of the damage, or saw what was committed.
+    assert all(found in (None, [(2, b"good")]) for found in seen)
+    with log.store.appender("t", 0).hold() as appender:
+        appender.append(bytearray(ending(False, producer=2)), sync=False)
+    log.store.close()
+    assert rows(Store.open(tmp_path / "store")) == [(2, b"good")]
