@@ -27,6 +27,9 @@ from pyspark_log.storage.types import TopicDescription, TopicPartition
 from pyspark_log.storage.verify import Progress, Told
 from pyspark_log.storage.verify_partition import Epochs
 
+# The longest name of a file (and Kafka's limit).
+_MAX_NAME = 255
+
 
 @dataclass(frozen=True, slots=True)
 class ImportedPartition:
@@ -91,8 +94,7 @@ def import_kafka(
     config = TopicConfig.resolve(configs, store.settings)
     numbers = [number for number in range(found.partitions) if source.segment_files(topic, number)]
     told = Told(progress, sum(source.size(topic, number) for number in numbers))
-    suffix = base64.urlsafe_b64decode(description.topic_id + "==").hex()
-    folders = {number: f"{logs}/{topic}-{number}.{suffix}-future" for number in numbers}
+    folders = {number: f"{logs}/{_future_name(description, number)}" for number in numbers}
     states: dict[int, PartitionState] = {}
     imported = []
     try:
@@ -106,6 +108,12 @@ def import_kafka(
             files.remove_folder(folder)
         raise
     return imported
+
+
+def _future_name(topic: TopicDescription, number: int) -> str:
+    """Kafka's name for the folder of a partition that is on its way (LocalLog.logFutureDirName)."""
+    suffix = f"-{number}.{base64.urlsafe_b64decode(topic.topic_id + '==').hex()}-future"
+    return topic.name[: _MAX_NAME - len(suffix)] + suffix
 
 
 class _PartitionImport:
@@ -125,11 +133,12 @@ class _PartitionImport:
         state = self._reader.state()
         self._log.offset = state.log_start
         for segment, size in self._reader.opened(state):
-            if self._log.is_begun:
-                self._log.fill(segment.base_offset)
-            else:
+            if not self._log.is_begun:
                 self._log.offset = segment.base_offset  # the log may start inside of this segment
-            self._log.begin(segment.base_offset)
+            # Else the cleaner has made one segment of this one and of others, which were copied before.
+            if segment.base_offset >= self._log.offset:
+                self._log.fill(segment.base_offset)
+                self._log.begin(segment.base_offset)
             for piece in self._walker.walk(segment.log, size, segment.base_offset, None):
                 if isinstance(piece, Unsound):
                     raise CorruptRecordError(
@@ -151,14 +160,16 @@ class _PartitionImport:
         start, run = piece.headers[0].position, list[BatchHeader]()
         zero, end = start, self._log.offset
         for header, first in zip(piece.headers, _first_offsets(piece), strict=True):
-            if fault := self._epochs.fault(header):
-                raise CorruptRecordError(
-                    fault, header.position, first, path, self._at.topic, self._at.partition
-                )
             if first != end:
                 self._log.write(piece.data[start - zero : header.position - zero], run)
                 start, run = header.position, []
+                if header.next_offset <= end:
+                    start = header.end
+                    continue
                 self._log.fill(first)
+            fault = self._epochs.fault(header) if first >= end else f"the batch before it ends at offset {end}"
+            if fault:
+                raise CorruptRecordError(fault, header.position, first, path, self._at.topic, self._at.partition)
             run.append(header)
             end = header.next_offset
         self._log.write(piece.data[start - zero :], run)

@@ -88,11 +88,12 @@ class Partition:
         def look(state: PartitionState, _: bool) -> int:
             closed = [base for base in self.segments(state) if base != state.active_base]
             with missing_is_damage(self.place):
-                return state.position + sum(
-                    os.path.getsize(segment_path(self.place.folder, base, LOG)) for base in closed
-                )
+                return state.position + sum(os.path.getsize(self._log_path(base)) for base in closed)
 
         return self._settled(look)
+
+    def _log_path(self, base: int) -> str:
+        return segment_path(self.place.folder, base, LOG)
 
     def _settled(self, look: Callable[[PartitionState, bool], _T]) -> _T:
         """What `look` finds. Segments may go while it looks; then it looks again.

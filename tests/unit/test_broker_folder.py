@@ -263,6 +263,24 @@ def test_a_damaged_batch_is_told_with_its_place(root):
         rows(store)
 
 
+@pytest.mark.parametrize(("base", "place", "watermark", "good"), [(10, 0, 17, 3), (20, 71, 23, 7), (20, 71, None, 7)])
+def test_a_damaged_batch_is_not_taken_for_the_end(root, base, place, watermark, good):
+    folder = root / "t-0"
+    add(folder, 20, batch(21, b"v"), batch(22, b"w"))
+    if watermark is not None:
+        high_watermark(root, watermark)
+    path = Path(segment_path(str(folder), base, LOG))
+    data = bytearray(path.read_bytes())
+    data[place + 65] ^= 1
+    path.write_bytes(data)
+    store, found = Store.open(root), []
+    parts = (part["offset"].to_pylist() for part in store.read("t", 0))
+    with pytest.raises(CorruptRecordError, match="the header says CRC"):
+        found.extend(parts)
+    assert [offset for part in found for offset in part] == [offset for offset, _ in ALL][:good]
+    assert store.latest_offset("t", 0) == (watermark or 23)
+
+
 # ---- while a broker is at work
 
 

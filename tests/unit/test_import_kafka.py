@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from pyspark_log.storage.errors import (
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.import_kafka import import_kafka
 from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.partition import Partition
+from pyspark_log.storage.segment import LOG, segment_path
 from pyspark_log.storage.verify import verify
 
 __all__ = ["root"]
@@ -226,3 +229,49 @@ def test_the_command(root, tmp_path):
     assert Store.open(tmp_path / "new").topics() == ["t"]
     assert run("--topic", "u").exit_code == 0
     assert rows(Store.open(tmp_path / "new"), topic="u") == [(0, b"x")]
+
+
+def merged(root):
+    """A swap of the first two segments of `root`, as it is before the cleaner has put it in their place."""
+    add(root / "t-0", 0, *(batch(offset, *values) for offset, *values in MERGED), suffix=".log.swap")
+
+
+MERGED = [(0, b"a"), (2, b"c", b"d"), (12, b"m"), (15, b"p", b"q")]
+
+
+def test_segments_that_the_cleaner_swaps_while_they_are_copied(root, store, monkeypatch):
+    opened = Partition.opened
+
+    def swapped_behind_the_first(self, state):
+        for number, segment in enumerate(opened(self, state)):
+            yield segment
+            if number == 0:
+                merged(root)
+                for base in (0, 10):
+                    path = segment_path(str(root / "t-0"), base, LOG)
+                    os.rename(path, path + ".deleted")
+                os.rename(segment_path(str(root / "t-0"), 0, ".log.swap"), segment_path(str(root / "t-0"), 0, LOG))
+
+    monkeypatch.setattr(Partition, "opened", swapped_behind_the_first)
+    import_kafka(store, Store.open(root), "t")
+    assert rows(store) == ALL
+    assert is_sound(store) == []
+
+
+def test_a_swap_that_a_kill_has_left_halfway(root, store):
+    merged(root)
+    log = Path(segment_path(str(root / "t-0"), 0, LOG))
+    log_gone = log.rename(f"{log}.deleted")
+    source = Store.open(root)
+    assert rows(source) == ALL
+    assert source.size("t", 0) == sum(path.stat().st_size for path in (root / "t-0").glob("*.log*") if path != log_gone)
+    import_kafka(store, source, "t")
+    assert rows(store) == ALL
+    assert is_sound(store) == []
+
+
+def test_the_longest_name(root, store):
+    name = "n" * 240
+    (root / "t-0").rename(root / f"{name}-0")
+    import_kafka(store, Store.open(root), name)
+    assert rows(store, topic=name) == ALL
