@@ -17,7 +17,7 @@ export PYSPARK_PYTHON := $(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(BIN)/python
 
 # Two processes, in one of which Spark has its tests, and the broker its own.
-SPREAD := -n 2 --dist loadgroup --no-loadscope-reorder
+SPREAD := -n 2 --no-loadscope-reorder
 
 .PHONY: help
 help:  ## Show this list

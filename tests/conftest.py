@@ -1,14 +1,25 @@
 """How `pytest -n` spreads the tests over processes: those of a file stay together, and so do all that share a JVM."""
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-_TOGETHER = ("spark", "kafka")
+_TOGETHER = ("tests/spark/", "tests/kafka/")
+
+
+class _Spread(LoadScopeScheduling):
+    """Hands out one group of tests after the other, in their order."""
+
+    def _split_scope(self, nodeid):
+        # A second session of Spark, or a second broker, would take ten seconds to start, and a gigabyte.
+        file = nodeid.partition("::")[0]
+        return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return _Spread(config, log)
 
 
 def pytest_collection_modifyitems(items):
-    # The longest groups first, so that no process has them before it alone at the end.
-    items.sort(key=lambda item: item.path.parent.name not in _TOGETHER)
-    for item in items:
-        folder = item.path.parent
-        # A second session of Spark, or a second broker, would take ten seconds to start, and a gigabyte.
-        item.add_marker(pytest.mark.xdist_group(folder.name if folder.name in _TOGETHER else str(item.path)))
+    # The longest groups first, so that no process has one of them before it at the end.
+    items.sort(key=lambda item: not item.nodeid.startswith(_TOGETHER))
