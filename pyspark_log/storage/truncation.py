@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from pyspark_log.storage import leader_epochs
+from pyspark_log.storage import files, leader_epochs
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.errors import OffsetOutOfRangeError
 from pyspark_log.storage.retention import delete_before
@@ -34,6 +34,9 @@ def truncate(held: Appender, offset: int) -> int:
     base, position, end = _place_of(held, offset)
     empty = end < state.log_start
     if empty:
+        # What a killed writer has left above the active segment would count, once that is above it.
+        held.drop_newer_segments()
+        files.sync_folder(place.folder)
         # Its file comes after the state: before that it would stand in the midst of segments that still count.
         base, position, end = state.log_start, 0, state.log_start
     synced = min(position, state.synced) if base == state.active_base else position

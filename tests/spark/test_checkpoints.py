@@ -60,7 +60,8 @@ def test_the_newer_query_of_a_copied_checkpoint_wins(spark, target, tmp_path):
     check(target)
 
 
-@pytest.mark.parametrize("batches", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("batches", [1, 2])
 def test_a_checkpoint_restored_from_an_older_copy_is_refused(spark, target, tmp_path, batches):
     checkpoint = tmp_path / "checkpoint"
     run(spark, target, checkpoint)
@@ -78,6 +79,7 @@ def test_a_checkpoint_restored_from_an_older_copy_is_refused(spark, target, tmp_
     assert values_in(target, TOPIC) == published
 
 
+@pytest.mark.slow
 def test_a_lost_checkpoint_makes_a_new_query(spark, target, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     run(spark, target, checkpoint)

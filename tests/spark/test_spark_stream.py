@@ -21,6 +21,9 @@ from pyspark_log.spark_connector.checkpoint import plan_of
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.offsets_log import OffsetsLog
 
+# A query that fails takes seconds.
+SLOW = pytest.mark.slow
+
 
 def positions(store, group):
     """What the group has committed, by partition."""
@@ -166,6 +169,7 @@ def test_what_was_planned_is_found_in_the_sessions_checkpoint_location(spark, st
     assert decision.plan.startswith("offsets ")
 
 
+@pytest.mark.slow
 def test_complete_mode_appends_every_result(spark, store, tmp_path):
     fill(store, "t", ["a", "b", "a", "a"])
     df = (
@@ -183,6 +187,7 @@ def test_complete_mode_appends_every_result(spark, store, tmp_path):
     assert latest == {b"a": b"3", b"b": b"1"}
 
 
+@pytest.mark.slow
 def test_writes_in_foreach_batch(spark, store, tmp_path):
     fill(store, "t", range(4))
     store.create_topic("a", 1)
@@ -233,9 +238,13 @@ def test_lost_records_end_the_query(spark, store, tmp_path):
     ("options", "message"),
     [
         ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
-        ({"startingOffsets": '{"t":{"0":0,"1":0}}'}, r"\[PYLOG_START_OFFSET_DOES_NOT_MATCH_ASSIGNED\]"),
-        ({"startingOffsets": '{"t":{"0":2}}', "fetchOffset.numRetries": "0"}, "start offset is too high"),
-        ({"subscribe": "u"}, r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\]"),
+        pytest.param(
+            {"startingOffsets": '{"t":{"0":0,"1":0}}'}, r"\[PYLOG_START_OFFSET_DOES_NOT_MATCH_ASSIGNED\]", marks=SLOW
+        ),
+        pytest.param(
+            {"startingOffsets": '{"t":{"0":2}}', "fetchOffset.numRetries": "0"}, "start offset is too high", marks=SLOW
+        ),
+        pytest.param({"subscribe": "u"}, r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\]", marks=SLOW),
     ],
 )
 def test_refused_reads(spark, store, tmp_path, options, message):
@@ -249,8 +258,10 @@ def test_refused_reads(spark, store, tmp_path, options, message):
     ("columns", "options", "message"),
     [
         (["key"], {"topic": "out"}, "Required attribute 'value' not found"),
-        (["offset value"], {"topic": "out"}, "value attribute unsupported type bigint"),
-        (["value"], {"topic": "out", "publishId": "x", "publishNumber": "1"}, "are for batch writes"),
+        pytest.param(["offset value"], {"topic": "out"}, "value attribute unsupported type bigint", marks=SLOW),
+        pytest.param(
+            ["value"], {"topic": "out", "publishId": "x", "publishNumber": "1"}, "are for batch writes", marks=SLOW
+        ),
     ],
 )
 def test_refused_writes(spark, store, tmp_path, columns, options, message):

@@ -354,6 +354,21 @@ def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(stor
     assert [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE] == []
 
 
+def test_a_segment_that_a_killed_writer_left_does_not_count_when_a_truncation_begins_another_above_it(store):
+    send(store, 0, b"0", b"1")
+    left = folder(store) + f"/{2:020d}.log"
+    with open(left, "wb") as file:
+        file.write(b"half")
+    send(store, 2, b"2", b"3", b"4")
+    plain(store, 5)
+    assert store.delete_records("t", 0, 7) == 7
+    with store.appender("t", 0).hold() as appender:
+        assert truncate(appender, 8) == 7
+    assert not os.path.exists(left)
+    assert offsets(send(Store.open(store.path), 2, b"2", b"3", b"4"))[2] is True
+    assert offsets(send(Store.open(store.path), 5))[2] is False
+
+
 def test_a_truncation_at_the_log_start_between_two_batches_keeps_who_was_before_it(store):
     send(store, 0, b"0", b"1")
     send(store, 2, b"2")
