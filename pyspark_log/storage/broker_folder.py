@@ -33,8 +33,8 @@ from pyspark_log.storage.types import TopicDescription, TopicPartition
 log = logging.getLogger(__name__)
 
 _PARTITION_FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
-# The segments of a partition, by their logs; a swap is whole, and takes the place of a log that is gone by then.
-_SEGMENT = re.compile(r"[0-9]{20}\.log(\.swap)?")
+#: The log of a segment; a swap is whole, and takes the place of a log that is gone by then.
+LOG_NAME = re.compile(r"[0-9]{20}\.log(\.swap)?")
 _Stamp = tuple[int, int]
 _NOTHING: _Stamp = (-1, -1)
 
@@ -53,7 +53,7 @@ def partition_of(folder: str) -> TopicPartition | None:
 
 def _has_segments(folder: str) -> bool:
     try:
-        return any(_SEGMENT.fullmatch(name) for name in os.listdir(folder))
+        return any(LOG_NAME.fullmatch(name) for name in os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return False
 

@@ -9,14 +9,13 @@ and what goes away while it is read is looked for anew.
 from __future__ import annotations
 
 import os
-import re
 from bisect import bisect_right
 from typing import NamedTuple
 
 from pyspark_log.storage import files, state_file
 from pyspark_log.storage.batch import HEADER_SIZE, MAX_BATCH_BYTES, BatchHeader
 from pyspark_log.storage.batch_proof import batch_at
-from pyspark_log.storage.broker_folder import BrokerFolder
+from pyspark_log.storage.broker_folder import LOG_NAME, BrokerFolder
 from pyspark_log.storage.config import LONG_MAX
 from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError, UnknownTopicError
 from pyspark_log.storage.locks import Mutex
@@ -24,11 +23,9 @@ from pyspark_log.storage.missing import missing_is_damage
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import headers_in
-from pyspark_log.storage.segment import LOG, SWAP, SegmentReader
+from pyspark_log.storage.segment import SegmentReader
 from pyspark_log.storage.state_file import Flags, PartitionState
 from pyspark_log.storage.types import TopicPartition
-
-_LOG_NAME = re.compile(rf"[0-9]{{20}}{re.escape(LOG)}({re.escape(SWAP)})?")
 
 
 class _End(NamedTuple):
@@ -113,7 +110,7 @@ class BrokerPartition(Partition):
         found: list[str] = []
         try:
             if self._broker.has(self._at):
-                found = [name for name in os.listdir(self.place.folder) if _LOG_NAME.fullmatch(name)]
+                found = [name for name in os.listdir(self.place.folder) if LOG_NAME.fullmatch(name)]
         except FileNotFoundError:
             pass
         if not found and self._written:

@@ -7,7 +7,6 @@ in folders with the name that Kafka gives to a replica that is on its way (`-fut
 
 from __future__ import annotations
 
-import base64
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +21,11 @@ from pyspark_log.storage.log_copy import LogCopy
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.topic_remains import aside_name
 from pyspark_log.storage.topics import check_open_to_all, new_id
 from pyspark_log.storage.types import TopicDescription, TopicPartition
 from pyspark_log.storage.verify import Progress, Told
 from pyspark_log.storage.verify_partition import Epochs
-
-# The longest name of a file (and Kafka's limit).
-_MAX_NAME = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ def import_kafka(
     config = TopicConfig.resolve(configs, store.settings)
     numbers = [number for number in range(found.partitions) if source.segment_files(topic, number)]
     told = Told(progress, sum(source.size(topic, number) for number in numbers))
-    folders = {number: f"{logs}/{_future_name(description, number)}" for number in numbers}
+    folders = {number: f"{logs}/{aside_name(topic, description.topic_id, number, 'future')}" for number in numbers}
     states: dict[int, PartitionState] = {}
     imported = []
     try:
@@ -108,12 +105,6 @@ def import_kafka(
             files.remove_folder(folder)
         raise
     return imported
-
-
-def _future_name(topic: TopicDescription, number: int) -> str:
-    """Kafka's name for the folder of a partition that is on its way (LocalLog.logFutureDirName)."""
-    suffix = f"-{number}.{base64.urlsafe_b64decode(topic.topic_id + '==').hex()}-future"
-    return topic.name[: _MAX_NAME - len(suffix)] + suffix
 
 
 class _PartitionImport:

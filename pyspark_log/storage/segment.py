@@ -22,8 +22,6 @@ from pyspark_log.storage.sparse_index import OffsetEntry, OffsetIndex, TimeEntry
 from pyspark_log.storage.types import NO_TIMESTAMP
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
-#: Behind the name of a file that Kafka's cleaner has made and that is about to take the place of others.
-SWAP = ".swap"
 #: All that a segment can have; the last two only where producers number their records.
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
 

@@ -62,7 +62,12 @@ def _mark_dead(place: PartitionPlace) -> None:
 
 
 def _grave(place: PartitionPlace) -> str:
-    """Kafka's name for the folder of a partition that is being deleted (LocalLog.logDeleteDirName)."""
-    unique = base64.urlsafe_b64decode(place.topic_id + "==").hex()
-    suffix = f"-{place.partition}.{unique}-delete"
-    return f"{os.path.dirname(place.folder)}/{place.topic[: _MAX_NAME - len(suffix)]}{suffix}"
+    """Where the folder of a partition is that is being deleted (LocalLog.logDeleteDirName)."""
+    return f"{os.path.dirname(place.folder)}/{aside_name(place.topic, place.topic_id, place.partition, 'delete')}"
+
+
+def aside_name(topic: str, topic_id: str, partition: int, ending: str) -> str:
+    """A name of Kafka's for a folder of a partition that does not count (LocalLog.logDirNameWithSuffix)."""
+    unique = base64.urlsafe_b64decode(topic_id + "==").hex()
+    suffix = f"-{partition}.{unique}-{ending}"
+    return topic[: _MAX_NAME - len(suffix)] + suffix
