@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from pyspark_log.storage import files
+from pyspark_log.storage import files, swap
 from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.batch_proof import first_size
 from pyspark_log.storage.checksum import crc32c
@@ -76,7 +76,9 @@ def drop(held: HeldLog) -> None:
 
 def resolve(held: HeldLog) -> None:
     """Finishes or drops the intent that a killed holder left. The lock is held."""
-    if is_whole(held):
+    if held.state.swaps:
+        swap.finish(held)
+    elif is_whole(held):
         finish(held)
     else:
         drop(held)

@@ -77,7 +77,7 @@ class Partition:
         """
         generation, bases = self._segments
         if generation != state.generation:
-            bases = [base for base in list_segments(self.place.folder) if base <= state.active_base]
+            bases = [base for base in list_segments(self.place.folder) if state.counts(base)]
             if bases and bases[-1] == state.active_base:
                 self._segments = (state.generation, bases)
         return bases[max(bisect_right(bases, state.log_start) - 1, 0) :]

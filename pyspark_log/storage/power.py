@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import logging
 
-from pyspark_log.storage import files, intent, leader_epochs, state_file
+from pyspark_log.storage import files, intent, leader_epochs, state_file, swap
 from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.errors import LogDamagedError
 from pyspark_log.storage.gap import gap_batch
@@ -34,7 +34,9 @@ def after_restart(held: HeldLog) -> None:
     # What is read now is on the disk, but for what an earlier try of this has written and could not sync.
     again = bool(held.state.flags & Flags.SUSPECT)
     held.trust()
-    if held.state.intent != Intent.NONE:
+    if held.state.swaps:
+        swap.finish(held)
+    elif held.state.intent != Intent.NONE:
         _settle_intent(held, again=again)
     state = held.state
     path = segment_path(held.place.folder, state.active_base, LOG)

@@ -69,7 +69,7 @@ class _Check:
     def __init__(self, folder: str, state: PartitionState, until: int, expiration: int) -> None:
         self.found: list[ProducerFault] = []
         self._folder, self._state, self._until, self._expiration = folder, state, until, expiration
-        bases = [base for base in list_segments(folder) if base <= state.active_base]
+        bases = [base for base in list_segments(folder) if state.counts(base)]
         # Those before the log start are about to go, their logs last.
         self._bases = bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
         self._states = ProducerStates()

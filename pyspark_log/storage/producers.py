@@ -199,7 +199,7 @@ class Producers:
         Raises:
             CorruptRecordError: damage on the way.
         """
-        bases = [base for base in list_segments(self._folder) if base <= state.active_base]
+        bases = [base for base in list_segments(self._folder) if state.counts(base)]
         first = max(bisect_right(bases, start) - 1, 0)
         for base, following in zip(bases[first:], [*bases[first + 1 :], state.next_offset], strict=True):
             reader = SegmentReader(self._folder, base)
@@ -228,7 +228,7 @@ class Producers:
         return self._index[1]
 
     def _rebuild_indexes(self, state: PartitionState, first_base: int) -> None:
-        bases = [base for base in list_segments(self._folder) if first_base <= base <= state.active_base]
+        bases = [base for base in list_segments(self._folder) if first_base <= base and state.counts(base)]
         found: dict[int, list[AbortedTransaction]] = {base: [] for base in bases}
         # The time does not matter: who is idle for too long has no transaction open.
         states = self._restored(state, first_base, 0)

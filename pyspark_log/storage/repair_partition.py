@@ -18,7 +18,7 @@ from pyspark_log.storage.errors import StoreVersionError
 from pyspark_log.storage.log_copy import LogCopy
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.repair_producers import marker_fault
-from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.storage.segment import LOG, counted_segments, list_segments, segment_path
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_check import Slots, read_slots
 from pyspark_log.storage.state_file import Flags, Intent, PartitionState
@@ -101,7 +101,8 @@ class Damaged(NamedTuple):
         if state.flags & Flags.DEAD:
             return None
         # An intent says what stands behind the end. It is dropped: its decision is applied to the copy.
-        restarted = state.boot != state_file.this_boot() and state.intent == Intent.NONE
+        restarted = state.boot != state_file.this_boot() and state.intent != Intent.APPLY
+        bases = counted_segments(place.folder, state)
         return cls(place, slots, bases, restarted or acknowledged_behind(place.folder, slots) is not None)
 
     @property

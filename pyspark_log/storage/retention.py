@@ -16,6 +16,7 @@ from pyspark_log.storage import closed_segments, files
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.errors import CorruptRecordError, OffsetOutOfRangeError
 from pyspark_log.storage.segment import (
+    DELETED,
     LOG,
     SEGMENT_SUFFIXES,
     SegmentReader,
@@ -25,9 +26,6 @@ from pyspark_log.storage.segment import (
 )
 
 log = logging.getLogger(__name__)
-
-#: What a file is renamed to when it is let go.
-DELETED = ".deleted"
 
 
 def clean(appender: Appender) -> int:
@@ -95,7 +93,7 @@ def _note_closed(appender: Appender, left: Sequence[int]) -> None:
 
 
 def _bases(appender: Appender) -> list[int]:
-    return [base for base in list_segments(appender.place.folder) if base <= appender.state.active_base]
+    return [base for base in list_segments(appender.place.folder) if appender.state.counts(base)]
 
 
 def _below_start(appender: Appender, bases: Sequence[int]) -> int:

@@ -19,11 +19,17 @@ from pyspark_log.storage.config import INT_MAX, TopicConfig
 from pyspark_log.storage.errors import CorruptRecordError
 from pyspark_log.storage.records import headers_in
 from pyspark_log.storage.sparse_index import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+from pyspark_log.storage.state_file import Intent, PartitionState
 from pyspark_log.storage.types import NO_TIMESTAMP
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 #: All that a segment can have; the last two only where producers number their records.
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
+
+#: What is added to the name of a file that was let go.
+DELETED = ".deleted"
+#: And to those of a cleaned segment: until it is whole, and while it is put in place.
+CLEANED, SWAP = ".cleaned", ".swap"
 
 _LOG_NAME = re.compile(r"[0-9]{20}\.log")
 # Headers are read this many bytes at a time: many small batches in one read, and little waste on large ones.
@@ -44,6 +50,28 @@ def list_segments(folder: str) -> list[int]:
     except FileNotFoundError:
         return []
     return sorted(int(name[:20]) for name in names if name.endswith(LOG) and _LOG_NAME.fullmatch(name))
+
+
+def counted_segments(folder: str, state: PartitionState) -> list[int]:
+    """The same, less those that a cleaned segment has taken the place of.
+
+    For who looks at the files without the lock, and takes each for what it is.
+    """
+    bases = list_segments(folder)
+    if not state.swaps:
+        return bases
+    first = segment_path(folder, state.intent_base, LOG)
+    if state.intent == Intent.SWAP and not same_file(first, first + SWAP):
+        return bases
+    return [base for base in bases if not state.intent_base < base < state.intent_next]
+
+
+def same_file(path: str, other: str) -> bool:
+    """Whether both names are of one file; not if one is missing."""
+    try:
+        return os.path.samefile(path, other)
+    except FileNotFoundError:
+        return False
 
 
 def read_headers(file: files.File, start: int, end: int) -> Iterator[BatchHeader]:

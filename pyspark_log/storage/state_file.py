@@ -55,6 +55,8 @@ class Intent(IntEnum):
 
     NONE = 0
     APPLY = 1  # the records of a decision are being written behind the end
+    SWAP = 2  # segments are being replaced by a cleaned one; all of them are there, or it is
+    SWAPPED = 3  # it is there; those that it takes the place of are going, and do not count any more
 
 
 class PartitionState(NamedTuple):
@@ -78,7 +80,8 @@ class PartitionState(NamedTuple):
         leader_epoch: Kafka's leader epoch, stamped on each record batch.
         intent_digest: CRC-32C over the CRC fields of the batches that are being applied.
         intent_decision: the decision that is being applied.
-        intent_next, intent_base, intent_position: next_offset, active_base and position afterwards.
+        intent_next, intent_base, intent_position: next_offset, active_base and position afterwards. Of a swap, the
+            second is the base offset of the cleaned segment, and the first that of the segment behind it.
     """
 
     flags: Flags = Flags.NONE
@@ -101,6 +104,20 @@ class PartitionState(NamedTuple):
     intent_next: int = 0
     intent_base: int = 0
     intent_position: int = 0
+
+    @property
+    def swaps(self) -> bool:
+        """Whether segments are being replaced by a cleaned one."""
+        return self.intent in (Intent.SWAP, Intent.SWAPPED)
+
+    def counts(self, base: int) -> bool:
+        """Whether the segment with that base offset counts, if it is there.
+
+        Above the active one there may be some that a killed writer has left. And those that a cleaned segment has
+        taken the place of are gone as soon as the state says so; their files go a moment later.
+        """
+        replaced = self.intent == Intent.SWAPPED and self.intent_base < base < self.intent_next
+        return base <= self.active_base and not replaced
 
     def without_intent(self) -> PartitionState:
         """The same state with nothing going on."""
@@ -129,7 +146,12 @@ class PartitionState(NamedTuple):
                 f"reserve {self.reserve}, leader epoch {self.leader_epoch}, applied decision {self.applied} or first "
                 f"undone one {self.first_undone} is out of range"
             )
-        if self.intent != Intent.NONE and not (
+        if self.swaps and not 0 <= self.intent_base < self.intent_next <= self.active_base:
+            return (
+                f"the segments from offset {self.intent_base} up to {self.intent_next} that are being replaced are not "
+                f"those of a log whose active segment begins at {self.active_base}"
+            )
+        if self.intent == Intent.APPLY and not (
             self.next_offset < self.intent_next <= _MAX_OFFSET
             and self.active_base <= self.intent_base < self.intent_next
             and self.applied < self.intent_decision

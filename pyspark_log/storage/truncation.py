@@ -63,7 +63,7 @@ def truncate(held: Appender, offset: int) -> int:
 
 def _place_of(held: Appender, offset: int) -> tuple[int, int, int]:
     """The batch that holds `offset`: its segment, its position and its first offset."""
-    bases = [base for base in list_segments(held.place.folder) if base <= held.state.active_base]
+    bases = [base for base in list_segments(held.place.folder) if held.state.counts(base)]
     base = bases[bisect_right(bases, offset) - 1]
     reader = SegmentReader(held.place.folder, base)
     try:

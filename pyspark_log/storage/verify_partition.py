@@ -30,7 +30,7 @@ from pyspark_log.storage.index_check import IndexCheck
 from pyspark_log.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.producer_check import ProducerFault, producer_faults
-from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.storage.segment import LOG, counted_segments, list_segments, segment_path
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_check import Slots, read_slots
 from pyspark_log.storage.state_file import EMPTY, FILE_SIZE, Flags, Intent, PartitionState, this_boot
@@ -194,10 +194,15 @@ class PartitionCheck:
             )  # fmt: skip
         if slots.torn:
             yield self._torn(slots, state)
-        if state.intent != Intent.NONE:
+        if state.intent == Intent.APPLY:
             yield self._finding(
                 Severity.NOTE, path, what=f"decision {state.intent_decision} was being applied",
                 advice="none: the next writer finishes it, or drops and repeats it",
+            )  # fmt: skip
+        if state.swaps:
+            yield self._finding(
+                Severity.NOTE, path, first_offset=state.intent_base, next_offset=state.intent_next,
+                what="segments were being replaced by a cleaned one", advice="none: the next writer finishes it",
             )  # fmt: skip
         if state.flags & (Flags.CUTTING | Flags.SUSPECT):
             names = "being cut" if state.flags & Flags.CUTTING else "not synced for certain"
@@ -264,14 +269,15 @@ class PartitionCheck:
             # All of it goes.
             self._state = EMPTY
             return True
-        return (state.generation, state.log_start) != (before.generation, before.log_start)
+        return (state.generation, state.log_start, state.swaps) != (before.generation, before.log_start, before.swaps)
 
     def _spans(self) -> list[_Span]:
         """The segments that count, oldest first."""
         state, bases = self._state, list_segments(self._place.folder)
         if state is None:
             return [_Span(base, until, None) for base, until in zip(bases, [*bases[1:], None], strict=False)]
-        bases = [base for base in bases if base < state.active_base]
+        counted = counted_segments(self._place.folder, state)
+        bases = [base for base in counted if base < state.active_base]
         spans = [_Span(b, n, None) for b, n in zip(bases, [*bases[1:], state.active_base], strict=False)]
         spans = [span for span in spans if span.until is None or span.until > state.log_start]
         if state.next_offset > state.active_base or state.position:
@@ -556,7 +562,7 @@ class Epochs:
 def acknowledged_behind(folder: str, slots: Slots) -> BatchHeader | None:
     """The whole batch right behind the log end, if a torn slot may have been the one that counted it in."""
     state = slots.state
-    if not slots.torn or state is None or state.intent != Intent.NONE:
+    if not slots.torn or state is None or state.intent == Intent.APPLY:
         return None
     for base, position in ((state.active_base, state.position), (state.next_offset, 0)):
         try:
