@@ -149,6 +149,10 @@ STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("batch.max.memory.bytes", "batch.max.memory.bytes", str(MAX_BATCH_BYTES), "bytes",
               "the most that a record batch may become in memory when it is read; a larger one is refused",
               _whole(1 << 20, INT_MAX - 63)),
+    ConfigKey("log.cleaner.dedupe.buffer.size", "log.cleaner.dedupe.buffer.size", str(128 << 20), "bytes",
+              "memory of a cleaner for the keys of one round; 24 bytes a key", _whole(1 << 10, LONG_MAX)),
+    ConfigKey("log.cleaner.io.max.bytes.per.second", "log.cleaner.io.max.bytes.per.second", str(LONG_MAX), "bytes/s",
+              "the most that a cleaner reads and writes in a second", _whole(1, LONG_MAX)),
     ConfigKey("num.partitions", "num.partitions", "1", "",
               "partitions of a topic that is made without a number", _whole(1, INT_MAX)),
     ConfigKey("offsets.topic.num.partitions", "offsets.topic.num.partitions", "50", "",
@@ -193,6 +197,10 @@ class TopicConfig:
 
     compact: bool
     deletes: bool
+    delete_retention_ms: int
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
     codec: str
     level: int | None
     log_append_time: bool
@@ -234,11 +242,17 @@ class TopicConfig:
         longest = whole("max.compaction.lag.ms") if compact else LONG_MAX
         expiration = store_setting(store, "producer.id.expiration.ms")
         max_batch_bytes = store_setting(store, "batch.max.memory.bytes")
+        ratio = TOPIC_CONFIGS["min.cleanable.dirty.ratio"].value(text("min.cleanable.dirty.ratio"))
+        assert isinstance(ratio, float)
         assert isinstance(expiration, int)
         assert isinstance(max_batch_bytes, int)
         return cls(
             compact=compact,
             deletes="delete" in policy,
+            delete_retention_ms=whole("delete.retention.ms"),
+            min_cleanable_dirty_ratio=ratio,
+            min_compaction_lag_ms=whole("min.compaction.lag.ms"),
+            max_compaction_lag_ms=whole("max.compaction.lag.ms"),
             codec=codec,
             level=None if codec in ("none", "snappy") else whole(f"compression.{codec}.level"),
             log_append_time=text("message.timestamp.type") == "LogAppendTime",

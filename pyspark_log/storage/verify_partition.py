@@ -361,6 +361,9 @@ class PartitionCheck:
                 )  # fmt: skip
         if span.position is None and span.until is not None:
             self._largest[span.base_offset, span.until] = largest
+        state = self._state
+        if state is not None and state.swaps and span.base_offset == state.intent_base:
+            return  # Its indexes come last.
         if not damaged:
             # Else entries for what is damaged would be told as faults of their own.
             for fault in indexes.faults():

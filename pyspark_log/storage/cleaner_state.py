@@ -1,0 +1,124 @@
+"""How far a partition's log is compacted, and why not further: one small file beside its state file.
+
+Its lock is that of the partition's cleaner, so two of them never work on one log. What it says is a saving, no truth: if
+it is lost, torn or too old, the next cleaner begins at the log start, and finds less to do than it has thought.
+
+Layout: docs/format.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pyspark_log.storage import files, leader_epochs
+from pyspark_log.storage.checksum import crc32c
+from pyspark_log.storage.errors import SideFileError
+from pyspark_log.storage.leader_epochs import LeaderEpochs
+from pyspark_log.storage.locks import DEFAULT_TIMEOUT, lock_for
+from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.state_file import PartitionState
+
+VERSION = 1
+#: Bytes of the file: one sector, so that a write is seldom torn.
+FILE_SIZE = 512
+_BODY = struct.Struct(">BxHiqq")
+_CRC = struct.Struct(">I")
+_MOST_REASON = FILE_SIZE - _BODY.size - _CRC.size
+
+
+class CleanerState(NamedTuple):
+    """What the last cleaner has left.
+
+    Attributes:
+        cleaned_to: the first offset that it did not clean: Kafka's cleaner checkpoint. 0: it has not cleaned.
+        leader_epoch: of the partition at that time.
+        time: when that was, in ms.
+        reason: why the partition cannot be cleaned; "" if it can.
+    """
+
+    cleaned_to: int = 0
+    leader_epoch: int = 0
+    time: int = 0
+    reason: str = ""
+
+
+def _path(place: PartitionPlace) -> str:
+    return f"{place.state_path}.cleaner"
+
+
+def _encode(state: CleanerState) -> bytes:
+    reason = state.reason.encode()[:_MOST_REASON].decode(errors="ignore").encode()
+    body = _BODY.pack(VERSION, len(reason), state.leader_epoch, state.cleaned_to, state.time)
+    body += reason.ljust(_MOST_REASON, b"\0")
+    return body + _CRC.pack(crc32c(body))
+
+
+def _decode(data: bytes) -> CleanerState | None:
+    body = data[: -_CRC.size]
+    if len(data) != FILE_SIZE or body[0] != VERSION or data[-_CRC.size :] != _CRC.pack(crc32c(body)):
+        return None
+    _, size, leader_epoch, cleaned_to, time = _BODY.unpack_from(body)
+    reason = body[_BODY.size : _BODY.size + size].decode(errors="replace")
+    return CleanerState(cleaned_to, leader_epoch, time, reason)
+
+
+def read(place: PartitionPlace) -> CleanerState:
+    """What is known; nothing, if there is no file or it is torn. OSError."""
+    try:
+        with files.open_read(_path(place)) as file:
+            return _decode(file.pread(FILE_SIZE, 0)) or CleanerState()
+    except FileNotFoundError:
+        return CleanerState()
+
+
+def write(place: PartitionPlace, state: CleanerState) -> None:
+    """Replaces what is known; the lock of `cleaning` is held. OSError."""
+    with files.open_write(_path(place)) as file:
+        file.pwrite(_encode(state), 0)
+
+
+@contextlib.contextmanager
+def cleaning(place: PartitionPlace, timeout: float = DEFAULT_TIMEOUT) -> Iterator[None]:
+    """Holds the lock of the partition's cleaner.
+
+    Raises:
+        LockTimeoutError: another one is at work there, for longer than `timeout` (s).
+        OSError: the file cannot be made.
+    """
+    files.open_or_create(_path(place)).close()
+    lock = lock_for(_path(place))
+    lock.acquire(timeout)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def remove(place: PartitionPlace) -> None:
+    """Removes the file, of a topic that was deleted. OSError."""
+    files.unlink(_path(place))
+    files.unlink(_path(place) + ".turn")
+
+
+def first_dirty(place: PartitionPlace, known: CleanerState, state: PartitionState) -> int:
+    """The offset from which on the log is not compacted (LogCleanerManager.cleanableOffsets).
+
+    Where the log was truncated since, offsets have other records now: there a later leader epoch begins.
+    """
+    cleaned_to = known.cleaned_to
+    if known.leader_epoch != state.leader_epoch:
+        try:
+            epochs = LeaderEpochs.read(f"{place.folder}/{leader_epochs.FILE_NAME}").entries
+        except SideFileError:
+            return state.log_start
+        cleaned_to = min([cleaned_to, *(one.start_offset for one in epochs if one.epoch > known.leader_epoch)])
+    return cleaned_to if state.log_start <= cleaned_to <= state.next_offset else state.log_start
+
+
+def exists(place: PartitionPlace) -> bool:
+    """Whether a cleaner was ever at work there."""
+    return os.path.exists(_path(place))

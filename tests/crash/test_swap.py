@@ -1,0 +1,161 @@
+"""A swap of segments for a cleaned one is stopped before each of its changes to files, or the power goes there.
+
+What readers find is the old log or the cleaned one, and the next who comes finishes what was begun.
+"""
+
+import os
+import random
+
+import pyarrow as pa
+import pytest
+from power import Trace
+from stops import StopBefore, copy_folder, run_until
+
+from pyspark_log.storage import state_file, swap
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.gap import gap_batch
+from pyspark_log.storage.records import scan
+from pyspark_log.storage.segment import SegmentWriter, list_segments, segment_path
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.verify import verify
+
+RECORDS = 30
+# The segments that are replaced: from the first, in the middle, one alone.
+CASES = [(0, 18), (6, 24), (12, 18)]
+
+
+def rows(first, count=3):
+    return pa.record_batch({"value": [b"%d" % (first + row) + b"." * 30 for row in range(count)]})
+
+
+def make(path, base, until):
+    """Ten batches of three records, two batches a segment, and a cleaned segment of every other batch of some."""
+    with Store.create(path) as store:
+        store.create_topic("t", 1, {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1"})
+        for first in range(0, RECORDS, 3):
+            store.append("t", rows(first))
+    folder = f"{path}/data/t-0"
+    assert list_segments(folder) == [0, 6, 12, 18, 24]
+    cleaned = bytearray()
+    for one in range(base, until, 6):
+        with open(segment_path(folder, one, ".log"), "rb") as file:
+            log = file.read()
+        first, second = scan(log, 0, len(log))
+        cleaned += gap_batch(first.base_offset, first.next_offset, 0) + log[second.position : second.end]
+    aside = f"{path}/aside"
+    os.mkdir(aside)
+    with open(segment_path(aside, base, ".log"), "wb") as file:
+        file.write(cleaned)
+    writer = SegmentWriter(aside, base, len(cleaned), Store.open(path).topic_config("t"))
+    writer.finish()
+    writer.close()
+    for name in os.listdir(aside):
+        os.rename(f"{aside}/{name}", f"{folder}/{name}.cleaned")
+    os.rmdir(aside)
+
+
+def replace(path, base, until):
+    with Store.open(path).appender("t", 0).hold() as appender:
+        if list_segments(f"{path}/data/t-0") == [0, 6, 12, 18, 24]:
+            swap.begin(appender, base, until)
+
+
+def numbers(path):
+    return [int(v.rstrip(b".")) for b in Store.open(path).read("t", 0) for v in b["value"].to_pylist()]
+
+
+def left(base, until):
+    return [n for n in range(RECORDS) if not (base <= n < until and n % 6 < 3)]
+
+
+def faults(path):
+    return [finding for finding in verify(path).findings if finding.severity is not Severity.NOTE]
+
+
+def check(path, base, until):
+    """Old or new to readers, both before and after somebody has written; and then nothing is left over."""
+    old, new = list(range(RECORDS)), left(base, until)
+    found = numbers(path)
+    assert all(number in old for number in found)
+    assert set(new) <= set(found)
+    assert faults(path) == [], found
+    with Store.open(path) as store:
+        store.append("t", rows(100))
+    settled = numbers(path)
+    assert settled in ([*old, *range(100, 103)], [*new, *range(100, 103)])
+    assert faults(path) == []
+    names = {name.name for name in (path / "data/t-0").iterdir()}
+    assert not [name for name in names if name.endswith((".swap", ".linked"))], names
+    if settled[: len(old)] != old:
+        assert list_segments(f"{path}/data/t-0") == [b for b in (0, 6, 12, 18, 24, 30) if not base < b < until]
+
+
+@pytest.mark.parametrize(("base", "until"), CASES)
+def test_a_swap_that_is_stopped(memory_path, base, until):
+    make(memory_path / "store", base, until)
+    changes = 0
+    while True:
+        path = memory_path / f"{changes}"
+        copy_folder(memory_path / "store", path)
+        stop = StopBefore(changes)
+        if not run_until(lambda path=path: replace(path, base, until), stop):
+            break
+        try:
+            check(path, base, until)
+        except Exception as error:
+            raise AssertionError(f"stopped before change {changes} ({stop.stopped_at})") from error
+        changes += 1
+    assert numbers(path) == left(base, until)
+    check(path, base, until)
+    assert changes >= 10
+
+
+@pytest.mark.parametrize(("base", "until"), CASES)
+def test_a_swap_in_which_the_power_goes(memory_path, base, until, monkeypatch):
+    make(memory_path / "store", base, until)
+    trace = Trace(memory_path / "store")
+    trace.record(lambda: replace(memory_path / "store", base, until))
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    for count, disk in trace.disks(range(1, len(trace.changes) + 1)):
+        fates = [disk.nothing(), disk.everything(), *(disk.any_part(random.Random(f"{count} {n}")) for n in range(3))]
+        for number, fate in enumerate(fates):
+            path = memory_path / f"{count} {number}"
+            disk.write(path, fate)
+            try:
+                check(path, base, until)
+            except Exception as error:
+                raise AssertionError(f"power lost before change {count}, fate {number}") from error
+    assert len(trace.changes) >= 10
+
+
+def test_old_segments_stay_where_the_cleaned_one_is_missing(memory_path):
+    path = memory_path / "store"
+    make(path, 0, 18)
+    segment = path / "data/t-0/00000000000000000000.log.cleaned"
+    segment.unlink()
+    replace(path, 0, 18)
+    assert numbers(path) == list(range(RECORDS))
+    assert faults(path) == []
+
+
+def test_readers_that_are_at_work_find_a_log_that_was_true_at_some_moment(memory_path):
+    path = memory_path / "store"
+    make(path, 0, 24)
+    store = Store.open(path)
+    readers = [store.read("t", 0, max_bytes=1) for _ in range(8)]
+    found = [[] for _ in readers]
+
+    def go_on(count):
+        for reader, values in zip(readers, found, strict=True):
+            for _ in range(count):
+                batch = next(reader, None)
+                values += [] if batch is None else batch["value"].to_pylist()
+            count += 1
+
+    go_on(0)
+    replace(path, 0, 24)
+    go_on(RECORDS)
+    for number, values in enumerate(found):
+        assert [int(v.rstrip(b".")) for v in values] == [
+            n for n in range(RECORDS) if n < 3 * number or n in left(0, 24) or n < (n // 6 * 6 + 6) and n < 3 * number
+        ], number
