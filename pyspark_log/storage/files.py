@@ -27,7 +27,8 @@ class Change:
     """One change to files, told to the observer before it is made.
 
     Attributes:
-        kind: "create", "write", "truncate", "sync", "mkdir", "rmdir", "rename", "link", "unlink" or "sync_folder".
+        kind: "create", "write", "truncate", "set_modified", "sync", "mkdir", "rmdir", "rename", "link", "unlink" or
+            "sync_folder".
         path: the file or folder.
         target: the second name, for "rename" and "link".
         position: where, in bytes, for "write"; the new size, for "truncate".
@@ -116,6 +117,18 @@ class File(OpenFile):
         _tell("truncate", self.path, position=size)
         try:
             os.ftruncate(self.fd, size)
+        except OSError as error:
+            raise _named(error, self.path) from None
+
+    def modified(self) -> int:
+        """When the file was written to last, in ns since the epoch."""
+        return os.fstat(self.fd).st_mtime_ns
+
+    def set_modified(self, time: int) -> None:
+        """Has the file say that it was written to at `time`, in ns since the epoch, until that happens again."""
+        _tell("set_modified", self.path)
+        try:
+            os.utime(self.fd, ns=(time, time))
         except OSError as error:
             raise _named(error, self.path) from None
 
