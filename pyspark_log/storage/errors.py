@@ -19,6 +19,7 @@ The tree:
     |-- CorruptRecordError     bytes that should be a record batch and are not; carries the place
     |   `-- BatchTooLargeError   a batch that would take more memory than the store lets it
     |-- LogDamagedError        a partition whose files contradict its state file
+    |-- SegmentOverflowError   what is to become one segment is too large for one
     |-- SideFileError          a file beside the log that is not in its format
     |-- ProducerError          a batch of a producer that numbers its records was refused
     |   |-- OutOfOrderSequenceError    a gap, or a repetition of more than five batches ago
@@ -221,6 +222,26 @@ class LogDamagedError(PylogError):
     """A partition's files contradict its state file: something other than the engine changed them."""
 
     condition = "PYLOG_LOG_DAMAGED"
+
+
+class SegmentOverflowError(PylogError):
+    """Segments that were to be cleaned into one do not fit into one; nothing was changed.
+
+    Attributes:
+        base_offset: of the segment that was being written.
+        excess: what it would have too much of.
+    """
+
+    condition = "PYLOG_SEGMENT_OVERFLOW"
+
+    def __init__(self, base_offset: int, excess: str) -> None:
+        super().__init__(
+            f"the cleaned segment from offset {base_offset} on would have {excess}: clean fewer segments into one"
+        )
+        self.base_offset, self.excess = base_offset, excess
+
+    def __reduce__(self) -> tuple[type[SegmentOverflowError], tuple[int, str]]:
+        return type(self), (self.base_offset, self.excess)
 
 
 class SideFileError(PylogError):

@@ -19,3 +19,12 @@ cdef int survey(const uint8_t* data, const uint8_t* end, bint check_crcs, Header
 cdef const char* read_messages(
     const Span* span, int64_t from_offset, int64_t until_offset, Rows* rows, int32_t* bad
 ) noexcept nogil
+
+# Bytes of the message at `p`, which is all there; or what is wrong with it.
+cdef const char* measure(const uint8_t* p, const uint8_t* end, Py_ssize_t* size) noexcept nogil
+
+# Where the key's length stands in a message.
+cdef const uint8_t* fields(const uint8_t* p) noexcept nogil
+
+# Moves from a field's length to its bytes; False if they are not all there. Any negative length is null.
+cdef bint take_field(const uint8_t** at, const uint8_t* stop, int32_t* length) noexcept nogil

@@ -1,0 +1,275 @@
+"""The map of keys to their last offsets: alone, and filled from a log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import pytest
+from cleaning_tools import Log, pair
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from producer_tools import ending, ready
+from record_tools import Record, build, with_crc
+from test_messages import message, message_set, three
+
+from pyspark_log.storage.batch import CODECS
+from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError, LogDamagedError
+from pyspark_log.storage.key_offsets import siphash128
+from pyspark_log.storage.records import KeyOffsets, stamp
+
+ENTRY = 24
+
+
+@pytest.fixture
+def log(tmp_path):
+    return Log(tmp_path)
+
+
+def found(keys: KeyOffsets, *names: str) -> list[int]:
+    return [keys.get(name.encode()) for name in names]
+
+
+# The table
+
+
+@pytest.mark.parametrize(
+    ("size", "digest"),
+    [
+        (0, "a3817f04ba25a8e66df67214c7550293"),
+        (1, "da87c1d86b99af44347659119b22fc45"),
+        (63, "5150d1772f50834a503e069a973fbd7c"),
+    ],
+)
+def test_the_hash_is_siphash(size, digest):
+    assert siphash128(bytes(range(16)), bytes(range(size))).hex() == digest
+
+
+def test_a_table_of_4096_bytes_has_170_slots():
+    keys = KeyOffsets(4096)
+    assert (keys.slots, keys.capacity, keys.latest_offset) == (170, 153, -1)
+    for number in range(keys.capacity):
+        assert keys.put(b"%d" % number, number)
+    assert [keys.get(b"%d" % number) for number in range(keys.capacity)] == list(range(keys.capacity))
+    assert keys.get(b"absent") == -1
+    assert not keys.put(b"one more", 1)
+    assert keys.put(b"7", 1000)
+    assert (keys.get(b"7"), keys.get(b"one more"), keys.count) == (1000, -1, 153)
+    keys.clear()
+    assert (keys.get(b"7"), keys.count, keys.latest_offset) == (-1, 0, -1)
+
+
+@pytest.mark.parametrize(("memory", "load"), [(0, 0.9), (ENTRY, 0.9), (4096, 0), (4096, 1), (4096, float("nan"))])
+def test_a_table_without_room_is_refused(memory, load):
+    with pytest.raises(InvalidConfigError, match=r"log\.cleaner\.dedupe\.buffer\.size"):
+        KeyOffsets(memory, load)
+
+
+def test_a_negative_offset_is_refused():
+    with pytest.raises(ValueError, match="negative"):
+        KeyOffsets(4096).put(b"k", -1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=20), st.integers(0, 2**63 - 2)), max_size=80), st.integers(2, 90))
+def test_the_table_is_a_map_up_to_its_capacity(entries, slots):
+    keys, model = KeyOffsets(slots * ENTRY, 0.99), {}
+    for key, offset in entries:
+        fits = key in model or len(model) < keys.capacity
+        assert keys.put(key, offset) == fits
+        if fits:
+            model[key] = offset
+    assert keys.count == len(model)
+    assert {key: keys.get(key) for key, _ in entries} == {key: model.get(key, -1) for key, _ in entries}
+
+
+def test_a_table_grows_up_to_the_last_slot():
+    keys = KeyOffsets(100_000 * ENTRY, 0.95)
+    assert all(keys.put(b"%d" % number, number) for number in range(keys.capacity))
+    assert all(keys.get(b"%d" % number) == number for number in range(keys.capacity))
+    assert all(keys.get(b"absent %d" % number) == -1 for number in range(1000))
+    assert not keys.put(b"one more", 0)
+
+
+# Filled from a log
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_each_key_has_its_last_offset(log, codec):
+    log.put(pair("a", "1"), pair("b", None), pair(None, "x"), pair("a", "2"), codec=codec)
+    log.roll()
+    log.put(Record(b"b", b"3", headers=(("h", b"1"), ("h", None))), Record(b"", b"4"), codec=codec)
+    log.roll()
+    keys = KeyOffsets(4096)
+    assert log.fill(keys) == 6
+    assert found(keys, "a", "b", "", "x") == [3, 4, 5, -1]
+    assert (keys.count, keys.latest_offset) == (3, 5)
+
+
+@pytest.mark.parametrize(("start", "end", "offsets"), [(0, 4, [2, 3]), (2, 4, [2, 3]), (3, 4, [-1, 3]), (0, 2, [0, 1])])
+def test_only_the_range_is_entered(log, start, end, offsets):
+    for _ in range(2):
+        log.put(pair("a", "1"))
+        log.put(pair("b", "2"))
+        log.roll()
+    keys = KeyOffsets(4096)
+    assert log.fill(keys, start, end) == end == keys.latest_offset + 1
+    assert found(keys, "a", "b") == offsets
+
+
+def test_a_range_may_begin_inside_a_batch(log):
+    log.put(pair("a", "1"), pair("b", "2"))
+    log.roll()
+    keys = KeyOffsets(4096)
+    assert log.fill(keys, 1) == 2
+    assert found(keys, "a", "b") == [-1, 1]
+
+
+def test_an_empty_range_knows_all_below_it(log):
+    log.put(pair("a", "1"))
+    log.roll()
+    keys = KeyOffsets(4096)
+    assert log.fill(keys, 1, 1) == 1
+    assert (keys.count, keys.latest_offset) == (0, 0)
+
+
+def test_markers_and_aborted_records_are_passed_over(log):
+    log.append(ready(0, b"1", transactional=True))
+    log.append(ending(False))
+    log.append(ready(1, b"2", transactional=True))
+    log.append(ending(True))
+    log.append(ready(2, b"3", transactional=True))
+    log.append(ending(False))
+    log.roll()
+    keys = KeyOffsets(4096)
+    assert log.fill(keys) == 6
+    assert (found(keys, "k"), keys.count) == ([2], 1)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_old_formats_are_entered(log, magic):
+    log.append(three(magic), 3)
+    inside = three(magic) if magic else three(0, 3)
+    log.append(message_set(magic, "lz4", inside, offset=5), 6)
+    log.append(message(magic, None, b"x", offset=6), 7)
+    log.roll()
+    keys = KeyOffsets(4096)
+    assert log.fill(keys) == 7
+    assert (found(keys, "k"), keys.count) == ([5], 1)
+
+
+def test_a_full_table_ends_at_a_batch(log):
+    for first in range(0, 60, 3):
+        log.put(*[pair(f"{first + number}", "v") for number in range(3)])
+    log.roll()
+    keys = KeyOffsets(20 * ENTRY)  # 18 keys: six batches
+    assert log.fill(keys) == 18 == keys.latest_offset + 1
+    assert log.fill(keys, 18) == 36
+    assert found(keys, "17", "18", "35", "36") == [-1, 18, 35, -1]
+
+
+def test_the_keys_of_a_known_batch_need_no_room(log):
+    for _ in range(3):
+        log.put(*[pair(f"{number}", "v") for number in range(18)])
+    log.roll()
+    assert log.fill(KeyOffsets(20 * ENTRY)) == 54
+
+
+def test_a_batch_that_has_no_room_at_all_is_refused(log):
+    log.put(*[pair(f"{number}", "v") for number in range(19)])
+    log.roll()
+    with pytest.raises(InvalidConfigError, match=r"more than 18: set log\.cleaner\.dedupe\.buffer\.size"):
+        log.fill(KeyOffsets(20 * ENTRY))
+
+
+def test_batches_of_any_size_are_read(log):
+    for number in range(3):
+        log.put(pair("a", "x" * 3_000_000), pair(f"{number}", "v"))
+        log.put(pair("a", "y"))
+    log.roll()
+    keys, told = KeyOffsets(4096), []
+    assert log.fill(keys, throttle=told.append) == 9
+    assert found(keys, "a", "0", "2") == [8, 1, 7]
+    assert sum(told) >= 9_000_000
+
+
+def test_a_bomb_is_refused_with_its_place(log):
+    log.put(pair("a", "x"))
+    log.put(pair("a", "x" * 100_000), codec="gzip")
+    log.roll()
+    with pytest.raises(BatchTooLargeError, match=r"events-0.*\.log.*batch\.max\.memory\.bytes") as caught:
+        log.fill(KeyOffsets(4096), max_batch_bytes=10_000)
+    assert (caught.value.base_offset, caught.value.position) == (1, log.headers()[1].position)
+
+
+def damage(log: Log, position: int, data: bytes) -> None:
+    with open(log.path(".log"), "r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+@pytest.mark.parametrize(
+    ("at", "data", "what"),
+    [(68, b"\xff", "CRC"), (7, b"\x05", "the batch before it ends at offset 1"), (16, b"\x07", "magic"),
+     (8, b"\x7f", "no whole batch"), (8, b"\0\0\0\0", "no whole batch")],
+)  # fmt: skip
+def test_damage_is_told_with_its_place(log, at, data, what):
+    log.put(pair("a", "1"))
+    log.put(pair("a", "2"))
+    log.roll()
+    position = log.headers()[1].position
+    damage(log, position + at, data)
+    with pytest.raises(CorruptRecordError, match=what) as caught:
+        log.fill(KeyOffsets(4096))
+    error = caught.value
+    assert (error.topic, error.partition, error.position) == ("events", 0, position)
+    assert error.file == log.path(".log")
+
+
+def test_a_log_that_ends_too_early_is_damaged(log):
+    log.put(pair("a", "1"))
+    end = log.headers()[0].end
+    log.put(pair("a", "2"))
+    log.roll()
+    with open(log.path(".log"), "r+b") as file:
+        file.truncate(end)
+    with pytest.raises(LogDamagedError, match="ends at offset 1, but it must reach 2"):
+        log.fill(KeyOffsets(4096))
+
+
+def test_a_missing_segment_is_damage(log):
+    for _ in range(3):
+        log.put(pair("a", "1"))
+        log.roll()
+    os.unlink(log.path(".log", 1))
+    with pytest.raises(LogDamagedError, match="ends at offset 1, but it must reach 3"):
+        log.fill(KeyOffsets(4096))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_bytes_give_offsets_or_an_error(data):
+    """The records are mutated behind the CRC's back, by giving them the one that fits."""
+    records = [pair("a", "1"), pair("b", None), Record(b"c", b"v", headers=(("h", b"x"),)), pair(None, "4")]
+    codec = data.draw(st.sampled_from(CODECS))
+    batch = bytearray(build(records, codec))
+    for _ in range(data.draw(st.integers(1, 3))):
+        batch[data.draw(st.integers(16, len(batch) - 1))] = data.draw(st.integers(0, 255))
+    mutated = with_crc(bytes(batch))
+    keys = KeyOffsets(4096)
+    with contextlib.suppress(CorruptRecordError):
+        keys.take(
+            mutated, 0, len(mutated), from_offset=0, until_offset=100, follows=0, max_batch_bytes=1 << 20,
+            aborted=lambda *_: False,
+        )  # fmt: skip
+
+
+def test_stamped_batches_are_taken_from_anywhere_in_a_buffer():
+    log = bytearray(b"junk" + build([pair("a", "1")]) + build([pair("a", "2")]) + b"\0" * 70)
+    stamp(log, 4, len(log) - 70, 5, 0)
+    keys = KeyOffsets(4096)
+    options = {"from_offset": 0, "until_offset": 100, "max_batch_bytes": 1 << 20, "aborted": lambda *_: False}
+    assert keys.take(log, 4, len(log), follows=-1, **options) == (len(log) - 70, 7, False)
+    assert found(keys, "a") == [6]
+    with pytest.raises(ValueError, match="not inside a buffer"):
+        keys.take(log, 4, len(log) + 1, follows=-1, **options)
