@@ -13,6 +13,7 @@ import click
 
 from pyspark_log import __version__
 from pyspark_log.cli.clean import clean
+from pyspark_log.cli.compact import compact
 from pyspark_log.cli.consume import consume
 from pyspark_log.cli.doctor import doctor
 from pyspark_log.cli.dump import dump
@@ -71,7 +72,8 @@ def main(ctx: click.Context, store: str | None) -> None:
 
 
 for command in (
-    topics, produce, consume, offsets, groups, dump, clean, doctor, verify, recover, repair, import_kafka, export_kafka,
+    topics, produce, consume, offsets, groups, dump, clean, compact, doctor, verify, recover, repair,
+    import_kafka, export_kafka,
 ):  # fmt: skip
     main.add_command(command)
 

@@ -1,7 +1,7 @@
 """How far a partition's log is compacted, and why not further: one small file beside its state file.
 
-Its lock is that of the partition's cleaner, so two of them never work on one log. What it says is a saving, no truth: if
-it is lost, torn or too old, the next cleaner begins at the log start, and finds less to do than it has thought.
+Its lock is that of the partition's cleaner, so two of them never work on one log. What it says is a saving, no truth:
+if it is lost, torn or too old, the next cleaner begins at the log start, and finds less to do than it has thought.
 
 Layout: docs/format.md.
 """
@@ -9,7 +9,6 @@ Layout: docs/format.md.
 from __future__ import annotations
 
 import contextlib
-import os
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -25,7 +24,7 @@ from pyspark_log.storage.state_file import PartitionState
 VERSION = 1
 #: Bytes of the file: one sector, so that a write is seldom torn.
 FILE_SIZE = 512
-_BODY = struct.Struct(">BxHiqq")
+_BODY = struct.Struct(">BxHiqqq")
 _CRC = struct.Struct(">I")
 _MOST_REASON = FILE_SIZE - _BODY.size - _CRC.size
 
@@ -36,23 +35,21 @@ class CleanerState(NamedTuple):
     Attributes:
         cleaned_to: the first offset that it did not clean: Kafka's cleaner checkpoint. 0: it has not cleaned.
         leader_epoch: of the partition at that time.
+        touched_to: above it no cleaner has replaced a segment, also none that was killed.
         time: when that was, in ms.
         reason: why the partition cannot be cleaned; "" if it can.
     """
 
     cleaned_to: int = 0
     leader_epoch: int = 0
+    touched_to: int = 0
     time: int = 0
     reason: str = ""
 
 
-def _path(place: PartitionPlace) -> str:
-    return f"{place.state_path}.cleaner"
-
-
 def _encode(state: CleanerState) -> bytes:
     reason = state.reason.encode()[:_MOST_REASON].decode(errors="ignore").encode()
-    body = _BODY.pack(VERSION, len(reason), state.leader_epoch, state.cleaned_to, state.time)
+    body = _BODY.pack(VERSION, len(reason), state.leader_epoch, state.cleaned_to, state.touched_to, state.time)
     body += reason.ljust(_MOST_REASON, b"\0")
     return body + _CRC.pack(crc32c(body))
 
@@ -61,24 +58,25 @@ def _decode(data: bytes) -> CleanerState | None:
     body = data[: -_CRC.size]
     if len(data) != FILE_SIZE or body[0] != VERSION or data[-_CRC.size :] != _CRC.pack(crc32c(body)):
         return None
-    _, size, leader_epoch, cleaned_to, time = _BODY.unpack_from(body)
+    _, size, leader_epoch, cleaned_to, touched_to, time = _BODY.unpack_from(body)
     reason = body[_BODY.size : _BODY.size + size].decode(errors="replace")
-    return CleanerState(cleaned_to, leader_epoch, time, reason)
+    return CleanerState(cleaned_to, leader_epoch, touched_to, time, reason)
 
 
 def read(place: PartitionPlace) -> CleanerState:
     """What is known; nothing, if there is no file or it is torn. OSError."""
     try:
-        with files.open_read(_path(place)) as file:
+        with files.open_read(place.cleaner_path) as file:
             return _decode(file.pread(FILE_SIZE, 0)) or CleanerState()
     except FileNotFoundError:
         return CleanerState()
 
 
 def write(place: PartitionPlace, state: CleanerState) -> None:
-    """Replaces what is known; the lock of `cleaning` is held. OSError."""
-    with files.open_write(_path(place)) as file:
+    """Replaces what is known, durably; the lock of `cleaning` is held. OSError."""
+    with files.open_write(place.cleaner_path) as file:
         file.pwrite(_encode(state), 0)
+        file.sync()
 
 
 @contextlib.contextmanager
@@ -89,19 +87,13 @@ def cleaning(place: PartitionPlace, timeout: float = DEFAULT_TIMEOUT) -> Iterato
         LockTimeoutError: another one is at work there, for longer than `timeout` (s).
         OSError: the file cannot be made.
     """
-    files.open_or_create(_path(place)).close()
-    lock = lock_for(_path(place))
+    files.open_or_create(place.cleaner_path).close()
+    lock = lock_for(place.cleaner_path)
     lock.acquire(timeout)
     try:
         yield
     finally:
         lock.release()
-
-
-def remove(place: PartitionPlace) -> None:
-    """Removes the file, of a topic that was deleted. OSError."""
-    files.unlink(_path(place))
-    files.unlink(_path(place) + ".turn")
 
 
 def first_dirty(place: PartitionPlace, known: CleanerState, state: PartitionState) -> int:
@@ -117,8 +109,3 @@ def first_dirty(place: PartitionPlace, known: CleanerState, state: PartitionStat
             return state.log_start
         cleaned_to = min([cleaned_to, *(one.start_offset for one in epochs if one.epoch > known.leader_epoch)])
     return cleaned_to if state.log_start <= cleaned_to <= state.next_offset else state.log_start
-
-
-def exists(place: PartitionPlace) -> bool:
-    """Whether a cleaner was ever at work there."""
-    return os.path.exists(_path(place))

@@ -1,8 +1,8 @@
 """Which part of a log is to be compacted next, and whether it is time: Kafka's rules (LogCleanerManager).
 
 What lies before the first dirty offset was cleaned before. What lies from the first uncleanable offset on must stay as
-it is: the active segment, transactions that are not decided, records that are younger than min.compaction.lag.ms, and of
-the decisions those that are not applied everywhere.
+it is: the active segment, transactions that are not decided, records that are younger than min.compaction.lag.ms, and
+of the decisions those that are not applied everywhere.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from pyspark_log.storage import cleaner_state
@@ -87,7 +88,7 @@ def make(held: Appender, known: CleanerState, last_stable_offset: int) -> Plan:
     state, folder, now = held.state, held.place.folder, held.clock()
     bases = [base for base in counted_segments(folder, state) if base <= state.active_base]
     bases = bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
-    segments = [_closed(folder, base, until) for base, until in zip(bases, bases[1:], strict=False)]
+    segments = [_closed(folder, base, until) for base, until in pairwise(bases)]
     dirty = cleaner_state.first_dirty(held.place, known, state)
     uncleanable = min(state.active_base, last_stable_offset)
     if held.place.topic == PUBLISH_TOPIC:

@@ -32,6 +32,11 @@ class PartitionPlace:
         """What is known of its closed segments."""
         return f"{self.state_path}.segments"
 
+    @property
+    def cleaner_path(self) -> str:
+        """How far it is compacted; also the lock of its cleaner."""
+        return f"{self.state_path}.cleaner"
+
     def owner(self) -> str:
         """The id of the topic whose files are in the folder: another one's, once this one was deleted.
 

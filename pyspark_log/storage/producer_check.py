@@ -48,7 +48,9 @@ class ProducerFault(NamedTuple):
     what: str
 
 
-def producer_faults(folder: str, state: PartitionState, until: int, expiration: int) -> list[ProducerFault]:
+def producer_faults(
+    folder: str, state: PartitionState, until: int, expiration: int, cleaned_to: int = 0
+) -> list[ProducerFault]:
     """What is wrong with the files of a partition.
 
     Args:
@@ -56,22 +58,24 @@ def producer_faults(folder: str, state: PartitionState, until: int, expiration: 
         state: up to which the log counts.
         until: the offset of the first damaged batch, or the log end.
         expiration: producer.id.expiration.ms.
+        cleaned_to: below this offset the log may be compacted, and does not tell any more what was written there.
 
     Raises:
         FileNotFoundError: a segment went meanwhile.
     """
-    check = _Check(folder, state, until, expiration)
+    check = _Check(folder, state, until, expiration, cleaned_to)
     check.run()
     return check.found
 
 
 class _Check:
-    def __init__(self, folder: str, state: PartitionState, until: int, expiration: int) -> None:
+    def __init__(self, folder: str, state: PartitionState, until: int, expiration: int, cleaned_to: int) -> None:
         self.found: list[ProducerFault] = []
         self._folder, self._state, self._until, self._expiration = folder, state, until, expiration
         bases = [base for base in list_segments(folder) if state.counts(base)]
         # Those before the log start are about to go, their logs last.
-        self._bases = bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
+        bases = bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
+        self._bases = [base for base in bases if base >= cleaned_to]
         self._states = ProducerStates()
         self._known = True  # whether the log tells all, or begins in the middle
 

@@ -19,7 +19,7 @@ from pyspark_log.storage import files, producer_snapshot, txn_index
 from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.errors import SideFileError
 from pyspark_log.storage.numbered_batches import numbered_batches
-from pyspark_log.storage.producer_state import Duplicate, ProducerStates
+from pyspark_log.storage.producer_state import Duplicate, ProducerEntry, ProducerStates
 from pyspark_log.storage.segment import TXN_INDEX, SegmentReader, list_segments, segment_path
 from pyspark_log.storage.state_file import Flags, PartitionState
 from pyspark_log.storage.txn_index import AbortedTransaction, TxnIndex
@@ -157,6 +157,10 @@ class Producers:
         producer_snapshot.delete(self._folder, [one for one in found if one > offset])
 
     # ---- what is known
+
+    def entries(self, state: PartitionState, now: int) -> list[ProducerEntry]:
+        """What is known of each producer, up to the log end; `now` in ms. CorruptRecordError."""
+        return self._follow(state, now).entries
 
     def _follow(self, state: PartitionState, now: int) -> ProducerStates:
         """What is known of producers, up to the log end."""

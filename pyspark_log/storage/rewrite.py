@@ -22,12 +22,9 @@ from pyspark_log.storage.errors import LogDamagedError, SegmentOverflowError
 from pyspark_log.storage.log_chunks import LogChunks, Source, Throttle
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import BatchFilter, CleanedOutput, KeyOffsets
-from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_path
+from pyspark_log.storage.segment import CLEANED, INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_path
 from pyspark_log.storage.sparse_index import OffsetIndex, TimeIndex
 from pyspark_log.storage.txn_index import AbortedTransaction
-
-#: What the names of a segment's files end with until it takes its place.
-CLEANED = ".cleaned"
 
 
 class LastRecord(NamedTuple):

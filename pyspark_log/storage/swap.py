@@ -86,13 +86,6 @@ def finish(held: HeldLog) -> None:
     held.save(held.state.without_intent(), durable=True)
 
 
-def remove_unfinished(held: HeldLog) -> None:
-    """Removes what a killed cleaner has left; the locks of the partition and of its cleaner are held. OSError."""
-    for name in os.listdir(held.place.folder):
-        if name.endswith((CLEANED, SWAP, _LINKED)):
-            held.unlink(f"{held.place.folder}/{name}")
-
-
 def _path(held: HeldLog, suffix: str, ending: str = "") -> str:
     return segment_path(held.place.folder, held.state.intent_base, suffix) + ending
 

@@ -39,6 +39,8 @@ def remove(place: PartitionPlace) -> None:
     """
     files.remove_folder(_grave(place))
     files.unlink(place.segments_path)
+    files.unlink(place.cleaner_path)
+    files.unlink(place.cleaner_path + ".turn")
     files.unlink(place.state_path)
     files.unlink(place.state_path + ".turn")
 

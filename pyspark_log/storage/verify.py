@@ -49,7 +49,7 @@ from pyspark_log.storage.verify_partition import CUT_FOLDER, PartitionCheck, Par
 Progress = Callable[[int, int], None]
 
 _FOLDER_NAME = re.compile(r"(.+)-(0|[1-9]\d{0,9})")
-_STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})(\.turn|\.segments)?")
+_STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})(\.turn|\.segments|\.cleaner(\.turn)?)?")
 _LOCK_NAME = re.compile(r"[a-z]+\.lock(\.turn)?")
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
 _ROOT_NAMES = {STORE_FILE, TOPICS_FOLDER, STATE_FOLDER, DATA_FOLDER, STAGING_FOLDER, CUT_FOLDER}

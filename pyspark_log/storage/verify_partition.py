@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.storage import files
+from pyspark_log.storage import cleaner_state, files
 from pyspark_log.storage.batch import MAGIC, BatchHeader
 from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.checkpoint_files import read_epochs, read_partition_metadata
@@ -361,16 +361,18 @@ class PartitionCheck:
                 )  # fmt: skip
         if span.position is None and span.until is not None:
             self._largest[span.base_offset, span.until] = largest
-        state = self._state
-        if state is not None and state.swaps and span.base_offset == state.intent_base:
-            return  # Its indexes come last.
-        if not damaged:
+        if not damaged and not self._is_coming(span):
             # Else entries for what is damaged would be told as faults of their own.
             for fault in indexes.faults():
                 yield self._finding(
                     Severity.INDEX, fault.path, fault.position, span.base_offset, _or_unknown(span.until),
                     what=fault.what, advice=_index_advice(span),
                 )  # fmt: skip
+
+    def _is_coming(self, span: _Span) -> bool:
+        """Whether it is a cleaned segment that is being put in place: its indexes come last."""
+        state = self._state
+        return state is not None and state.swaps and span.base_offset == state.intent_base
 
     def _unsound(self, path: str, span: _Span, piece: Unsound) -> Finding:
         self._progress(piece.end - piece.position)
@@ -471,8 +473,9 @@ class PartitionCheck:
             if not (self._numbered or before.flags & Flags.PRODUCERS):
                 return
             until = min([before.next_offset, *damaged])
+            touched_to = cleaner_state.read(self._place).touched_to
             try:
-                faults = producer_faults(self._place.folder, before, until, self._expiration)
+                faults = producer_faults(self._place.folder, before, until, self._expiration, touched_to)
             except FileNotFoundError:
                 faults = []
             now = read_slots(self._place.state_path).state

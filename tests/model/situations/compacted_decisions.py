@@ -1,6 +1,6 @@
 """Compaction of the decision log beside publishers: what is known of a publisher never goes.
 
-Not in the engine yet. The swap of files has a model of its own; here it is one step, under the log's lock.
+The swap of files has a model of its own; here it is one step, under the log's lock.
 """
 
 from __future__ import annotations

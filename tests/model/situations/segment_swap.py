@@ -1,6 +1,7 @@
 """The swap of compaction: a cleaned segment takes the place of the two that it was made of, beside readers and appends.
 
-Not in the engine yet; this is what it will be built on. Segments 0 and 2 (two batches each) become one that begins
+The engine's swap has one step more: a state between the new segment's coming and the going of the old ones, by which
+readers know of it. Segments 0 and 2 (two batches each) become one that begins
 at 0; segment 4 is active. The cleaned one has an empty batch for what is compacted away. A reader takes its time
 between its looks at the state, the names and the files.
 """

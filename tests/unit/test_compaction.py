@@ -1,0 +1,399 @@
+"""Compaction of a store's partitions: what is selected, what stays, and who is not disturbed."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from pyspark_log.cli.main import main
+from pyspark_log.storage import cleaner_state, compaction, compaction_plan, state_file
+from pyspark_log.storage.compaction_plan import Closed
+from pyspark_log.storage.errors import ReadOnlyError, UnknownTopicError
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.log_cleaner import IoRate, LogCleaner, compact, compact_partition, due
+from pyspark_log.storage.segment import list_segments
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.truncation import truncate
+from pyspark_log.storage.types import TopicPartition
+from pyspark_log.storage.verify import verify
+
+COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000", "index.interval.bytes": "200"}
+T = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = Store.create(tmp_path / "store")
+    made.create_topic("t", 1, COMPACT)
+    return made
+
+
+def put(store, keys, topic="t", value=b"v" * 40, timestamps=None, partition=0):
+    """A record for each key; its value ends with its number. A key None is a tombstone of key 0."""
+    columns = {
+        "key": [b"%d" % key for key in keys],
+        "value": pa.array([value + b"%d" % number if value is not None else None for number in range(len(keys))],
+                          pa.binary()),
+    }
+    if timestamps is not None:
+        columns["timestamp"] = pa.array(timestamps, pa.int64())
+    return store.append(topic, pa.record_batch(columns), partition=partition)
+
+
+def fill(store, appends=20, keys=5, topic="t", partition=0):
+    """Appends of three records each, which go round the keys."""
+    for number in range(appends):
+        put(store, [(3 * number + n) % keys for n in range(3)], topic, partition=partition)
+
+
+def records(store, topic="t", partition=0):
+    return [
+        row for batch in store.read(topic, partition)
+        for row in zip(batch["offset"].to_pylist(), batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
+    ]  # fmt: skip
+
+
+def compacted(before, cleaned_to):
+    """What compaction leaves, as the simplest program says it (without tombstones)."""
+    last = {key: offset for offset, key, _ in before if offset < cleaned_to}
+    return [row for row in before if row[0] >= cleaned_to or last[row[1]] == row[0]]
+
+
+def faults(path):
+    return [finding for finding in verify(path).findings if finding.severity is not Severity.NOTE]
+
+
+def test_of_each_key_the_last_record_stays(store):
+    fill(store)
+    before, end = records(store), store.latest_offset("t", 0)
+    active = state_file.read(store.reader("t", 0).place.state_path).state.active_base
+    (outcome,) = compact(store, "t")
+    assert not outcome.problem
+    (done,) = outcome.rounds
+    assert (done.cleaned_to, done.finished) == (active, True)
+    assert records(store) == compacted(before, active)
+    assert len(records(store)) == done.records_after + end - active
+    assert store.latest_offset("t", 0) == end
+    assert faults(store.path) == []
+    # Another process that opens it finds the same; and there is nothing to be done.
+    assert records(Store.open(store.path)) == records(store)
+    assert list(compact(store, "t")) == []
+    put(store, [1, 2, 3])
+    assert [row[0] for row in records(store)[-3:]] == [end, end + 1, end + 2]
+
+
+def test_small_segments_become_one(store):
+    fill(store, 40)
+    before = list_segments(store.reader("t", 0).place.folder)
+    list(compact(store, "t"))
+    fill(store, 6)
+    list(compact(store, "t"))
+    after = list_segments(store.reader("t", 0).place.folder)
+    assert len(before) > 8
+    assert len(set(before) & set(after)) == 2
+    assert faults(store.path) == []
+
+
+@pytest.mark.parametrize(("limit", "sizes"), [(10_000, [6]), (450, [3, 3]), (100, [1] * 6), (250, [2, 2, 2])])
+def test_segments_are_grouped_up_to_the_size_of_one(limit, sizes):
+    store_config = type("C", (), {"segment_bytes": limit, "segment_index_bytes": 1000})
+    closed = [Closed(10 * n, 10 * n + 10, 120 if limit < 10_000 else 1000, 8) for n in range(6)]
+    assert [len(group) for group in compaction_plan.groups(closed, 60, store_config)] == sizes
+    assert sum(len(group) for group in compaction_plan.groups(closed, 31, store_config)) == 4
+
+
+def test_a_group_has_no_more_offsets_than_a_segment_may(store):
+    far = 2**31
+    closed = [Closed(0, 10, 10, 0), Closed(10, far - 5, 10, 0), Closed(far - 5, far + 10, 10, 0)]
+    config = store.topic_config("t")
+    assert [len(group) for group in compaction_plan.groups(closed, far + 10, config)] == [2, 1]
+
+
+def test_it_is_time_by_the_dirty_ratio(store):
+    store.alter_configs("t", {"min.cleanable.dirty.ratio": "0.5"})
+    fill(store)
+    assert [one.at for one in due(store)] == [T]
+    (outcome,) = compact(store)
+    assert outcome.rounds[0].finished
+    assert due(store) == []
+    # Unique keys stay, so what is clean grows to be more than what is dirty.
+    for number in range(100, 190, 3):
+        put(store, range(number, number + 3))
+    list(compact(store, "t"))
+    fill(store, 6)
+    assert due(store) == []
+    (named,) = due(store, "t")
+    assert 0 < named.ratio < 0.5
+    store.alter_configs("t", {"max.compaction.lag.ms": "1"})
+    assert [one.at for one in due(store)] == [T]
+    store.alter_configs("t", {"min.cleanable.dirty.ratio": "1"}, delete=["max.compaction.lag.ms"])
+    assert due(store) == []
+
+
+def test_the_dirtiest_comes_first(store):
+    store.create_topic("u", 2, COMPACT)
+    fill(store)
+    list(compact(store))
+    fill(store, 40)
+    fill(store, topic="u", partition=1)
+    assert [one.at for one in due(store)] == [TopicPartition("u", 1), T]
+    assert due(store)[0].ratio == 1.0
+
+
+def test_young_records_stay(store):
+    hour = 3_600_000
+    now = store.appender("t", 0).clock()
+    for age in range(20, 0, -1):
+        put(store, [1, 2, 3], timestamps=[now - age * hour] * 3)
+    store.alter_configs("t", {"min.compaction.lag.ms": str(5 * hour + 1000)})
+    before = records(store)
+    (outcome,) = compact(store, "t")
+    done = outcome.rounds[0].cleaned_to
+    # Segments hold some appends each; the one with the first young record is left alone.
+    assert 3 * 9 <= done <= 3 * 15
+    assert records(store) == compacted(before, done)
+    assert list(compact(store, "t")) == []
+
+
+def test_tombstones_stay_for_their_time(store):
+    fill(store)
+    put(store, [0], value=None)
+    fill(store, 10, keys=2)
+    put(store, [4], value=None)
+    fill(store, 10, keys=1)
+    store.alter_configs("t", {"delete.retention.ms": "100000"})
+    appender = store.appender("t", 0)
+    now = appender.clock()
+    list(compact(store, "t"))
+    (tombstone,) = [row for row in records(store) if row[1] == b"4" and row[2] is None]
+    for later, stays in ((99_000, True), (101_000, False)):
+        appender.clock = lambda later=later: now + later
+        fill(store, 6, keys=1)
+        assert list(compact(store, "t"))
+        assert (tombstone in records(store)) is stays
+    assert b"4" not in {key for _, key, _ in records(store)}
+    assert faults(store.path) == []
+
+
+def test_more_keys_than_there_is_memory_for_take_several_rounds(tmp_path):
+    store = Store.create(tmp_path / "store", {"log.cleaner.dedupe.buffer.size": "1024"})
+    store.create_topic("t", 1, COMPACT)
+    for number in range(0, 240, 3):
+        put(store, [(number + n) % 70 for n in range(3)])
+    before = records(store)
+    (outcome,) = compact(store, "t")
+    assert len(outcome.rounds) > 3
+    assert outcome.rounds[-1].finished
+    assert records(store) == compacted(before, outcome.rounds[-1].cleaned_to)
+    assert faults(store.path) == []
+
+
+def test_readers_at_work_and_writers_go_on(store):
+    fill(store, 60, keys=7)
+    before = records(store)
+    readers = [Store.open(store.path).read("t", 0, max_bytes=1) for _ in range(10)]
+    found = [[next(reader)["offset"].to_pylist() for _ in range(2 * n)] for n, reader in enumerate(readers)]
+    stop = threading.Event()
+
+    def write():
+        own = Store.open(store.path)
+        while not stop.wait(0.001):  # With keys of its own, so all that is last now stays that.
+            put(own, [100, 101, 102])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        outcomes = [outcome for _ in range(5) for outcome in compact(store, "t")]
+    finally:
+        stop.set()
+        writer.join()
+    assert all(not outcome.problem for outcome in outcomes)
+    last = {key: offset for offset, key, _ in before}
+    for reader, seen in zip(readers, found, strict=True):
+        offsets = [offset for batch in seen for offset in batch]
+        offsets += [offset for batch in reader for offset in batch["offset"].to_pylist()]
+        assert offsets == sorted(set(offsets))
+        # What is last of its key among what was there is found by everybody.
+        assert set(last.values()) <= set(offsets)
+    now = {key: offset for offset, key, _ in records(store)}
+    assert {key: now[key] for key in last} == last
+    assert faults(store.path) == []
+
+
+def test_a_partition_that_is_damaged_is_marked_and_the_others_are_compacted(store):
+    store.create_topic("u", 1, COMPACT)
+    fill(store)
+    fill(store, topic="u")
+    place = store.reader("t", 0).place
+    path = f"{place.folder}/{list_segments(place.folder)[2]:020d}.log"
+    with open(path, "r+b") as file:
+        file.seek(200)
+        (byte,) = file.read(1)
+        file.seek(200)
+        file.write(bytes([byte ^ 1]))
+    outcomes = {outcome.at: outcome for outcome in compact(store)}
+    assert os.path.basename(path) in outcomes[T].problem
+    assert outcomes[TopicPartition("u", 0)].rounds[0].finished
+    assert os.path.basename(path) in cleaner_state.read(place).reason
+    # Nobody takes it any more, but who names it.
+    assert due(store) == []
+    assert [one.at for one in due(store, "t")] == [T]
+    with open(path, "r+b") as file:
+        file.seek(200)
+        file.write(bytes([byte]))
+    (outcome,) = compact(store, "t")
+    assert outcome.rounds[0].finished
+    assert cleaner_state.read(place).reason == ""
+
+
+def test_two_cleaners_exclude_each_other(store):
+    fill(store)
+    with cleaner_state.cleaning(store.reader("t", 0).place):
+        outcome = compact_partition(store, T)
+    assert (outcome.rounds, outcome.problem) == ((), "")
+    assert compact_partition(store, T).rounds
+
+
+def test_segments_that_go_meanwhile_are_left_alone(store, monkeypatch):
+    store.alter_configs("t", {"cleanup.policy": "compact,delete", "retention.ms": "-1"})
+    fill(store)
+    end, rewrite = store.latest_offset("t", 0), compaction.rewrite
+
+    def deleted_meanwhile(*arguments):
+        result = rewrite(*arguments)
+        Store.open(store.path).delete_records("t", 0, end - 6)
+        return result
+
+    monkeypatch.setattr(compaction, "rewrite", deleted_meanwhile)
+    done = compaction.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    assert done is not None
+    assert not done.finished
+    assert [row[0] for row in records(store)] == list(range(end - 6, end))
+    assert faults(store.path) == []
+    assert not [name for name in os.listdir(store.reader("t", 0).place.folder) if "cleaned" in name]
+
+
+def test_what_is_truncated_meanwhile_is_left_alone(store, monkeypatch):
+    fill(store)
+    rewrite = compaction.rewrite
+
+    def truncated_meanwhile(*arguments):
+        result = rewrite(*arguments)
+        with Store.open(store.path).appender("t", 0).hold() as held:
+            if held.state.next_offset > 9:
+                truncate(held, 9)
+        fill(Store.open(store.path), 10, keys=30)
+        return result
+
+    monkeypatch.setattr(compaction, "rewrite", truncated_meanwhile)
+    before = records(store)[:9]
+    done = compaction.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    assert not done.finished
+    assert records(store)[:9] == before
+    monkeypatch.undo()
+    # And what was cleaned before counts up to the truncation only.
+    before = records(store)
+    (outcome,) = compact(store, "t")
+    assert records(store) == compacted(before, outcome.rounds[0].cleaned_to)
+
+
+def test_offsets_that_were_given_anew_are_dirty(store):
+    fill(store, 30)
+    list(compact(store, "t"))
+    place = store.reader("t", 0).place
+    known = cleaner_state.read(place)
+    with store.appender("t", 0).hold() as held:
+        end = truncate(held, 40)
+        assert end < known.cleaned_to
+    fill(store, 30)
+    with store.appender("t", 0).hold() as held:
+        assert cleaner_state.first_dirty(place, known, held.state) == end
+    before = records(store)
+    (outcome,) = compact(store, "t")
+    assert records(store) == compacted(before, outcome.rounds[0].cleaned_to)
+
+
+def test_what_is_known_of_cleaners_may_be_lost_or_torn(store):
+    fill(store)
+    list(compact(store, "t"))
+    place = store.reader("t", 0).place
+    before = records(store)
+    for damage in (b"", b"x" * 512, Path(place.cleaner_path).read_bytes()[:100]):
+        Path(place.cleaner_path).write_bytes(damage)
+        assert cleaner_state.read(place) == cleaner_state.CleanerState()
+        list(compact(store, "t"))
+        assert records(store) == before
+        assert cleaner_state.read(place).cleaned_to > 0
+    long = cleaner_state.CleanerState(1, 2, 3, 4, "ü" * 400)
+    cleaner_state.write(place, long)
+    assert cleaner_state.read(place)._replace(reason="") == long._replace(reason="")
+    assert set(cleaner_state.read(place).reason) == {"ü"}
+
+
+def test_topics_that_are_not_compacted_and_brokers_folders_are_left_alone(store, tmp_path):
+    store.create_topic("d", 1, COMPACT | {"cleanup.policy": "delete"})
+    fill(store, topic="d")
+    assert due(store, "d") == []
+    with pytest.raises(UnknownTopicError):
+        due(store, "nobody")
+    broker = tmp_path / "broker"
+    (broker / "t-0").mkdir(parents=True)
+    (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=abc\n")
+    with pytest.raises(ReadOnlyError):
+        due(Store.open(broker))
+
+
+def test_the_command(store):
+    fill(store)
+    before = records(store)
+
+    def run(*words):
+        return CliRunner().invoke(main, ["--store", store.path, "compact", *words], catch_exceptions=False)
+
+    result = run("--json")
+    (document,) = json.loads(result.stdout)
+    assert (document["topic"], document["partition"], document["problem"]) == ("t", 0, "")
+    assert document["records_after"] < document["records_before"] <= len(before)
+    assert document["bytes_after"] < document["bytes_before"]
+    assert run().output == "nothing is to be compacted\n"
+    fill(store, 10)
+    assert "t-0" in run("t").output
+    place = store.reader("t", 0).place
+    fill(store, 10)
+    with open(f"{place.folder}/{list_segments(place.folder)[0]:020d}.log", "r+b") as file:
+        file.seek(100)
+        file.write(b"damage")
+    result = run("t")
+    assert result.exit_code == 1
+    assert "00000000000000000000.log" in result.output
+
+
+def test_a_cleaner_in_the_background(store):
+    fill(store)
+    before = records(store)
+    with LogCleaner(store, backoff=0.05):
+        deadline = threading.Event()
+        for _ in range(200):
+            if len(records(store)) < len(before):
+                break
+            deadline.wait(0.05)
+    assert records(store) == compacted(before, cleaner_state.read(store.reader("t", 0).place).cleaned_to)
+    assert not [thread for thread in threading.enumerate() if thread.name == "pylog-cleaner"]
+
+
+def test_the_rate_of_io_is_bounded(monkeypatch):
+    slept, now = [], [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.sleep", slept.append)
+    rate = IoRate(1000)
+    rate(500)
+    assert slept == [0.5]
+    now[0] += 2
+    rate(500)
+    assert slept == [0.5]
+    rate(3000)
+    assert slept == [0.5, 2.0]
