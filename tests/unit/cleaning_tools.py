@@ -131,10 +131,13 @@ class Log:
                 os.rename(f"{self.folder}/{name}", f"{self.folder}/{name.removesuffix(CLEANED)}")
         return rewritten
 
-    def clean(self, now: int = NOW, groups: list[list[int]] | None = None, memory: int = 1 << 16, **changes):
-        """One cleaning of all closed segments; what became of the last group."""
+    def clean(
+        self, now: int = NOW, groups: list[list[int]] | None = None, memory: int = 1 << 16, until: int | None = None,
+        **changes,
+    ):  # fmt: skip
+        """One cleaning of all closed segments, or of those below `until`; what became of the last group."""
         keys = KeyOffsets(memory)
-        self.checkpoint = self.fill(keys)
+        self.checkpoint = self.fill(keys, end=until)
         cleaning, rewritten = self.round(keys, now, **changes), None
         for group in groups or [self.closed()]:
             if group and group[0] < self.checkpoint:
