@@ -19,7 +19,6 @@ from pyspark_log.storage import batch as layout
 from pyspark_log.storage.errors import InvalidConfigError
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from pyspark_log.storage.batch_headers cimport Bytes
@@ -29,10 +28,25 @@ from pyspark_log.storage.siphash cimport siphash
 
 cdef extern from *:
     """
+    #include <sys/mman.h>
+
+    static void *zeroed(size_t size) {
+        void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+        if (memory == MAP_FAILED)
+            return NULL;
+    #ifdef MADV_HUGEPAGE
+        madvise(memory, size, MADV_HUGEPAGE);
+    #endif
+        return memory;
+    }
+
     static inline unsigned long long scaled(unsigned long long value, unsigned long long count) {
         return (unsigned long long)(((unsigned __int128)value * count) >> 64);
     }
     """
+    # Memory of the system's own, of large pages where there are some: a look-up is one page away from the one before.
+    void* zeroed(size_t size) noexcept nogil
+    int munmap(void* memory, size_t size) noexcept nogil
     uint64_t scaled(uint64_t value, uint64_t count) noexcept nogil
     void prefetch "__builtin_prefetch"(const void* address) noexcept nogil
 
@@ -87,7 +101,7 @@ cdef class KeyOffsets:
         while self.size > SMALLEST:
             self.size = (self.size + 1) // 2
         self.room = usable(self.size, load_factor)
-        self.entries = <Entry*>calloc(self.size, ENTRY_SIZE)
+        self.entries = <Entry*>zeroed(self.size * ENTRY_SIZE)
         if self.entries == NULL:
             raise MemoryError
         self.key_low = secrets.randbits(64)
@@ -95,7 +109,8 @@ cdef class KeyOffsets:
         self.latest_offset = -1
 
     def __dealloc__(self):
-        free(self.entries)
+        if self.entries != NULL:
+            munmap(self.entries, self.size * ENTRY_SIZE)
 
     def clear(self):
         """Forgets all keys, and up to where it was filled."""
@@ -273,7 +288,7 @@ cdef class KeyOffsets:
         cdef Record record
         if size == self.slots:
             return False
-        grown = <Entry*>calloc(min(2 * size, self.slots), ENTRY_SIZE)
+        grown = <Entry*>zeroed(min(2 * size, self.slots) * ENTRY_SIZE)
         if grown == NULL:
             return False
         self.entries = grown
@@ -286,7 +301,7 @@ cdef class KeyOffsets:
                 record.hash_high = before[index].high
                 record.offset = before[index].next_offset - 1
                 self.put_hashed(&record)
-        free(before)
+        munmap(before, size * ENTRY_SIZE)
         return True
 
 
