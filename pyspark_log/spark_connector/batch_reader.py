@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_log.spark_connector.assignment import offsets_at
+from pyspark_log.spark_connector.assignment import offsets_at, resolved
 from pyspark_log.spark_connector.catch_up import show_decided
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.options import ReadOptions
@@ -15,10 +16,11 @@ from pyspark_log.spark_connector.ranges import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import TopicPartition
 
 
 class PylogBatchReader(DataSourceReader):
-    """Plans one task a topic-partition."""
+    """Plans one task a topic-partition, or more where options ask for it."""
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         self._path = path
@@ -34,11 +36,29 @@ class PylogBatchReader(DataSourceReader):
             starts = offsets_at(store, self._options.topics, self._start, "start", level)
             ends = offsets_at(store, self._options.topics, self._end, "end", level)
             ref = StoreRef.to(store)
-            return [
-                RangePartition(ref, OffsetRange(at, starts[at], ends[at]), headers, level)
-                for at in sorted(starts)
-                if starts[at] != ends[at]
-            ]
+            ranges = self._split(store, [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)])
+            return [RangePartition(ref, one, headers, level) for one in ranges if one.start != one.end]
+
+    def _split(self, store: Store, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        """The ranges in pieces, if options ask for it: by the offsets of now, but open where the ranges are open."""
+        splitting, level = self._options.splitting, self._options.isolation_level
+        if not splitting.is_due(ranges):
+            return ranges
+        known: list[OffsetRange] = []
+        split: dict[TopicPartition, list[OffsetRange]] = {}
+        for one in ranges:
+            start, end = (resolved(store, one.at, edge, level) for edge in (one.start, one.end))
+            # The task says what is wrong with a range that ends before it starts.
+            split[one.at] = [one] if start > end else []
+            known.append(OffsetRange(one.at, start, end))
+        for piece in splitting.split(known):
+            split[piece.at].append(piece)
+        for one in ranges:
+            pieces = split[one.at]
+            if pieces:
+                pieces[0] = replace(pieces[0], start=one.start)
+                pieces[-1] = replace(pieces[-1], end=one.end)
+        return [piece for pieces in split.values() for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""

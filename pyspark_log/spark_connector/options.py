@@ -19,6 +19,7 @@ from pyspark_log.spark_connector.positions import (
     Position,
     Specific,
 )
+from pyspark_log.spark_connector.splitting import Splitting
 from pyspark_log.storage.errors import InvalidConfigError
 from pyspark_log.storage.isolation import READ_UNCOMMITTED, check_isolation
 from pyspark_log.storage.types import EARLIEST, LATEST
@@ -28,6 +29,7 @@ Options = Mapping[str, str]
 
 _LONG = re.compile(r"[+-]?[0-9]{1,19}")
 _LONG_MAX = 2**63 - 1
+_INT_MAX = 2**31 - 1
 
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 
@@ -36,10 +38,8 @@ _NOT_YET = (
     "assign",
     "endingOffsetsByTimestamp",
     "endingTimestamp",
-    "maxRecordsPerPartition",
     "maxTriggerDelay",
     "minOffsetsPerTrigger",
-    "minPartitions",
     "startingOffsetsByTimestamp",
     "subscribePattern",
 )
@@ -86,6 +86,7 @@ class ReadOptions:
         include_headers: whether rows have the column `headers`.
         isolation_level: read_uncommitted or read_committed.
         max_offsets: maxOffsetsPerTrigger, or None.
+        splitting: into how many tasks it is split.
         group_id: the group under which a stream commits its position, if the user names one.
         group_id_prefix: else its name starts so.
         retries: how often the log ends are looked up while they lie before a query's position.
@@ -98,6 +99,7 @@ class ReadOptions:
     include_headers: bool
     isolation_level: str
     max_offsets: int | None
+    splitting: Splitting
     group_id: str | None
     group_id_prefix: str
     retries: int
@@ -123,6 +125,9 @@ class ReadOptions:
             include_headers=_truth(options, "includeHeaders"),
             isolation_level=_isolation_level(options),
             max_offsets=_max_offsets(options),
+            splitting=Splitting(
+                _positive(options, "minPartitions", _INT_MAX), _positive(options, "maxRecordsPerPartition", _LONG_MAX)
+            ),
             group_id=options.get("kafka.group.id"),
             group_id_prefix=options.get("groupidprefix", "spark-kafka-source"),
             retries=_whole(options, "fetchOffset.numRetries", 3),
@@ -299,6 +304,18 @@ def _max_offsets(options: Options) -> int | None:
     if limit == 0:
         raise option_error("maxOffsetsPerTrigger must be positive")
     return limit
+
+
+def _positive(options: Options, name: str, largest: int) -> int | None:
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    value = _long(text.strip())
+    if value is None or value > largest:
+        raise option_error(f'{name} must be a whole number. For input string: "{text}"')
+    if value <= 0:
+        raise option_error(f"{name} must be positive")
+    return value
 
 
 def _long(text: str) -> int | None:

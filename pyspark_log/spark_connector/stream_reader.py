@@ -37,7 +37,7 @@ from pyspark_log.storage.types import TopicPartition
 
 
 class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches, one task a topic-partition that has something new."""
+    """Plans micro-batches, one task a topic-partition that has something new, or more where options ask for it."""
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         self._path = path
@@ -113,7 +113,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ref = StoreRef.to(store)
             ranges = plan_ranges(starts, until.offsets, partial(earliest, store))
             headers, level = self._options.include_headers, self._options.isolation_level
-            return [RangePartition(ref, one, headers, level) for one in ranges]
+            return [RangePartition(ref, one, headers, level) for one in self._options.splitting.split(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""

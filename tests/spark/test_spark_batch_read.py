@@ -75,6 +75,36 @@ def test_offsets_for_each_partition(spark, store):
     assert values_of(part) == ["13", "8", "9"]
 
 
+def test_partitions_in_several_tasks(spark, store):
+    fill(store, "t", range(10), range(10, 20), [20])
+    df = read(spark, store, "t", minPartitions="6")
+    assert tasks_of(df) == [(0, [3, 3, 4]), (1, [3, 3, 4]), (2, [1])]
+    # The pieces in between keep their offsets; the first and the last are open, as an unsplit range is.
+    fill(store, "t", ["later"])
+    assert tasks_of(df) == [(0, [3, 3, 5]), (1, [3, 3, 4]), (2, [1])]
+    assert values_of(df) == sorted([*map(str, range(21)), "later"])
+    # From earliest to latest is a size of 1: nothing to split, as for the Kafka connector.
+    assert tasks_of(read(spark, store, "t", maxRecordsPerPartition="5")) == [(0, [11]), (1, [10]), (2, [1])]
+    ends = '{"t":{"0":9,"1":-1,"2":-1}}'
+    df = read(spark, store, "t", maxRecordsPerPartition="5", endingOffsets=ends)
+    assert tasks_of(df) == [(0, [4, 5]), (1, [5, 5]), (2, [1])]
+
+
+def tasks_of(df):
+    """How many rows each task has of each partition."""
+    counts = df.selectExpr("partition", "spark_partition_id() task").groupBy("partition", "task").count().collect()
+    counts.sort(key=lambda row: (row.partition, row.task))
+    assert len({row.task for row in counts}) == len(counts)
+    return [(number, [row["count"] for row in counts if row.partition == number]) for number in range(3)]
+
+
+def test_a_range_that_ends_before_it_starts_is_told_also_where_ranges_are_split(spark, store):
+    fill(store, "t", range(10))
+    df = read(spark, store, "t", minPartitions="3", startingOffsets='{"t":{"0":12}}')
+    with fails(r"\[PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\].*offset 12 .* offset 10"):
+        df.count()
+
+
 def test_nothing_to_read_at_all(spark, store):
     fill(store, "t", [1])
     df = read(spark, store, "t", startingOffsets='{"t":{"0":1}}', endingOffsets='{"t":{"0":1}}')
@@ -133,7 +163,8 @@ def test_refused_when_it_runs(spark, store, options, message):
     ("options", "message"),
     [
         ({}, "One of the following options must be specified"),
-        ({"subscribe": "t", "minPartitions": "3"}, r"\[PYLOG_UNSUPPORTED_OPTION\].*minPartitions"),
+        ({"subscribe": "t", "maxTriggerDelay": "3s"}, r"\[PYLOG_UNSUPPORTED_OPTION\].*maxTriggerDelay"),
+        ({"subscribe": "t", "minPartitions": "a"}, r'minPartitions must be a whole number. For input string: "a"'),
         ({"subscribe": "t", "kafka.enable.auto.commit": "true"}, "'enable.auto.commit' is not supported"),
     ],
 )

@@ -5,6 +5,7 @@ import pytest
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.options import ReadOptions, WriteOptions, lower_names, store_path
 from pyspark_log.spark_connector.positions import AT_EARLIEST, AT_LATEST, AtTimestamp, Specific
+from pyspark_log.spark_connector.splitting import Splitting
 from pyspark_log.storage.types import TopicPartition
 
 
@@ -21,6 +22,12 @@ def test_defaults():
     assert (options.include_headers, options.max_offsets, options.group_id) == (False, None, None)
     assert options.group_id_prefix == "spark-kafka-source"
     assert (options.retries, options.retry_interval_ms) == (3, 1000)
+
+
+def test_into_how_many_tasks_a_read_is_split():
+    assert read_options().splitting == Splitting(None, None)
+    options = read_options(MINpartitions=" 4", maxRecordsPerPartition="4000000000", maxOffsetsPerTrigger="9")
+    assert (options.splitting, options.max_offsets) == (Splitting(4, 4_000_000_000), 9)
 
 
 def test_topics_are_trimmed_and_named_once():
@@ -67,6 +74,14 @@ def test_kafka_client_settings_pass_through():
         ({"includeHeaders": "yes"}, "includeHeaders must be true or false, got yes"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be positive"),
         ({"maxOffsetsPerTrigger": "1e3"}, "maxOffsetsPerTrigger must be a whole number"),
+        ({"minPartitions": "0"}, "minPartitions must be positive"),
+        ({"minPartitions": "-1"}, "minPartitions must be positive"),
+        ({"minPartitions": "a"}, 'minPartitions must be a whole number. For input string: "a"'),
+        ({"minPartitions": "1.0"}, 'minPartitions must be a whole number. For input string: "1.0"'),
+        ({"minPartitions": "2147483648"}, "minPartitions must be a whole number"),
+        ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition must be positive"),
+        ({"maxRecordsPerPartition": "-9"}, "maxRecordsPerPartition must be positive"),
+        ({"maxRecordsPerPartition": ""}, 'maxRecordsPerPartition must be a whole number. For input string: ""'),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false"),
         ({"kafka.auto.offset.reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported.*startingOffsets"),
         ({"kafka.key.deserializer": "x"}, "Kafka option 'key.deserializer' is not supported"),
@@ -89,8 +104,6 @@ def test_refused(options, message):
         {"startingOffsetsByTimestampStrategy": "latest"},
         {"endingTimestamp": "1"},
         {"endingOffsetsByTimestamp": "{}"},
-        {"minPartitions": "4"},
-        {"maxRecordsPerPartition": "4"},
         {"minOffsetsPerTrigger": "4"},
         {"maxTriggerDelay": "1m"},
         {"failOnDataLoss": "false"},

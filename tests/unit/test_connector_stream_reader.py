@@ -98,6 +98,16 @@ def test_the_limit_is_shared_and_reported_ends_are_not_limited(store):
     assert reader_of(store).getDefaultReadLimit() == ALL
 
 
+def test_large_ranges_are_split_also_those_of_a_limited_batch(store):
+    append(store, 0, 30)
+    append(store, 1, 4)
+    reader = reader_of(store, maxOffsetsPerTrigger="17", maxRecordsPerPartition="6", minPartitions="2")
+    end, ranges = batch(reader, reader.initialOffset(), ReadMaxRows(17))
+    assert ranges == [(0, 0, 5), (0, 5, 10), (0, 10, 15), (1, 0, 2)]
+    assert batch(reader, end)[1] == [(0, 15, 20), (0, 20, 25), (0, 25, 30), (1, 2, 4)]
+    assert batch(reader_of(store, minPartitions="3"), end)[1] == [(0, 15, 22), (0, 22, 30), (1, 2, 4)]
+
+
 def test_available_now_ends_where_it_was_when_it_began(store):
     append(store, 0, 5)
     reader = reader_of(store)

@@ -1,0 +1,90 @@
+"""A partition that a broker wrote, read in pieces as the tasks of a query read it: at every split point the same."""
+
+import pyarrow as pa
+import pytest
+from kafka_clients import create_topics
+from test_kafka_reads import SMALL, consumed, producer, read, send, shown
+from written import NOW, Row
+
+from pyspark_log import DefaultSource
+from pyspark_log.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
+
+LEVELS = (READ_COMMITTED, READ_UNCOMMITTED)
+TOPIC = "split"
+
+
+def values(first, count, size=1):
+    return [Row(0, NOW, None, b"%d" % number * size, ()) for number in range(first, first + count)]
+
+
+@pytest.fixture(scope="module")
+def ends(broker):
+    """A log of transactions that are committed, aborted and open, over several segments; its ends by level."""
+    create_topics(broker, {TOPIC: 1}, SMALL | {"internal.segment.bytes": "800"})
+    with producer(broker, transactional_id="split-1") as one, producer(broker, transactional_id="split-2") as two:
+        one.init_transactions()
+        two.init_transactions()
+        two.begin_transaction()
+        send(two, TOPIC, values(100, 3))
+        for number in range(6):
+            one.begin_transaction()
+            send(one, TOPIC, values(10 * number, 6, 30))
+            if number == 4:
+                # The marker of what was aborted stands segments behind its first records.
+                send(two, TOPIC, values(110, 2))
+                two.abort_transaction()
+            if number % 2:
+                one.abort_transaction()
+            else:
+                one.commit_transaction()
+        two.begin_transaction()
+        send(two, TOPIC, values(200, 2))
+        one.begin_transaction()
+        send(one, TOPIC, values(60, 3))
+        one.commit_transaction()
+        yield {level: consumed(broker, TOPIC, level=level)[1] for level in LEVELS}
+        two.abort_transaction()
+
+
+@pytest.fixture(scope="module")
+def store(broker, ends):
+    return shown(broker, TOPIC, ends[READ_UNCOMMITTED])
+
+
+def between(store, start, end, level):
+    parts = store.read(TOPIC, 0, start, end, isolation_level=level)
+    return [row for part in parts for row in zip(part["offset"].to_pylist(), part["value"].to_pylist(), strict=True)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_split_point(broker, store, ends, level):
+    end = ends[level]
+    whole = between(store, 0, end, level)
+    assert whole == [(row.offset, row.value) for row in consumed(broker, TOPIC, level=level)[0]]
+    assert [len(whole), end < ends[READ_UNCOMMITTED]] == ([18, True] if level == READ_COMMITTED else [46, False])
+    assert len(store.segment_files(TOPIC, 0)) > 5
+    for cut in range(end + 1):
+        assert between(store, 0, cut, level) + between(store, cut, end, level) == whole
+    for start in range(end):
+        assert between(store, start, start + 1, level) == [row for row in whole if row[0] == start]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_number_of_tasks(store, ends, level):
+    whole = None
+    for count in range(1, ends[level] + 1):
+        options = {"path": store.path, "subscribe": TOPIC, "kafka.isolation.level": level, "minPartitions": str(count)}
+        source = DefaultSource(options)
+        reader = source.reader(source.schema())
+        tasks = reader.partitions()
+        assert len(tasks) == count
+        rows = pa.concat_tables(
+            [pa.Table.from_batches(list(reader.read(task)), source_schema(store)) for task in tasks]
+        ).to_pylist()
+        whole = rows if whole is None else whole
+        assert rows == whole
+    assert len(whole) == len(read(store, TOPIC, level=level)[0])
+
+
+def source_schema(store):
+    return next(store.read(TOPIC, 0)).schema
