@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
-import zlib
 from pathlib import Path
 
 import lz4.frame
@@ -17,10 +15,10 @@ from record_tools import EVERYTHING, NOW, Record, build, read
 from pyspark_log.storage import files
 from pyspark_log.storage.batch import CODECS, UNKNOWN_COUNT
 from pyspark_log.storage.batch_proof import batch_at
-from pyspark_log.storage.compression import compress
 from pyspark_log.storage.errors import CorruptRecordError
 from pyspark_log.storage.records import decode, restamp, scan, stamp
 from pyspark_log.storage.segment import read_headers
+from tests.old_messages import message, message_set, with_wrong_checksum
 
 FOLDER = Path(__file__).parents[1] / "golden" / "kafka-java"
 GOLDEN = {
@@ -30,31 +28,6 @@ GOLDEN = {
 }
 BOTH = pytest.mark.parametrize("magic", [0, 1])
 SET_CODECS = pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
-
-
-def message(
-    magic: int, key: bytes | None, value: bytes | None, *, offset: int = 0, time: int = NOW, attributes: int = 0
-) -> bytes:
-    """One message with the CRC that fits."""
-    body = struct.pack(">bb", magic, attributes) + (struct.pack(">q", time) if magic else b"")
-    for field in (key, value):
-        body += struct.pack(">i", -1 if field is None else len(field)) + (field or b"")
-    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
-
-
-def with_wrong_checksum(frame: bytes) -> bytes:
-    """An lz4 frame as the writers of format 0 made it; its header ends with a checksum of one byte."""
-    at = 14 if frame[4] & 8 else 6
-    return frame[:at] + bytes([frame[at] ^ 0x5A]) + frame[at + 1 :]
-
-
-def message_set(magic: int, codec: str, inside: bytes, *, offset: int, attributes: int = 0, time: int = NOW) -> bytes:
-    """A wrapper around messages."""
-    squeezed = bytes(compress(codec, inside))
-    if magic == 0 and codec == "lz4":
-        squeezed = with_wrong_checksum(squeezed)
-    attributes |= CODECS.index(codec)
-    return message(magic, None, squeezed, offset=offset, time=time, attributes=attributes)
 
 
 def three(magic: int, first: int = 0) -> bytes:
