@@ -1,9 +1,11 @@
-"""One broker of Kafka for all tests here, and what they need to run Kafka's command-line classes."""
+"""One broker of Kafka for all tests here, what they need to run Kafka's command-line classes, and Spark's connector."""
 
 import os
 
 import pytest
-from kafka_tools import Broker, missing
+from kafka_tools import SPARK_JARS, Broker, missing
+
+from tests.spark.session import start_session
 
 
 def pytest_collection_modifyitems(items):
@@ -32,3 +34,16 @@ def broker(kafka, tmp_path_factory):
         broker.stop()
     finally:
         broker.kill()
+
+
+@pytest.fixture(scope="session")
+def spark(kafka, tmp_path_factory):
+    """Spark with its own connector to Kafka; the tests that need it are skipped where there is none."""
+    if not SPARK_JARS.is_dir():
+        pytest.skip("Spark's connector to Kafka is not here: make kafka-jars")
+    session = start_session(tmp_path_factory.mktemp("warehouse"))
+    # Not when the session starts: its JVM may run already, for other tests.
+    for jar in SPARK_JARS.glob("*.jar"):
+        session.sql(f"ADD JAR '{jar}'")
+    yield session
+    session.stop()

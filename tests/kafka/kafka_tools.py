@@ -12,6 +12,8 @@ from pathlib import Path
 from tests.spark.java import java_version
 
 FOLDER = Path(__file__).parents[2] / ".kafka"
+#: Spark's connector to Kafka, with what it needs beside Spark.
+SPARK_JARS = FOLDER / "spark-jars"
 HOST = "127.0.0.1"
 #: How long a broker may take to start or to stop, in seconds, on a machine that has other things to do.
 PATIENCE = 120

@@ -1,0 +1,34 @@
+"""The Spark session of the tests."""
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+FILE_SYSTEM_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+
+def start_session(warehouse):
+    """The one session of this process."""
+    # Spark starts `python3` from the PATH otherwise, which need not have this package.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("pylog tests")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(warehouse))
+        # Far fewer processes a micro-batch than with the default, on a local disk.
+        .config("spark.sql.streaming.checkpointFileManagerClass", FILE_SYSTEM_CHECKPOINTS)
+        # Many queries at once start many processes, each of which must call back in this time.
+        .config("spark.python.authenticate.socketTimeout", "120s")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    return session
