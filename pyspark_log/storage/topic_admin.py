@@ -11,7 +11,7 @@ from pyspark_log.storage.config import store_setting
 from pyspark_log.storage.errors import PylogError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.partitions import Partitions
 from pyspark_log.storage.state_file import PartitionState
-from pyspark_log.storage.topics import check_open_to_all
+from pyspark_log.storage.topics import check_name, check_open_to_all
 from pyspark_log.storage.types import TopicDescription
 
 log = logging.getLogger(__name__)
@@ -34,9 +34,7 @@ class TopicAdmin:
             partitions = default
         self._partitions.make_folders()
         with self._catalog.changing():
-            for deleted in self._catalog.deleted():
-                if deleted.topic.name == name:
-                    self._bury(deleted.topic)
+            self._make_room(name)
             return self._catalog.create(name, partitions, configs)
 
     def bring(
@@ -55,11 +53,7 @@ class TopicAdmin:
         """
         name, opened = description.name, self._partitions.open(description)
         with self._catalog.changing():
-            if self._catalog.exists(name):
-                raise TopicExistsError(f"topic {name!r} exists already")
-            for deleted in self._catalog.deleted():
-                if deleted.topic.name == name:
-                    self._bury(deleted.topic)
+            self._make_room(name)
             self._catalog.prepare(description)
             for number, state in states.items():
                 place = opened.place(number)
@@ -110,6 +104,20 @@ class TopicAdmin:
                 log.warning("%s: topic %s is deleted, but some files are still in place: %s", self._path, name, error)
         self._partitions.forget_appenders(name, "")
         self.remove_deleted()
+
+    def _make_room(self, name: str) -> None:
+        """Ends deleted topics of a name that there is to be again. The topics' lock is held.
+
+        Raises:
+            InvalidTopicError: no topic can have that name.
+            TopicExistsError: there is one of that name; it can have a folder that does not say so yet.
+        """
+        check_name(name)
+        if self._catalog.exists(name):
+            raise TopicExistsError(f"topic {name!r} exists already")
+        for deleted in self._catalog.deleted():
+            if deleted.topic.name == name:
+                self._bury(deleted.topic)
 
     def _bury(self, topic: TopicDescription) -> None:
         """Ends the partitions of a deleted topic, of whose name there is no other yet. The topics' lock is held."""

@@ -23,12 +23,21 @@ _MAX_NAME = 255
 def bury(place: PartitionPlace) -> None:
     """Ends a partition of a deleted topic for its writers and frees its folder's name. May be done again.
 
+    There is no topic of that name, or it would lose the folder that it is about to make.
+
     Raises:
         LockTimeoutError, OSError: nothing, or the first half, was done.
     """
     _mark_dead(place)
-    if os.path.isdir(place.folder) and place.owner() in ("", place.topic_id):
+    owner = place.owner()
+    if owner not in ("", place.topic_id) or not os.path.isdir(place.folder):
+        return
+    if not os.path.isdir(_grave(place)):
         files.rename(place.folder, _grave(place))
+    elif owner:
+        # The store is a copy that was taken meanwhile, and has the folder by both names.
+        files.remove_folder(place.folder)
+    # Else it is that of a newer topic, whose writer was killed before the folder could say so.
 
 
 def remove(place: PartitionPlace) -> None:

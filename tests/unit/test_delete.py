@@ -2,6 +2,7 @@
 
 import base64
 import os
+import shutil
 import threading
 import time
 
@@ -10,7 +11,7 @@ import pytest
 
 from pyspark_log.storage import decided, files, janitor, topic_remains
 from pyspark_log.storage import publish as publishing
-from pyspark_log.storage.errors import LockTimeoutError, StagedOutputError, UnknownTopicError
+from pyspark_log.storage.errors import LockTimeoutError, StagedOutputError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.locks import lock_for
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
@@ -370,3 +371,68 @@ def test_one_partition_that_cannot_be_cleaned_does_not_keep_the_others(store, ca
         fresh.clean()
     assert "t-1 could not be cleaned" in caplog.text
     assert [fresh.earliest_offset("t", partition) for partition in range(3)] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_topic_that_is_made_once_more_beside_its_first_write(store, written):
+    """Of the name there was another topic, what is left of which is still there."""
+    if written:
+        fill(store)
+    store.delete_topic("t")
+    store.create_topic("t", 3)
+    refused = []
+
+    def make(change):
+        # The folder is there, and does not say yet whose it is.
+        if change.target.endswith("/t-0/partition.metadata"):
+            with pytest.raises(TopicExistsError):
+                Store.open(store.path).create_topic("t", 3)
+            refused.append(change)
+
+    files.set_observer(make)
+    try:
+        store.append("t", rows(b"first"), partition=0)
+    finally:
+        files.set_observer(None)
+    assert refused
+    assert values(store) == [b"first"]
+
+
+def test_a_folder_that_a_killed_writer_of_another_topic_has_left_is_in_nobodys_way(store, monkeypatch):
+    fill(store)
+    before = store.describe_topic("t").topic_id
+    store.delete_topic("t")
+    # What is deleted is ended in the order of ids.
+    while store.create_topic("t", 3).topic_id < before:
+        store.delete_topic("t")
+
+    def kill(change):
+        if change.target.endswith("/t-0/partition.metadata"):
+            raise Killed
+
+    files.set_observer(kill)
+    with pytest.raises(Killed):
+        store.append("t", rows(b"first"), partition=0)
+    files.set_observer(None)
+    assert os.path.isdir(f"{store.path}/data/t-0")
+    with monkeypatch.context() as patched:
+        patched.setattr(topic_remains, "bury", lambda place: (_ for _ in ()).throw(LockTimeoutError("held")))
+        store.delete_topic("t")
+    store.create_topic("t", 3)
+    store.append("t", rows(b"new"), partition=0)
+    assert values(store) == [b"new"]
+    clean_after_delay(store)
+    assert entries(store, "data") == ["t-0"]
+
+
+def test_a_copy_that_has_a_folder_by_both_names(store):
+    fill(store)
+    store.delete_topic("t")
+    (grave,) = entries(store, "data")
+    shutil.copytree(f"{store.path}/data/{grave}", f"{store.path}/data/t-0")
+    store.create_topic("t", 3)
+    assert entries(store, "data") == [grave]
+
+
+class Killed(BaseException):
+    pass
