@@ -90,7 +90,7 @@ class BrokerFolder:
         properties = read_meta_properties(f"{path}/{META_PROPERTIES}")
         self.cluster_id = (properties and properties.cluster_id) or _made_up_id(path)
         self._topics: tuple[_Stamp, dict[str, list[int]]] = (_NOTHING, {})
-        self._described: dict[str, TopicDescription] = {}
+        self._described: dict[str, tuple[_Stamp, list[int], TopicDescription]] = {}
         self._offsets: dict[str, tuple[_Stamp, Mapping[TopicPartition, int]]] = {}
         self._mutex = Mutex()
 
@@ -123,7 +123,6 @@ class BrokerFolder:
         with self._mutex:
             if stamp != self._topics[0]:
                 self._topics = stamp, self._listed()
-                self._described = {}
             return self._topics[1]
 
     def _listed(self) -> dict[str, list[int]]:
@@ -139,15 +138,18 @@ class BrokerFolder:
         partitions = self.topics().get(name)
         if not partitions:
             raise UnknownTopicError(f"there is no folder of a partition of topic {name!r} in {self.path}")
+        first = TopicPartition(name, partitions[0])
+        # The same object for as long as it is the same topic: what is known of its partitions goes with it.
+        stamp = _stamp(f"{self.folder(first)}/{PARTITION_METADATA}")
         with self._mutex:
-            found = self._described.get(name)
-            if found is None:
+            known = self._described.get(name)
+            if known is None or known[:2] != (stamp, partitions):
                 missing = partitions[-1] + 1 - len(partitions)
                 if missing:
                     log.warning("%s: %d partitions of %s are not here, and read as empty", self.path, missing, name)
-                found = TopicDescription(name, self._topic_id(TopicPartition(name, partitions[0])), partitions[-1] + 1)
-                self._described[name] = found
-        return found
+                known = stamp, partitions, TopicDescription(name, self._topic_id(first), partitions[-1] + 1)
+                self._described[name] = known
+        return known[2]
 
     def _topic_id(self, at: TopicPartition) -> str:
         try:

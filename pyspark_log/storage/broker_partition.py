@@ -72,6 +72,7 @@ class BrokerPartition(Partition):
         self._at = TopicPartition(place.topic, place.partition)
         self._files: tuple[int, dict[int, str]] = (0, {})
         self._end = _End(-1, -1, 0, 0)
+        self._owner = ""  # the topic's id, as far as the folder has told it
         self._mutex = Mutex()
 
     def state(self) -> PartitionState:
@@ -106,7 +107,11 @@ class BrokerPartition(Partition):
             )
 
     def _list(self) -> tuple[int, dict[int, str]]:
-        """The logs that are there, by their base offsets, and a number that is another one when they are."""
+        """The logs that are there, by their base offsets, and a number that is another one when they are.
+
+        Raises:
+            UnknownTopicError: the topic was deleted, also if there is another one of that name by now.
+        """
         found: list[str] = []
         try:
             if self._broker.has(self._at):
@@ -115,6 +120,14 @@ class BrokerPartition(Partition):
             pass
         if not found and self._written:
             raise UnknownTopicError(f"{self.place}: the topic was deleted, or moved out of its folder")
+        # Looked at last: what was listed belongs to the same topic or to an older one.
+        owner = self.place.owner()
+        if self._owner not in ("", owner):
+            raise UnknownTopicError(
+                f"{self.place}: the topic was deleted, and another one was made in its place (id {owner or 'unknown'}, "
+                f"it was {self._owner})"
+            )
+        self._owner = owner
         # Where both are there the log is the one that the swap is about to replace; it is as good until then.
         names = {int(name[:20]): name for name in sorted(found, reverse=True)}
         names = {base: names[base] for base in sorted(names)}
@@ -156,4 +169,7 @@ class BrokerPartition(Partition):
     def _open(self, base: int, state: PartitionState) -> SegmentReader:
         with missing_is_damage(self.place):
             # One that is not listed is missing by its usual name, too.
-            return SegmentReader(self.place.folder, base, self._list()[1].get(base, ""))
+            segment = SegmentReader(self.place.folder, base, self._list()[1].get(base, ""))
+        # What was opened can belong to a newer topic of the same name; but not if this one is still there.
+        self._list()
+        return segment

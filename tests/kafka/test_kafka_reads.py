@@ -11,7 +11,7 @@ from kafka_clients import Clients, as_printed, create_topics
 from written import NOW, Row
 
 from pyspark_log import Store
-from pyspark_log.storage.errors import OffsetOutOfRangeError
+from pyspark_log.storage.errors import OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.storage.import_kafka import import_kafka
 from pyspark_log.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from pyspark_log.storage.offsets_log import OffsetsLog
@@ -280,11 +280,13 @@ def test_a_log_that_is_written_to_meanwhile(broker):
     assert all(value == b"%d" % offset * 10 for offset, value in seen)
 
 
-def test_a_topic_that_is_deleted(broker):
+def test_a_topic_that_is_deleted_and_made_anew(broker):
     make(broker, "passing")
     with producer(broker) as found:
-        send(found, "passing", rows_of(10))
-    store = shown(broker, "passing", 10)
+        send(found, "passing", rows_of(400))
+    store = shown(broker, "passing", 400)
+    slow = store.read("passing", 0, max_bytes=1)
+    first = next(slow)
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     try:
         admin.delete_topics(["passing"])
@@ -294,3 +296,14 @@ def test_a_topic_that_is_deleted(broker):
     while "passing" in store.topics():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    make(broker, "passing")
+    with producer(broker) as found:
+        send(found, "passing", rows_of(600))
+    new = shown(broker, "passing", 600)
+    # The segment that is open is read to its end; the others are those of another topic.
+    seen = first["offset"].to_pylist()
+    with pytest.raises(UnknownTopicError, match="another one was made in its place"):
+        seen.extend(offset for part in slow for offset in part["offset"].to_pylist())
+    assert seen == list(range(len(seen)))
+    assert len(seen) < 400
+    assert read(store, "passing") == read(new, "passing") == (rows_of(600), 600)

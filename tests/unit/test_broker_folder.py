@@ -16,7 +16,7 @@ from record_tools import Record, build
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.storage import checkpoint_files, log_folder
-from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES
+from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, PARTITION_METADATA
 from pyspark_log.storage.errors import (
     CorruptRecordError,
     LogDamagedError,
@@ -331,6 +331,53 @@ def test_a_topic_that_goes_and_comes(root):
     with pytest.raises((UnknownTopicError, LogDamagedError)):
         list(reader)
     assert rows(store, topic="u") == [(0, b"x")]
+
+
+def test_another_topic_of_the_same_name_is_not_read_on(root):
+    """Its log has segments of the same names, and offsets that a slow reader could go on from."""
+
+    def owned(number):
+        checkpoint_files.write_partition_metadata(str(root / "t-0" / PARTITION_METADATA), chr(number) * 21 + "A")
+
+    def instead():
+        os.rename(root / "t-0", root / "t-0.0-delete")
+        add(root / "t-0", 0, batch(0, b"new"))
+        add(root / "t-0", 10, batch(10, b"new"))
+        add(root / "t-0", 20, batch(20, b"new"))
+
+    owned(66)
+    store, single = Store.open(root), Store.open(root / "t-0")
+    slow, old = store.read("t", 0, max_bytes=1), single.reader("t", 0)
+    assert next(slow)["offset"].to_pylist() == [0]
+    assert old.state().next_offset == 21
+    instead()
+    # A broker gives a new folder its id a little later than its segments.
+    with pytest.raises(UnknownTopicError, match="another one was made in its place"):
+        old.state()
+    owned(67)
+    rest = []
+    with pytest.raises(UnknownTopicError, match=f"another one was made .*{chr(67) * 21}A.* was {chr(66) * 21}A"):
+        rest.extend(part["offset"].to_pylist() for part in slow)
+    assert rest == [[2, 3]]
+    assert rows(store) == rows(single) == [(0, b"new"), (10, b"new"), (20, b"new")]
+
+
+def test_a_folder_that_gets_its_topics_id_later_is_read_on(root):
+    store = Store.open(root)
+    reader = store.read("t", 0, max_bytes=1)
+    next(reader)
+    checkpoint_files.write_partition_metadata(str(root / "t-0" / PARTITION_METADATA), "B" * 21 + "A")
+    assert [offset for part in reader for offset in part["offset"].to_pylist()] == [row[0] for row in ALL[1:]]
+    assert rows(store) == ALL
+
+
+def test_what_is_known_of_a_partition_is_kept_while_checkpoints_are_written(root):
+    store = Store.open(root)
+    reader = store.reader("t", 0)
+    high_watermark(root, 20)
+    assert store.reader("t", 0) is reader
+    add(root / "t-1", 0, batch(0, b"x"))
+    assert store.describe_topic("t").partitions == 2
 
 
 def test_records_of_transactions_are_read_without_their_markers(tmp_path):
