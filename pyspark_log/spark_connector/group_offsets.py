@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from pyspark_log.spark_connector.offsets import Offsets
+from pyspark_log.storage.coordinator_records import NEVER
 from pyspark_log.storage.errors import PylogError
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.store import Store
@@ -35,7 +36,7 @@ class GroupOffsets:
             known = committed.fetch(group)
             ahead = {at: new for at, new in offsets.items() if at not in known or new > known[at].offset}
             if ahead:
-                committed.commit(group, ahead)
+                committed.commit(group, ahead, expire_timestamp=NEVER)
         except (PylogError, OSError) as error:
             log.warning("%s: the offsets of group %s were not committed: %s", store.path, group, error)
 

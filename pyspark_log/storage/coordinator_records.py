@@ -6,7 +6,8 @@ starts with a version of its own. Integers are big-endian. A string is its lengt
 in "flexible" versions (KIP-482) the length is an unsigned varint of length + 1, and tagged fields close the
 value.
 
-This module knows bytes only; `offsets_log` knows where they lie. Malformed bytes raise `ValueError`.
+This module knows bytes only; `offsets_log` knows where they lie, and `group_metadata` what a group's members are.
+Malformed bytes raise `ValueError`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,26 @@ from dataclasses import dataclass
 _OFFSET_COMMIT_KEY = 1  # 0 has the same fields and is still read
 _GROUP_METADATA_KEY = 2
 _OFFSET_COMMIT_VALUE = 3
+_EXPIRING_OFFSET_COMMIT_VALUE = 1
 _MAX_STRING = 0x7FFF
+# The version of a key, and the length of its first text.
+_KEY_START = struct.Struct(">hh")
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+#: The expiry of a position that stays until somebody takes it back: the last moment that the format can say.
+NEVER = 0x7FFFFFFFFFFFFFFF
+
+#: The kinds of records that came with later sorts of groups (KIP-848, KIP-932, KIP-1071), by the version of their keys.
+#: The name of the group is the first field of all of these keys.
+LATER_KINDS = {
+    3: "ConsumerGroupMetadata", 4: "ConsumerGroupPartitionMetadata", 5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata", 7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment", 9: "ShareGroupPartitionMetadata", 10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata", 12: "ShareGroupTargetAssignmentMetadata", 13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment", 15: "ShareGroupStatePartitionMetadata",
+    16: "ConsumerGroupRegularExpression",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +65,7 @@ class OffsetCommitValue:
         leader_epoch: leader epoch of the last record that was read, or -1.
         metadata: a text of the committer's own.
         commit_timestamp: when it was committed, in ms.
-        expire_timestamp: when it ends, in ms, or -1 (only version 1 can say so).
+        expire_timestamp: when it ends, in ms, or -1: as long after it as the store says. NEVER: it does not.
     """
 
     offset: int
@@ -55,10 +75,11 @@ class OffsetCommitValue:
     expire_timestamp: int = -1
 
 
-class _Reader:
-    """Takes fields off the front of a value, never beyond its end."""
+class FieldReader:
+    """Takes fields off the front of a key or value, never beyond its end. Everything raises ValueError."""
 
     def __init__(self, data: bytes) -> None:
+        """At the first byte of `data`."""
         self._data, self._at = data, 0
 
     def _take(self, size: int) -> bytes:
@@ -68,21 +89,40 @@ class _Reader:
         return self._data[self._at - size : self._at]
 
     def int16(self) -> int:
+        """Two bytes, signed."""
         return int.from_bytes(self._take(2), "big", signed=True)
 
     def int32(self) -> int:
+        """Four bytes, signed."""
         return int.from_bytes(self._take(4), "big", signed=True)
 
     def int64(self) -> int:
+        """Eight bytes, signed."""
         return int.from_bytes(self._take(8), "big", signed=True)
 
-    def string(self) -> str:
-        return self._take(self.int16()).decode()  # UnicodeDecodeError is a ValueError
+    def string(self, *, compact: bool = False) -> str:
+        """A text; `compact`: as flexible versions have it."""
+        text = self.nullable_string(compact=compact)
+        if text is None:
+            raise ValueError(f"a null before byte {self._at}, where a text should be")
+        return text
 
-    def compact_string(self) -> str:
-        return self._take(self._uvarint() - 1).decode()
+    def nullable_string(self, *, compact: bool = False) -> str | None:
+        """A text, or None for a null."""
+        size = self._uvarint() - 1 if compact else self.int16()
+        return None if size == -1 else self._take(size).decode()  # UnicodeDecodeError is a ValueError
+
+    def byte_array(self, *, compact: bool = False) -> bytes:
+        """Bytes with their length (int32) in front; a null is none."""
+        size = self._uvarint() - 1 if compact else self.int32()
+        return b"" if size == -1 else self._take(size)
+
+    def count(self, *, compact: bool = False) -> int:
+        """How many elements an array has; a null has none."""
+        return max(self._uvarint() - 1 if compact else self.int32(), 0)
 
     def skip_tagged_fields(self) -> None:
+        """The fields that flexible versions may add at their end."""
         for _ in range(self._uvarint()):
             self._uvarint()
             self._take(self._uvarint())
@@ -100,17 +140,30 @@ class _Reader:
 def encode_offset_key(key: OffsetCommitKey) -> bytes:
     """The key of a committed offset, version 1."""
     return b"".join((
-        struct.pack(">h", _OFFSET_COMMIT_KEY), _string(key.group), _string(key.topic),
-        struct.pack(">i", key.partition),
+        _INT16.pack(_OFFSET_COMMIT_KEY), _string(key.group), _string(key.topic), _INT32.pack(key.partition),
     ))
+
+
+def encode_group_key(group: str) -> bytes:
+    """The key of the record that has a group's members, version 2."""
+    return _INT16.pack(_GROUP_METADATA_KEY) + _string(group)
 
 
 def decode_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
     """What a record of `__consumer_offsets` is about.
 
-    None for the kinds that came with later sorts of groups (KIP-848, KIP-932), and for any still to come.
+    None for the kinds that came with later sorts of groups (LATER_KINDS), and for any still to come.
     """
-    reader = _Reader(data)
+    if len(data) >= _KEY_START.size:
+        version, size = _KEY_START.unpack_from(data)
+        topic_at = _KEY_START.size + size
+        if version == _OFFSET_COMMIT_KEY and size >= 0 and len(data) >= topic_at + 2:
+            end = len(data) - 4
+            if _INT16.unpack_from(data, topic_at)[0] == end - topic_at - 2 >= 0:
+                # By far the most, so without a step for each field.
+                topic = data[topic_at + 2 : end].decode()
+                return OffsetCommitKey(data[4:topic_at].decode(), topic, _INT32.unpack_from(data, end)[0])
+    reader = FieldReader(data)
     version = reader.int16()
     if 0 <= version <= _OFFSET_COMMIT_KEY:
         return OffsetCommitKey(reader.string(), reader.string(), reader.int32())
@@ -122,22 +175,32 @@ def decode_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
 
 
 def encode_offset_value(value: OffsetCommitValue) -> bytes:
-    """A committed offset, version 3, the one that Kafka's brokers write; it has no room for an expiry."""
+    """A committed offset: version 3, the one that Kafka's brokers write; if it says when it expires, version 1.
+
+    No later version has room for an expiry, and version 1 has none for the leader epoch. So Kafka's coordinator
+    chooses, too (`GroupCoordinatorRecordHelpers`).
+    """
+    metadata = _string(value.metadata)
+    if value.expire_timestamp >= 0:
+        return b"".join((
+            struct.pack(">hq", _EXPIRING_OFFSET_COMMIT_VALUE, value.offset), metadata,
+            struct.pack(">qq", value.commit_timestamp, value.expire_timestamp),
+        ))
     return b"".join((
-        struct.pack(">hqi", _OFFSET_COMMIT_VALUE, value.offset, value.leader_epoch),
-        _string(value.metadata), struct.pack(">q", value.commit_timestamp),
+        struct.pack(">hqi", _OFFSET_COMMIT_VALUE, value.offset, value.leader_epoch), metadata,
+        struct.pack(">q", value.commit_timestamp),
     ))
 
 
 def decode_offset_value(data: bytes) -> OffsetCommitValue:
     """A committed offset, of any version from 0 to 4."""
-    reader = _Reader(data)
+    reader = FieldReader(data)
     version = reader.int16()
     if not 0 <= version <= 4:
         raise ValueError(f"offset value of version {version}; this program reads 0 to 4")
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else -1
-    metadata = reader.compact_string() if version >= 4 else reader.string()
+    metadata = reader.string(compact=version >= 4)
     commit_timestamp = reader.int64()
     expire_timestamp = reader.int64() if version == 1 else -1
     if version >= 4:
@@ -165,4 +228,4 @@ def _string(text: str) -> bytes:
     data = text.encode()
     if len(data) > _MAX_STRING:
         raise ValueError(f"a text of {len(data)} bytes; the format's limit is {_MAX_STRING}")
-    return struct.pack(">h", len(data)) + data
+    return _INT16.pack(len(data)) + data

@@ -13,6 +13,8 @@ The tree:
     |   `-- InvalidTopicError
     |-- TopicExistsError
     |-- UnknownTopicError      no such topic, or no such partition of it
+    |-- UnknownGroupError      no such group of consumers
+    |-- GroupNotEmptyError     a group has members, which its positions cannot be taken from
     |-- OffsetOutOfRangeError  carries the range that is valid
     |-- InvalidRecordError     a record that this topic refuses
     |   `-- RecordTooLargeError
@@ -32,7 +34,7 @@ The tree:
     `-- PublishError
         |-- PublisherFencedError   a newer run, or another checkpoint, has this publisher id
         |-- PublishNumberError     neither the next number nor a replay of the last one
-        |-- OffsetConflictError    a group's position is not the one that the publish started from
+        |-- OffsetConflictError    a group's position is not the one that was started from
         |-- SetAsideError          the decision was set aside by an administrator
         `-- StagedOutputError      staged output is missing, or is not what was staged
 
@@ -109,6 +111,18 @@ class UnknownTopicError(PylogError):
     """The topic, or that partition of it, does not exist."""
 
     condition = "PYLOG_UNKNOWN_TOPIC_OR_PARTITION"
+
+
+class UnknownGroupError(PylogError):
+    """No record is there of a group of that name."""
+
+    condition = "PYLOG_GROUP_ID_NOT_FOUND"
+
+
+class GroupNotEmptyError(PylogError):
+    """The group has members that are at work, so its positions are theirs."""
+
+    condition = "PYLOG_NON_EMPTY_GROUP"
 
 
 class OffsetOutOfRangeError(PylogError):
@@ -336,13 +350,13 @@ class PublishNumberError(PublishError):
 
 
 class OffsetConflictError(PublishError):
-    """A position that a publish carries did not start from the committed one; nothing was changed.
+    """A position that a publish or a commit moves was not where it was said to be; nothing was changed.
 
     Somebody else has read on for the group since: fetch its positions and begin anew from there.
 
     Attributes:
         group, topic, partition: whose position, and where.
-        expected: the committed offset that the publish started from; None: none.
+        expected: the committed offset that was started from; None: none.
         found: the committed offset; None: none.
     """
 
@@ -350,8 +364,8 @@ class OffsetConflictError(PublishError):
 
     def __init__(self, group: str, topic: str, partition: int, expected: int | None, found: int | None) -> None:
         super().__init__(
-            f"group {group!r}, {topic}-{partition}: the publish started from {_committed(expected)}, but "
-            f"{_committed(found)} is committed: somebody else has moved the group's position. Nothing was published; "
+            f"group {group!r}, {topic}-{partition}: this started from {_committed(expected)}, but "
+            f"{_committed(found)} is committed: somebody else has moved the group's position. Nothing was changed; "
             "fetch the positions and begin anew from there"
         )
         self.group, self.topic, self.partition = group, topic, partition

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -32,41 +32,29 @@ from pyspark_log.storage.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.group_metadata import GroupDescription, GroupState, decode_group_value, topics_read
+from pyspark_log.storage.group_view import GroupRecords, OffsetAndMetadata, PartitionView
 from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import STAGING_FOLDER
 from pyspark_log.storage.topics import OFFSETS_TOPIC
-from pyspark_log.storage.types import EARLIEST, OffsetStep, TopicPartition
+from pyspark_log.storage.types import OffsetStep, TopicPartition
 
 #: Kafka's `offset.metadata.max.bytes`.
 MAX_METADATA_BYTES = 4096
+# What a text in Kafka's group records can have.
+_MAX_NAME_BYTES = 0x7FFF
 
 _TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
+    # Who follows the log has so long to see that a position was taken back.
+    "delete.retention.ms": "86400000",
     "max.message.bytes": "1048588",
-    # Kafka's offsets.topic.segment.bytes: small segments let compaction keep the log short to load.
-    "segment.bytes": str(100 << 20),
+    # A hundredth of Kafka's: only closed segments are compacted, and this log is read whole by each process.
+    "segment.bytes": str(1 << 20),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetAndMetadata:
-    """A committed position.
-
-    Attributes:
-        offset: the offset of the next record to read.
-        leader_epoch: leader epoch of the last record that was read, or -1 if the committer did not say.
-        metadata: a text of the committer's own, "" if none.
-        commit_timestamp: when it was committed, in ms since 1970.
-    """
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp: int
 
 
 # ---- writing
@@ -90,6 +78,8 @@ def check(group: str, offsets: Mapping[TopicPartition, int], metadata: str = "")
     """Refuses positions that nobody could commit. InvalidConfigError."""
     if not group:
         raise InvalidConfigError("a group needs a name")
+    if len(group.encode()) > _MAX_NAME_BYTES:
+        raise InvalidConfigError(f"a group's name of {len(group.encode())} bytes; it can have {_MAX_NAME_BYTES}")
     for at, offset in offsets.items():
         if offset < 0:
             raise InvalidConfigError(f"group {group}: offset {offset} for {at} is negative")
@@ -101,21 +91,31 @@ def check(group: str, offsets: Mapping[TopicPartition, int], metadata: str = "")
 
 
 def encoded(
-    store: Store, group: str, offsets: Mapping[TopicPartition, int], metadata: str, now: int
+    store: Store, group: str, offsets: Mapping[TopicPartition, int], metadata: str, now: int, expire_timestamp: int = -1
 ) -> list[bytes]:
-    """The record batches that commit positions, for the group's partition; `now` in ms."""
-    keys = [records.OffsetCommitKey(group, at.topic, at.partition) for at in offsets]
-    values = [records.OffsetCommitValue(offset, -1, metadata, now) for offset in offsets.values()]
-    data = pa.record_batch({
-        "key": pa.array(map(records.encode_offset_key, keys), pa.binary()),
-        "value": pa.array(map(records.encode_offset_value, values), pa.binary()),
-    })
+    """The record batches that commit positions, for the group's partition; `now` and `expire_timestamp` in ms."""
+    keys = [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in offsets]
+    value = records.OffsetCommitValue(0, -1, metadata, now, expire_timestamp)
+    return _batches(
+        store, keys, [records.encode_offset_value(replace(value, offset=offset)) for offset in offsets.values()], now
+    )
+
+
+def tombstones(store: Store, keys: Sequence[bytes], now: int) -> list[bytes]:
+    """The record batches that take back what stands under some keys, for their partition; `now` in ms."""
+    return _batches(store, keys, [None] * len(keys), now)
+
+
+def _batches(store: Store, keys: Sequence[bytes], values: Sequence[bytes | None], now: int) -> list[bytes]:
+    data = pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
     # As if there were one partition only: which of them it is, is known.
-    return encode(OFFSETS_TOPIC, 1, store.topic_config(OFFSETS_TOPIC), data, now)[0]
+    return encode(OFFSETS_TOPIC, 1, store.topic_config(OFFSETS_TOPIC), data, now).get(0, [])
 
 
 def staged(store: Store, steps: Sequence[OffsetStep], now: int) -> list[StagedPart]:
     """The records that a publish adds to `__consumer_offsets` to move positions; `now` in ms.
+
+    These positions never expire. Who publishes from them takes a missing one for a beginning, and would do all again.
 
     Raises:
         InvalidConfigError: a position is moved twice, or is none that can be committed.
@@ -130,7 +130,7 @@ def staged(store: Store, steps: Sequence[OffsetStep], now: int) -> list[StagedPa
     for group, offsets in moved.items():
         check(group, offsets)
         place = place_of(store, group)
-        batches = encoded(store, group, offsets, "", now)
+        batches = encoded(store, group, offsets, "", now, records.NEVER)
         data, crcs = b"".join(batches), b"".join(batch[CRC_AT : CRC_AT + 4] for batch in batches)
         parts.append(StagedPart(**place._asdict(), count=len(offsets), size=len(data), crcs=crcs, data=data))
     return parts
@@ -172,13 +172,32 @@ def committed(store: Store, group: str) -> dict[TopicPartition, OffsetAndMetadat
 def _decided(store: Store, group: str, decision: Decision) -> dict[TopicPartition, OffsetAndMetadata]:
     folder = f"{store.path}/{STAGING_FOLDER}"
     steps = manifest.read_steps(folder, decision.manifest, decision.manifest_crc)
-    return {step.at: OffsetAndMetadata(step.offset, -1, "", decision.time) for step in steps if step.group == group}
+    return {
+        step.at: OffsetAndMetadata(step.offset, -1, "", decision.time, records.NEVER)
+        for step in steps
+        if step.group == group
+    }
+
+
+def described(group: str, members: bytes | None, has_positions: bool) -> GroupDescription:
+    """A group, of the value of the record that has its members. CorruptRecordError."""
+    if members is None:
+        return GroupDescription(group, GroupState.EMPTY if has_positions else GroupState.DEAD)
+    try:
+        value = decode_group_value(members)
+        topics = topics_read(value)
+    except ValueError as error:
+        raise CorruptRecordError(
+            f"the record of the members of group {group!r} is none of Kafka's: {error}", topic=OFFSETS_TOPIC
+        ) from error
+    state = GroupState.STABLE if value.members else GroupState.EMPTY
+    return GroupDescription(group, state, value.protocol or "", value.members, topics)
 
 
 def check_unmoved(store: Store, steps: Sequence[OffsetStep]) -> None:
     """Refuses steps that do not start from the committed positions. OffsetConflictError; errors as of `committed`.
 
-    The locks of the decision log and of the groups' partitions are held, so what is found stays so.
+    The locks of the groups' partitions are held, so what is found stays so.
     """
     known: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
     for step in steps:
@@ -197,7 +216,8 @@ class GroupPositions:
         self._mutex = Mutex()
         self._stamp = (-1, -1)  # of the store that all this was read in
         self._topic_id = ""
-        self._views: list[_PartitionView] = []
+        self._views: list[PartitionView] = []
+        self._look_at: int | None = None  # when to look for expired positions
 
     @classmethod
     def of(cls, store: Store) -> GroupPositions:
@@ -212,21 +232,22 @@ class GroupPositions:
         """A group's partition (None: there is no such topic), the last decision applied there, and its positions."""
         _put_right(store, group)
         with self._mutex:
-            views = self._current_views(store)
-            if not views:
+            found = self._view_of(store, group)
+            if found is None:
                 return None, -1, {}
-            view = views[records.partition_for(group, len(views))]
-            if store.is_brokers:
-                # It need not have all partitions of the topic, so how many there are is not known.
-                for view in views:
-                    view.follow(store)
-                view = next((one for one in views if group in one.groups), view)
-            applied = view.follow(store)
+            view, applied = found
             place = Place(OFFSETS_TOPIC, self._topic_id, view.partition)
-            return place, applied, dict(view.groups.get(group, {}))
+            return place, applied, dict(view.groups.get(group, _NOBODY).positions)
+
+    def members(self, store: Store, group: str) -> bytes | None:
+        """The value of the record that has a group's members; None: there is none."""
+        _put_right(store, group)
+        with self._mutex:
+            found = self._view_of(store, group)
+            return None if found is None else found[0].groups.get(group, _NOBODY).metadata
 
     def groups(self, store: Store) -> list[str]:
-        """The names of all groups with a position in the log, sorted."""
+        """The names of all groups with a record in the log, sorted."""
         _put_right(store)
         with self._mutex:
             views = self._current_views(store)
@@ -234,7 +255,43 @@ class GroupPositions:
                 view.follow(store)
             return sorted(name for view in views for name in view.groups)
 
-    def _current_views(self, store: Store) -> list[_PartitionView]:
+    def is_time_to_look(self, now: int, interval: int) -> bool:
+        """Whether this process should look for expired positions at `now`, as it should every `interval` ms; then it is
+        not time any more. Its first `interval` it leaves to others.
+        """
+        if self._look_at is None:
+            self._look_at = now + interval
+        if now < self._look_at:
+            return False
+        self._look_at = now + interval
+        return True
+
+    def in_partition(self, store: Store, partition: int) -> tuple[Place, dict[str, GroupRecords]]:
+        """A partition of the topic, and all that its log says of its groups. UnknownTopicError."""
+        store.recovered(OFFSETS_TOPIC, partition)
+        with self._mutex:
+            views = self._current_views(store)
+            if partition >= len(views):
+                raise UnknownTopicError(f"there is no partition {OFFSETS_TOPIC}-{partition}")
+            view = views[partition]
+            view.follow(store)
+            groups = {name: replace(one, positions=dict(one.positions)) for name, one in view.groups.items()}
+            return Place(OFFSETS_TOPIC, self._topic_id, partition), groups
+
+    def _view_of(self, store: Store, group: str) -> tuple[PartitionView, int] | None:
+        """The view that has a group, up to now, and the last decision applied there. The mutex is held."""
+        views = self._current_views(store)
+        if not views:
+            return None
+        view = views[records.partition_for(group, len(views))]
+        if store.is_brokers:
+            # It need not have all partitions of the topic, so how many there are is not known.
+            for one in views:
+                one.follow(store)
+            view = next((one for one in views if group in one.groups), view)
+        return view, view.follow(store)
+
+    def _current_views(self, store: Store) -> list[PartitionView]:
         """One view a partition; new ones if the topic was made anew, or the store was replaced by a copy."""
         stamp = store_folder.stamp(store.path)
         if stamp != self._stamp:
@@ -245,7 +302,7 @@ class GroupPositions:
             self._topic_id, self._views = "", []
             return self._views
         if topic.topic_id != self._topic_id:
-            self._views = [_PartitionView(number) for number in range(topic.partitions)]
+            self._views = [PartitionView(number) for number in range(topic.partitions)]
             self._topic_id = topic.topic_id
         return self._views
 
@@ -260,56 +317,6 @@ def _put_right(store: Store, group: str | None = None) -> None:
             store.recovered(OFFSETS_TOPIC, partition)
 
 
+_NOBODY = GroupRecords()
 _known: weakref.WeakKeyDictionary[Store, GroupPositions] = weakref.WeakKeyDictionary()
 _known_mutex = Mutex()
-
-
-class _PartitionView:
-    """What one partition of the log says, up to a position."""
-
-    def __init__(self, partition: int) -> None:
-        self.partition = partition
-        self.groups: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
-        self._position = EARLIEST
-
-    def follow(self, store: Store) -> int:
-        """Reads on to the log's end; gives the last decision that is applied up to there."""
-        state = store.recovered(OFFSETS_TOPIC, self.partition).state()
-        end = state.next_offset
-        if store.is_brokers:
-            # Kafka's clients commit in transactions, which are appended like others.
-            end = store.latest_offset(OFFSETS_TOPIC, self.partition, isolation_level=READ_COMMITTED)
-        if self._position == EARLIEST:
-            self._position = state.log_start
-        if self._position < end:
-            self._read(store, end)
-        return state.applied
-
-    def _read(self, store: Store, end: int) -> None:
-        for batch in store.read(OFFSETS_TOPIC, self.partition, self._position, end, isolation_level=READ_COMMITTED):
-            keys, values, offsets = (batch.column(name).to_pylist() for name in ("key", "value", "offset"))
-            for key, value, offset in zip(keys, values, offsets, strict=True):
-                try:
-                    self._apply(key, value)
-                except ValueError as error:
-                    raise CorruptRecordError(
-                        f"the record at offset {offset} is no group record of Kafka's: {error}",
-                        base_offset=offset, topic=OFFSETS_TOPIC, partition=self.partition,
-                    ) from error
-        self._position = end
-
-    def _apply(self, key: bytes | None, value: bytes | None) -> None:
-        what = records.decode_key(key or b"")
-        if not isinstance(what, records.OffsetCommitKey):
-            return  # members and generations are not kept here
-        at = TopicPartition(what.topic, what.partition)
-        if value is not None:
-            kept = records.decode_offset_value(value)
-            self.groups.setdefault(what.group, {})[at] = OffsetAndMetadata(
-                kept.offset, kept.leader_epoch, kept.metadata, kept.commit_timestamp
-            )
-        elif what.group in self.groups:
-            positions = self.groups[what.group]
-            positions.pop(at, None)
-            if not positions:
-                del self.groups[what.group]

@@ -1,4 +1,4 @@
-"""Cleans a whole store: what retention lets go of, and what writers that died have left behind."""
+"""Cleans a whole store: what retention lets go of, positions that have expired, what writers that died have left."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pyspark_log.storage import files, manifest
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decision_log import DecisionLog
+from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import tidy
 from pyspark_log.storage.staged_names import Job, job_of
 from pyspark_log.storage.store import Store
@@ -25,10 +26,12 @@ STAGED_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
 _TRASH = ".trash"
 # A file that is being written whole, until it gets its name.
 _UNFINISHED = ".tmp"
+# How long cleaning waits for a partition's lock, in seconds; what is left is for the next time.
+_TIMEOUT = 5.0
 
 
 def clean(store: Store) -> int:
-    """Cleans all topics, what is left of deleted ones, and the store's other folders.
+    """Cleans all topics, what is left of deleted ones, positions of idle groups, and the store's other folders.
 
     Returns:
         How many segments retention let go of.
@@ -36,8 +39,13 @@ def clean(store: Store) -> int:
     Raises:
         PylogError, OSError: the first that something gave; a part was cleaned.
     """
+    store.check_writable()
     try:
-        return store.clean()
+        try:
+            OffsetsLog(store).expire(_TIMEOUT)
+        finally:
+            count = store.clean()
+        return count
     finally:
         sweep_staging(store)
         for folder in ("", f"{TOPICS_FOLDER}/", f"{TOPICS_FOLDER}/{DELETED_FOLDER}/", f"{STATE_FOLDER}/"):

@@ -194,7 +194,7 @@ def test_a_commit_that_fails_does_not_end_the_query(store, monkeypatch, caplog):
     reader = reader_of(store, kafka__group__id="mine")
     end, _ = batch(reader, reader.initialOffset())
 
-    def no_space(*_arguments):
+    def no_space(*_arguments, **_options):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:

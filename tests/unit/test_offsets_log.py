@@ -9,9 +9,17 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage import coordinator_records as records
-from pyspark_log.storage import state_file
-from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError
-from pyspark_log.storage.group_positions import OffsetAndMetadata, committed
+from pyspark_log.storage import group_view, state_file
+from pyspark_log.storage.errors import (
+    CorruptRecordError,
+    GroupNotEmptyError,
+    InvalidConfigError,
+    OffsetConflictError,
+    UnknownGroupError,
+)
+from pyspark_log.storage.group_metadata import GroupState
+from pyspark_log.storage.group_positions import committed
+from pyspark_log.storage.group_view import OffsetAndMetadata
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.topics import OFFSETS_TOPIC
@@ -118,13 +126,13 @@ def test_one_commit_is_one_batch_in_the_groups_partition(store):
     assert ends == [2 if number == partition else 0 for number in range(4)]
 
 
-def test_the_topic_is_made_as_kafka_makes_it(tmp_path):
+def test_the_topic_is_made_as_kafka_makes_it_with_smaller_segments(tmp_path):
     store = Store.create(tmp_path / "default")
     OffsetsLog(store).commit("g", {ORDERS_0: 5})
     topic = store.describe_topic(OFFSETS_TOPIC)
     assert topic.partitions == 50
     assert topic.configs["cleanup.policy"] == "compact"
-    assert topic.configs["segment.bytes"] == "104857600"
+    assert topic.configs["segment.bytes"] == "1048576"
 
 
 def test_groups_of_all_partitions_are_listed_in_order(store):
@@ -164,9 +172,142 @@ def test_a_record_that_is_no_groups_is_named_with_its_place(store, key, value):
 
 
 @pytest.mark.parametrize(
-    ("group", "offset", "metadata"), [("", 0, ""), ("g", -1, ""), ("g", 0, "x" * 4097)]
+    ("group", "offset", "metadata"), [("", 0, ""), ("g", -1, ""), ("g", 0, "x" * 4097), ("g" * 32768, 0, "")]
 )
 def test_a_bad_commit_is_refused_before_anything_is_written(store, group, offset, metadata):
     with pytest.raises(InvalidConfigError):
         OffsetsLog(store).commit(group, {ORDERS_0: offset}, metadata)
     assert store.topics(internal=True) == []
+
+
+def test_a_commit_says_when_it_expires_and_kafkas_old_version_of_the_value_has_it(store):
+    OffsetsLog(store, clock=lambda: 1.0).commit("g", {ORDERS_0: 5}, "m", expire_timestamp=7000)
+    assert OffsetsLog(store).fetch("g") == {ORDERS_0: OffsetAndMetadata(5, -1, "m", 1000, 7000)}
+    (value,) = next(store.read(OFFSETS_TOPIC, records.partition_for("g", 4)))["value"].to_pylist()
+    assert value.hex() == "0001" "0000000000000005" "00016d" "00000000000003e8" "0000000000001b58"
+
+
+def test_a_commit_is_refused_where_a_position_is_not_the_expected_one(store):
+    log = OffsetsLog(store)
+    log.commit("g", {ORDERS_0: 5}, expected={ORDERS_0: None})
+    with pytest.raises(OffsetConflictError) as refused:
+        log.commit("g", {ORDERS_0: 9, ORDERS_1: 9}, expected={ORDERS_1: None, ORDERS_0: 4})
+    assert (refused.value.expected, refused.value.found) == (4, 5)
+    assert offsets(log, "g") == {ORDERS_0: 5}
+    log.commit("g", {ORDERS_0: 9, ORDERS_1: 9}, expected={ORDERS_1: None, ORDERS_0: 5})
+    assert offsets(log, "g") == {ORDERS_0: 9, ORDERS_1: 9}
+
+
+def test_a_commit_larger_than_a_segment_is_taken(store):
+    many = {TopicPartition("orders", number): number for number in range(4_000)}
+    OffsetsLog(store).commit("g", many, "x" * 300)
+    assert offsets(OffsetsLog(Store.open(store.path)), "g") == many
+    assert len(store.segment_files(OFFSETS_TOPIC, records.partition_for("g", 4))) == 2
+
+
+def test_of_many_records_only_the_newest_of_each_key_are_taken_apart(store, monkeypatch):
+    log, decode, decoded = OffsetsLog(store), records.decode_offset_value, []
+    for number in range(40):
+        log.commit("g", {ORDERS_0: number, ORDERS_1: 100 - number})
+    monkeypatch.setattr(group_view.records, "decode_offset_value", lambda data: decoded.append(data) or decode(data))
+    assert offsets(OffsetsLog(Store.open(store.path)), "g") == {ORDERS_0: 39, ORDERS_1: 61}
+    assert len(decoded) == 2
+
+
+def test_an_older_version_of_the_key_is_the_same_position(store):
+    log = OffsetsLog(store)
+    for number in range(40):
+        log.commit("g", {ORDERS_0: number})
+    key = records.encode_offset_key(records.OffsetCommitKey("g", "orders", 0))
+    append(store, "g", b"\0\0" + key[2:], records.encode_offset_value(records.OffsetCommitValue(77, -1, "", 0)))
+    assert offsets(OffsetsLog(Store.open(store.path)), "g") == {ORDERS_0: 77}
+
+
+def test_a_view_that_has_slept_for_long_may_have_missed_tombstones_and_begins_anew(store, monkeypatch):
+    log, now = OffsetsLog(store), group_view.now_ms()
+    log.commit("g", {ORDERS_0: 5, ORDERS_1: 7})
+    assert len(log.fetch("g")) == 2
+    starts, read = [], store.read
+    monkeypatch.setattr(store, "read", lambda *place, **more: starts.append(place[2]) or read(*place, **more))
+    half_a_day = 12 * 3600 * 1000
+    for later, expected in ((half_a_day - 60_000, []), (2 * half_a_day, [0]), (0, [0, 0])):
+        monkeypatch.setattr(group_view, "now_ms", lambda later=later: now + later)
+        assert len(log.fetch("g")) == 2
+        assert starts == expected
+
+
+def test_replaying_the_log_twice_gives_the_same(store):
+    log = OffsetsLog(store)
+    for number in range(30):
+        log.commit(f"g{number % 3}", {ORDERS_0: number, ORDERS_1: 2 * number})
+    log.delete_offsets("g1", [ORDERS_0])
+    log.delete_group("g2")
+    seen = [{group: OffsetsLog(Store.open(store.path)).fetch(group) for group in ("g0", "g1", "g2")} for _ in range(2)]
+    assert seen[0] == seen[1] == {group: log.fetch(group) for group in ("g0", "g1", "g2")}
+    assert {group: len(found) for group, found in seen[0].items()} == {"g0": 2, "g1": 1, "g2": 0}
+
+
+# ---- members, and taking back
+
+
+def members(*topics: str, protocol_type: str = "consumer", since: int = 0) -> bytes:
+    """The value of a group's record: with a member that reads these topics, or without members."""
+    def text(of: str) -> bytes:
+        return len(of).to_bytes(2, "big") + of.encode()
+
+    subscription = b"\0\0" + len(topics).to_bytes(4, "big") + b"".join(map(text, topics)) + b"\xff" * 4
+    member = (
+        text("c-1") + b"\xff\xff" + text("c") + text("/127.0.0.1") + bytes(8)
+        + len(subscription).to_bytes(4, "big") + subscription + bytes(4)
+    )  # fmt: skip
+    head = b"\0\3" + text(protocol_type) + bytes(4) + text("range") + text("c-1") + since.to_bytes(8, "big")
+    return head + (b"\0\0\0\1" + member if topics else bytes(4))
+
+
+def test_a_groups_state_is_what_its_records_say(store):
+    log = OffsetsLog(store)
+    assert log.describe("g").state is GroupState.DEAD
+    log.commit("g", {ORDERS_0: 5})
+    assert log.describe("g").state is GroupState.EMPTY
+    append(store, "g", records.encode_group_key("g"), members("orders", "bills"))
+    found = log.describe("g")
+    assert (found.state, found.protocol, found.topics) == (GroupState.STABLE, "range", {"orders", "bills"})
+    assert [(member.member_id, member.client_host) for member in found.members] == [("c-1", "/127.0.0.1")]
+    append(store, "g", records.encode_group_key("g"), members())
+    assert log.describe("g").state is GroupState.EMPTY
+    append(store, "g", records.encode_group_key("g"), b"\0\3 no members")
+    with pytest.raises(CorruptRecordError, match="members of group 'g'"):
+        log.describe("g")
+
+
+def test_a_group_is_deleted_with_all_of_its_records_once_it_is_empty(store):
+    log = OffsetsLog(store)
+    with pytest.raises(UnknownGroupError):
+        log.delete_group("g")
+    assert store.topics(internal=True) == []
+    log.commit("g", {ORDERS_0: 5, ORDERS_1: 6})
+    append(store, "g", records.encode_group_key("g"), members("orders"))
+    with pytest.raises(GroupNotEmptyError):
+        log.delete_group("g")
+    append(store, "g", records.encode_group_key("g"), members())
+    log.delete_group("g")
+    assert (log.fetch("g"), log.groups()) == ({}, [])
+    assert OffsetsLog(Store.open(store.path)).groups() == []
+    with pytest.raises(UnknownGroupError):
+        log.delete_group("g")
+
+
+def test_positions_are_deleted_where_no_member_reads(store):
+    log, bills = OffsetsLog(store), TopicPartition("bills", 0)
+    with pytest.raises(UnknownGroupError):
+        log.delete_offsets("g", [ORDERS_0])
+    log.commit("g", {ORDERS_0: 5, ORDERS_1: 6, bills: 7})
+    append(store, "g", records.encode_group_key("g"), members("bills"))
+    with pytest.raises(GroupNotEmptyError, match="bills"):
+        log.delete_offsets("g", [ORDERS_0, bills])
+    assert len(log.fetch("g")) == 3
+    assert log.delete_offsets("g", [ORDERS_0, TopicPartition("orders", 9)]) == [ORDERS_0]
+    assert offsets(log, "g") == {ORDERS_1: 6, bills: 7}
+    append(store, "g", records.encode_group_key("g"), members("bills", protocol_type="connect"))
+    with pytest.raises(GroupNotEmptyError):
+        log.delete_offsets("g", [ORDERS_1])

@@ -147,7 +147,7 @@ def test_a_position_that_was_moved_meanwhile_is_a_conflict_and_nothing_is_change
     transaction = transactions.begin()
     transaction.append("a", rows(b"x"))
     transaction.send_offsets("g", {A0: (7, 8), A1: (None, 2)})
-    with pytest.raises(OffsetConflictError, match=r"group 'g', a-0: the publish started from offset 7, but ") as caught:
+    with pytest.raises(OffsetConflictError, match=r"group 'g', a-0: this started from offset 7, but ") as caught:
         transaction.commit()
     error = pickle.loads(pickle.dumps(caught.value))
     assert (error.group, error.topic, error.partition, error.expected, error.found) == ("g", "a", 0, 7, found)

@@ -1,0 +1,151 @@
+"""What one partition of `__consumer_offsets` says, held in memory: a view that follows the log.
+
+Of all records of a key only the newest counts, so only that one is taken apart: of a million commits of a hundred
+groups that is some thousand. The others are passed over as columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_log.storage import coordinator_records as records
+from pyspark_log.storage.clock import now_ms
+from pyspark_log.storage.config import TOPIC_CONFIGS
+from pyspark_log.storage.errors import CorruptRecordError
+from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.topics import OFFSETS_TOPIC
+from pyspark_log.storage.types import EARLIEST, TopicPartition
+
+# Of fewer records the newest of each key are not worth looking for.
+_FEW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed position.
+
+    Attributes:
+        offset: the offset of the next record to read.
+        leader_epoch: leader epoch of the last record that was read, or -1 if the committer did not say.
+        metadata: a text of the committer's own, "" if none.
+        commit_timestamp: when it was committed, in ms since 1970.
+        expire_timestamp: when it ends, in ms since 1970; -1: when its group was idle for offsets.retention.minutes;
+            coordinator_records.NEVER: it does not.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = -1
+
+
+@dataclass(slots=True)
+class GroupRecords:
+    """What the log says of a group.
+
+    Attributes:
+        positions: what it has committed.
+        metadata: the value of the record that has its members, as bytes; None if there is none.
+    """
+
+    positions: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+    metadata: bytes | None = None
+
+
+class PartitionView:
+    """What one partition of the log says, up to a position.
+
+    Attributes:
+        partition: which one.
+        groups: those that have a record.
+    """
+
+    def __init__(self, partition: int) -> None:
+        """Knows nothing yet."""
+        self.partition = partition
+        self.groups: dict[str, GroupRecords] = {}
+        self._position = EARLIEST
+        self._followed = 0
+
+    def follow(self, store: Store) -> int:
+        """Reads on to the log's end; gives the last decision that is applied up to there.
+
+        Raises:
+            CorruptRecordError: a record cannot be understood, or is damaged.
+        """
+        state = store.recovered(OFFSETS_TOPIC, self.partition).state()
+        end = state.next_offset
+        if store.is_brokers:
+            # Kafka's clients commit in transactions, which are appended like others.
+            end = store.latest_offset(OFFSETS_TOPIC, self.partition, isolation_level=READ_COMMITTED)
+        now = now_ms()
+        if self._position != EARLIEST and not 0 <= now - self._followed < _tombstones_stay(store) // 2:
+            # Compaction can have removed a tombstone that was never seen here.
+            self.groups, self._position = {}, EARLIEST
+        self._followed = now
+        if self._position == EARLIEST:
+            self._position = state.log_start
+        if self._position < end:
+            self._read(store, end)
+        return state.applied
+
+    def _read(self, store: Store, end: int) -> None:
+        for batch in store.read(OFFSETS_TOPIC, self.partition, self._position, end, isolation_level=READ_COMMITTED):
+            for key, value, offset in _newest(batch):
+                try:
+                    self._apply(key, value)
+                except ValueError as error:
+                    raise CorruptRecordError(
+                        f"the record at offset {offset} is no group record of Kafka's: {error}",
+                        base_offset=offset, topic=OFFSETS_TOPIC, partition=self.partition,
+                    ) from error
+        self._position = end
+
+    def _apply(self, key: bytes | None, value: bytes | None) -> None:
+        what = records.decode_key(key or b"")
+        if what is None:
+            return  # later sorts of groups are not kept here
+        is_position = isinstance(what, records.OffsetCommitKey)
+        kept = records.decode_offset_value(value) if is_position and value is not None else None
+        group = self.groups.get(what.group)
+        if group is None:
+            if value is None:
+                return
+            group = self.groups[what.group] = GroupRecords()
+        if isinstance(what, records.GroupMetadataKey):
+            group.metadata = value
+        elif kept is None:
+            group.positions.pop(TopicPartition(what.topic, what.partition), None)
+        else:
+            group.positions[TopicPartition(what.topic, what.partition)] = OffsetAndMetadata(
+                kept.offset, kept.leader_epoch, kept.metadata, kept.commit_timestamp, kept.expire_timestamp
+            )
+        if not group.positions and group.metadata is None:
+            del self.groups[what.group]
+
+
+def _newest(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, bytes | None, int]]:
+    """The newest record of each key: key, value, offset; in the order of offsets."""
+    rows = batch.select(["key", "value", "offset"])
+    if rows.num_rows > _FEW:
+        # Offsets rise, so a key's largest one is its newest record's.
+        newest = pa.table({"key": rows["key"], "offset": rows["offset"]}).group_by("key", use_threads=False)
+        kept = newest.aggregate([("offset", "max")])["offset_max"].combine_chunks()
+        if len(kept) < rows.num_rows:
+            rows = rows.filter(pc.is_in(rows["offset"], kept))
+    yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)
+
+
+def _tombstones_stay(store: Store) -> int:
+    """For how long compaction keeps tombstones of the offsets topic, in ms."""
+    setting = TOPIC_CONFIGS["delete.retention.ms"]
+    given = store.settings.get(setting.store_name, setting.default)
+    value = setting.value(store.describe_topic(OFFSETS_TOPIC).configs.get(setting.name, given))
+    assert isinstance(value, int)
+    return value
