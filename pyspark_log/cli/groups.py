@@ -1,61 +1,150 @@
-"""`pylog groups`: consumer groups and how far behind they are."""
+"""`pylog groups`: consumer groups, how far behind they are, and taking back what they have committed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import click
 
+from pyspark_log.cli.group_choice import chosen_groups, group_options, topic_and_numbers, topic_option
 from pyspark_log.cli.output import NOTHING, json_option, print_json, print_table
+from pyspark_log.cli.reset_offsets import reset_offsets
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.errors import UnknownTopicError
+from pyspark_log.storage.group_metadata import GroupDescription, GroupMember, GroupState, assigned_partitions
+from pyspark_log.storage.group_view import OffsetAndMetadata
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.types import TopicPartition
 
+# A value of --state that stands for all of them.
+_ANY = "any"
+
 
 @click.group()
 def groups() -> None:
-    """List and describe consumer groups (a streaming query is one, too)."""
+    """List, describe, delete and reset consumer groups (a streaming query is one, too)."""
+
+
+groups.add_command(reset_offsets)
 
 
 @groups.command("list")
+@click.option(
+    "--state", "states", is_flag=False, flag_value=_ANY, metavar="[STATE,...]",
+    help="Also print each group's state; with states (Empty, Stable), only groups in these.",
+)
 @json_option
 @click.pass_obj
-def list_groups(target: Target, as_json: bool) -> None:
-    """Print the names of all groups that have committed offsets."""
-    names = OffsetsLog(target.open()).groups()
+def list_groups(target: Target, states: str | None, as_json: bool) -> None:
+    """Print the names of all groups."""
+    log = OffsetsLog(target.open())
+    names = log.groups()
+    if states is None:
+        if as_json:
+            print_json(names)
+        for name in [] if as_json else names:
+            click.echo(name)
+        return
+    wanted = _states(states)
+    rows = [(name, state.value) for name in names if (state := log.describe(name).state) in wanted]
     if as_json:
-        print_json(names)
-    for name in [] if as_json else names:
-        click.echo(name)
+        print_json([{"group": name, "state": state} for name, state in rows])
+    else:
+        print_table(("GROUP", "STATE"), rows)
+
+
+def _states(text: str) -> set[GroupState]:
+    known = {state.value.lower(): state for state in GroupState}
+    found = set(known.values()) if text == _ANY else {known.get(word.strip().lower()) for word in text.split(",")}
+    if None in found:
+        raise click.UsageError(f"--state {text}: the states are {', '.join(state.value for state in GroupState)}")
+    return {state for state in found if state is not None}
 
 
 @groups.command()
-@click.argument("group")
+@group_options
+@click.option("--offsets", "_offsets", is_flag=True, help="What they have committed, and the lag (the default).")
+@click.option("--members", is_flag=True, help="Instead: their members.")
+@click.option("--state", is_flag=True, help="Instead: their state.")
 @json_option
 @click.pass_obj
-def describe(target: Target, group: str, as_json: bool) -> None:
-    """Print what GROUP has committed for each partition, where its log ends, and the lag between."""
+def describe(
+    target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, _offsets: bool, members: bool,
+    state: bool, as_json: bool,
+) -> None:
+    """Print what each GROUP has committed for each partition, where its log ends, and the lag between."""
+    if _offsets + members + state > 1:
+        raise click.UsageError("--offsets, --members and --state exclude each other")
     store = target.open()
-    committed = OffsetsLog(store).fetch(group)
-    if not committed:
-        raise click.ClickException(f"there is no group {group!r} with committed offsets in {store.path}")
+    log = OffsetsLog(store)
     rows = []
-    for at in sorted(committed):
-        end = _log_end(store, at)
-        offset = committed[at].offset
-        rows.append({
-            "group": group, "topic": at.topic, "partition": at.partition, "committed": offset,
-            "log_end": end, "lag": None if end is None else max(end - offset, 0),
-            "metadata": committed[at].metadata, "commit_timestamp": committed[at].commit_timestamp,
-        })
+    for name in chosen_groups(log, names, more, all_groups):
+        group = log.describe(name)
+        if group.state is GroupState.DEAD:
+            raise click.ClickException(f"there is no group {name!r} with committed offsets in {store.path}")
+        if members:
+            rows += [_member(group, member) for member in group.members]
+        elif state:
+            rows.append(_state(group))
+        else:
+            rows += _positions(store, group, log.fetch(name))
     if as_json:
         print_json(rows)
-    else:
-        shown = ("group", "topic", "partition", "committed", "log_end", "lag")
-        print_table(
-            ("GROUP", "TOPIC", "PARTITION", "COMMITTED", "LOG-END", "LAG"),
-            [[_cell(row[name]) for name in shown] for row in rows],
-        )
+        return
+    shown = _MEMBERS if members else _STATE if state else _POSITIONS
+    print_table(list(shown), [[_cell(row[name]) for name in shown.values()] for row in rows])
+
+
+_MEMBERS = {
+    "GROUP": "group", "CONSUMER-ID": "consumer_id", "HOST": "host", "CLIENT-ID": "client_id",
+    "#PARTITIONS": "partitions",
+}  # fmt: skip
+_STATE = {"GROUP": "group", "ASSIGNMENT-STRATEGY": "assignment_strategy", "STATE": "state", "#MEMBERS": "members"}
+_POSITIONS = {
+    "GROUP": "group", "TOPIC": "topic", "PARTITION": "partition", "CURRENT-OFFSET": "current_offset",
+    "LOG-END-OFFSET": "log_end_offset", "LAG": "lag", "CONSUMER-ID": "consumer_id", "HOST": "host",
+    "CLIENT-ID": "client_id",
+}  # fmt: skip
+
+
+def _member(group: GroupDescription, member: GroupMember) -> dict[str, object]:
+    return {
+        "group": group.group, "consumer_id": member.member_id, "instance_id": member.instance_id,
+        "host": member.client_host, "client_id": member.client_id, "partitions": len(_assigned(group, member)),
+    }  # fmt: skip
+
+
+def _state(group: GroupDescription) -> dict[str, object]:
+    return {
+        "group": group.group, "assignment_strategy": group.protocol or None, "state": group.state.value,
+        "members": len(group.members),
+    }  # fmt: skip
+
+
+def _positions(
+    store: Store, group: GroupDescription, committed: Mapping[TopicPartition, OffsetAndMetadata]
+) -> list[dict[str, object]]:
+    """Each position of a group, and each partition that a member has which was never committed."""
+    owners = {at: member for member in group.members for at in _assigned(group, member)}
+    rows: list[dict[str, object]] = []
+    for at in sorted(committed.keys() | owners.keys()):
+        kept, owner, end = committed.get(at), owners.get(at), _log_end(store, at)
+        rows.append({
+            "group": group.group, "topic": at.topic, "partition": at.partition,
+            "current_offset": None if kept is None else kept.offset, "log_end_offset": end,
+            "lag": None if end is None or kept is None else max(end - kept.offset, 0),
+            "consumer_id": owner and owner.member_id, "host": owner and owner.client_host,
+            "client_id": owner and owner.client_id,
+            "metadata": kept and kept.metadata, "commit_timestamp": kept and kept.commit_timestamp,
+            "expire_timestamp": None if kept is None or kept.expire_timestamp < 0 else kept.expire_timestamp,
+        })
+    return rows
+
+
+def _assigned(group: GroupDescription, member: GroupMember) -> Sequence[TopicPartition]:
+    # What members of other protocols have, only they know.
+    return () if group.topics is None else assigned_partitions(member.assignment)
 
 
 def _log_end(store: Store, at: TopicPartition) -> int | None:
@@ -67,3 +156,36 @@ def _log_end(store: Store, at: TopicPartition) -> int | None:
 
 def _cell(value: object) -> object:
     return NOTHING if value is None else value
+
+
+@groups.command()
+@group_options
+@click.pass_obj
+def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool) -> None:
+    """Take back all that each GROUP has committed. A group that has members is refused."""
+    log = OffsetsLog(target.open())
+    for name in chosen_groups(log, names, more, all_groups):
+        log.delete_group(name)
+        click.echo(f"group {name} is deleted")
+
+
+@groups.command("delete-offsets")
+@click.option("--group", required=True, metavar="GROUP", help="Whose positions.")
+@topic_option
+@click.pass_obj
+def delete_offsets(target: Target, group: str, topics: Sequence[str]) -> None:
+    """Take back what a group has committed for a topic, or for some partitions of it.
+
+    A topic that is deleted can be named as well. Members of the group that read the topic are in the way.
+    """
+    if not topics:
+        raise click.UsageError("which positions? Give --topic")
+    log = OffsetsLog(target.open())
+    committed, partitions = log.fetch(group), set[TopicPartition]()
+    for topic, numbers in map(topic_and_numbers, topics):
+        named = [at.partition for at in committed if at.topic == topic] if numbers is None else numbers
+        partitions |= {TopicPartition(topic, number) for number in named}
+    deleted = log.delete_offsets(group, partitions)
+    print_table(("TOPIC", "PARTITION", "STATUS"), [
+        (at.topic, at.partition, "deleted" if at in deleted else "nothing was committed") for at in sorted(partitions)
+    ])

@@ -188,7 +188,7 @@ def described(group: str, members: bytes | None, has_positions: bool) -> GroupDe
         topics = topics_read(value)
     except ValueError as error:
         raise CorruptRecordError(
-            f"the record of the members of group {group!r} is none of Kafka's: {error}", topic=OFFSETS_TOPIC
+            f"{OFFSETS_TOPIC}: the record of the members of group {group!r} is none of Kafka's: {error}"
         ) from error
     state = GroupState.STABLE if value.members else GroupState.EMPTY
     return GroupDescription(group, state, value.protocol or "", value.members, topics)

@@ -406,30 +406,6 @@ def test_offsets_knows_no_other_points(events, path):
     assert json.loads(output(path, "offsets", "empty", "--time", "-3", "--json"))[0]["offset"] is None
 
 
-# --- groups
-
-
-def test_groups_are_listed_and_described_with_their_lag(events, path):
-    log = OffsetsLog(events)
-    log.commit("reader", {TopicPartition("events", 0): 1, TopicPartition("events", 1): 1})
-    log.commit("reader", {TopicPartition("gone", 0): 9})
-    assert output(path, "groups", "list") == "reader\n"
-    assert output(path, "groups", "describe", "reader").splitlines() == [
-        "GROUP   TOPIC   PARTITION  COMMITTED  LOG-END  LAG",
-        "reader  events          0          1        3    2",
-        "reader  events          1          1        1    0",
-        "reader  gone            0          9        -    -",
-    ]
-    rows = json.loads(output(path, "groups", "describe", "reader", "--json"))
-    assert [row["lag"] for row in rows] == [2, 0, None]
-
-
-def test_an_unknown_group_is_an_error(store, path):
-    result = pylog(path, "groups", "describe", "nobody")
-    assert result.exit_code == 1
-    assert result.stderr == f"Error: there is no group 'nobody' with committed offsets in {path}\n"
-
-
 # --- dump
 
 

@@ -1,0 +1,77 @@
+"""Which groups, and which partitions, a command of `pylog groups` is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from pyspark_log.storage.errors import UnknownTopicError
+from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import TopicPartition
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def group_options(command: _Command) -> _Command:
+    """Adds GROUP..., --group and --all-groups, for `chosen_groups`."""
+    command = click.option("--all-groups", is_flag=True, help="Every group.")(command)
+    command = click.option("--group", "more", multiple=True, metavar="GROUP", help="The same as GROUP.")(command)
+    return click.argument("names", metavar="[GROUP]...", nargs=-1)(command)
+
+
+def chosen_groups(log: OffsetsLog, names: Sequence[str], more: Sequence[str], all_groups: bool) -> list[str]:
+    """The groups that a user has named, each once. click.UsageError: none, or names beside --all-groups."""
+    named = list(dict.fromkeys([*names, *more]))
+    if all_groups == bool(named):
+        raise click.UsageError("name a group, or give --all-groups")
+    return log.groups() if all_groups else named
+
+
+topic_option = click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC[:N,...]",
+    help="All partitions of a topic, or some: orders:0,2. May be given several times.",
+)
+
+
+def topic_and_numbers(spec: str) -> tuple[str, list[int] | None]:
+    """What a --topic names: the topic, and which of its partitions; None: all. click.UsageError."""
+    topic, colon, numbers = spec.partition(":")
+    if colon and not all(number.isdecimal() for number in numbers.split(",")):
+        raise click.UsageError(f"--topic {spec}: {numbers!r} are no numbers of partitions")
+    return topic, [int(number) for number in numbers.split(",")] if colon else None
+
+
+def topic_partitions(store: Store, specs: Iterable[str]) -> list[TopicPartition]:
+    """The partitions that --topic names, each once, in order.
+
+    Raises:
+        click.UsageError: a text that names none.
+        UnknownTopicError: no such topic or partition.
+    """
+    found = set()
+    for spec in specs:
+        topic, numbers = topic_and_numbers(spec)
+        count = store.describe_topic(topic).partitions
+        for number in range(count) if numbers is None else numbers:
+            if number >= count:
+                raise UnknownTopicError(f"topic {topic!r} has the partitions 0 to {count - 1}, not {number}")
+            found.add(TopicPartition(topic, number))
+    return sorted(found)
+
+
+def those_there(store: Store, partitions: Collection[TopicPartition], group: str) -> list[TopicPartition]:
+    """Those of some partitions that still exist, in order; of the others a line on standard error says so."""
+    there = []
+    for at in sorted(partitions):
+        try:
+            exists = at.partition < store.describe_topic(at.topic).partitions
+        except UnknownTopicError:
+            exists = False
+        if exists:
+            there.append(at)
+        else:
+            click.echo(f"warning: group {group}: {at} is passed over, as it does not exist any more", err=True)
+    return there

@@ -1,0 +1,249 @@
+"""`pylog groups reset-offsets`: sets positions of groups elsewhere, as kafka-consumer-groups.sh does."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import click
+
+from pyspark_log.cli.group_choice import (
+    chosen_groups,
+    group_options,
+    those_there,
+    topic_option,
+    topic_partitions,
+)
+from pyspark_log.cli.output import print_table
+from pyspark_log.cli.target import Target
+from pyspark_log.cli.times import to_ms
+from pyspark_log.storage.clock import now_ms
+from pyspark_log.storage.coordinator_records import NEVER
+from pyspark_log.storage.errors import GroupNotEmptyError
+from pyspark_log.storage.group_view import OffsetAndMetadata
+from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import TopicPartition
+
+#: What one group has committed.
+_Committed = Mapping[TopicPartition, OffsetAndMetadata]
+#: Where the positions of a group are to be.
+_Offsets = dict[TopicPartition, int]
+
+_DURATION = re.compile(
+    r"(?P<sign>[+-]?)P(?:(?P<days>[+-]?\d+)D)?"
+    r"(?:T(?=[+-]?\d)(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:[.,]\d{0,9})?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+def _duration(_ctx: click.Context, _param: click.Parameter, text: str | None) -> timedelta | None:
+    """An option's callback: a duration as java.time.Duration has it, PnDTnHnMnS."""
+    if text is None:
+        return None
+    match = _DURATION.fullmatch(text)
+    given = {} if match is None else match.groupdict()
+    sign = given.pop("sign", "")
+    parts = {name: float(part.replace(",", ".")) for name, part in given.items() if part}
+    try:
+        if parts:
+            return -timedelta(**parts) if sign == "-" else timedelta(**parts)
+    except OverflowError:
+        pass  # no calendar reaches so far
+    raise click.BadParameter(f"{text!r} is no duration: PnDTnHnMnS, as in P7D or PT1H30M")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scenario:
+    """What the user has asked for; all but one are not given."""
+
+    to_offset: int | None
+    to_datetime: int | None
+    by_duration: timedelta | None
+    to_earliest: bool
+    to_latest: bool
+    shift_by: int | None
+    to_current: bool
+
+    def check(self, from_file: str | None) -> None:
+        """click.UsageError unless it is exactly one."""
+        values = (self.to_offset, self.to_datetime, self.by_duration, self.shift_by, from_file)
+        if sum(value is not None for value in values) + self.to_earliest + self.to_latest + self.to_current != 1:
+            raise click.UsageError(
+                "give one of --to-offset, --to-datetime, --by-duration, --to-earliest, --to-latest, --shift-by, "
+                "--to-current and --from-file"
+            )
+
+
+@click.command("reset-offsets")
+@group_options
+@topic_option
+@click.option("--all-topics", is_flag=True, help="All partitions that the group has a position in.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option(
+    "--to-datetime", callback=to_ms, metavar="TIME",
+    help="To the first record of this time or a later one: YYYY-MM-DDTHH:mm:SS.sss, UTC if it names no zone.",
+)
+@click.option(
+    "--by-duration", callback=_duration, metavar="DURATION",
+    help="To the first record that is younger than this: PnDTnHnMnS.",
+)
+@click.option("--to-earliest", is_flag=True, help="To the first record that is there.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
+@click.option("--shift-by", type=int, metavar="N", help="By so many offsets; back if it is negative.")
+@click.option("--to-current", is_flag=True, help="To where it is; to the end where it is nowhere.")
+@click.option(
+    "--from-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+    help="To what a file says that --export has made.",
+)
+@click.option("--dry-run", is_flag=True, help="Only print what would be done (the default).")
+@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--export", is_flag=True, help="Print it as CSV.")
+@click.pass_obj
+def reset_offsets(
+    target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, topics: Sequence[str],
+    all_topics: bool, to_offset: int | None, to_datetime: int | None, by_duration: timedelta | None, to_earliest: bool,
+    to_latest: bool, shift_by: int | None, to_current: bool, from_file: str | None, dry_run: bool, execute: bool,
+    export: bool,
+) -> None:
+    """Set what each GROUP has committed to other offsets.
+
+    Prints the new offsets; only with --execute they are committed, and only if nobody has moved one meanwhile. A group
+    with members is refused. A running streaming query goes by its checkpoint, and does not see what is done here.
+
+    An offset that the log does not have becomes its first or last one, with a warning. CSV is TOPIC,PARTITION,OFFSET
+    for one group, and has the group in front for several.
+    """
+    scenario = _Scenario(to_offset, to_datetime, by_duration, to_earliest, to_latest, shift_by, to_current)
+    scenario.check(from_file)
+    if dry_run and execute:
+        raise click.UsageError("--dry-run and --execute exclude each other")
+    if bool(topics) + all_topics + (from_file is not None) != 1:
+        raise click.UsageError("which positions? Give --topic, --all-topics or --from-file")
+    store = target.open()
+    log = OffsetsLog(store)
+    chosen = chosen_groups(log, names, more, all_groups)
+    single = len(chosen) == 1 and not all_groups
+    listed = None if from_file is None else _read_plan(from_file, chosen[0] if single else None)
+    plans: list[tuple[str, _Committed, _Offsets]] = []
+    for group in chosen:
+        members = log.describe(group).members
+        if members:
+            raise GroupNotEmptyError(
+                f"group {group!r} has {len(members)} members; offsets are reset only while there are none"
+            )
+        committed = log.fetch(group)
+        if listed is not None:
+            if group not in listed:
+                raise click.ClickException(f"{from_file} says nothing of group {group}")
+            there = those_there(store, listed[group], group)
+            offsets = _clamped(store, {at: listed[group][at] for at in there})
+        else:
+            there = those_there(store, committed, group) if all_topics else topic_partitions(store, topics)
+            offsets = _resolve(store, scenario, group, there, committed)
+        plans.append((group, committed, offsets))
+    if execute:
+        for one in plans:
+            _commit(log, *one)
+    _print(plans, export, single)
+    if not (dry_run or execute):
+        click.echo("nothing was changed; give --execute to have it done, or --dry-run to leave out this line", err=True)
+
+
+def _commit(log: OffsetsLog, group: str, committed: _Committed, offsets: _Offsets) -> None:
+    before = {at: committed[at].offset if at in committed else None for at in offsets}
+    # What was to stay for ever still does.
+    stays = any(kept.expire_timestamp == NEVER for kept in committed.values())
+    log.commit(group, offsets, expected=before, expire_timestamp=NEVER if stays else -1)
+
+
+def _print(plans: Iterable[tuple[str, _Committed, _Offsets]], export: bool, single: bool) -> None:
+    rows = [
+        (group, at.topic, at.partition, offset) for group, _, offsets in plans for at, offset in sorted(offsets.items())
+    ]
+    if export:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(row[1:] if single else row for row in rows)
+    else:
+        print_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
+
+
+# ---- the scenarios
+
+
+def _resolve(
+    store: Store, scenario: _Scenario, group: str, partitions: Collection[TopicPartition], committed: _Committed
+) -> _Offsets:
+    """Where the positions of a group are to be."""
+    if scenario.to_current:
+        return {at: committed[at].offset if at in committed else _end(store, at) for at in partitions}
+    if scenario.shift_by is not None:
+        for at in partitions:
+            if at not in committed:
+                raise click.ClickException(f"group {group} has committed nothing for {at}, so nothing can be shifted")
+        return _clamped(store, {at: committed[at].offset + scenario.shift_by for at in partitions})
+    if scenario.to_offset is not None:
+        return _clamped(store, dict.fromkeys(partitions, scenario.to_offset))
+    find: Callable[[Store, TopicPartition], int] = _end
+    if scenario.to_earliest:
+        find = _start
+    since = scenario.to_datetime
+    if scenario.by_duration is not None:
+        since = now_ms() - scenario.by_duration // timedelta(milliseconds=1)
+    if since is not None:
+        return {at: _at_time(store, at, since) for at in partitions}
+    return {at: find(store, at) for at in partitions}
+
+
+def _start(store: Store, at: TopicPartition) -> int:
+    return store.earliest_offset(at.topic, at.partition)
+
+
+def _end(store: Store, at: TopicPartition) -> int:
+    return store.latest_offset(at.topic, at.partition)
+
+
+def _at_time(store: Store, at: TopicPartition, time: int) -> int:
+    found = store.offset_for_timestamp(at.topic, at.partition, time)
+    if found is not None:
+        return found.offset
+    click.echo(f"warning: {at} has no record of that time or a later one; its end is taken", err=True)
+    return _end(store, at)
+
+
+def _clamped(store: Store, offsets: _Offsets) -> _Offsets:
+    """The same offsets, brought into the logs."""
+    found = {}
+    for at, offset in offsets.items():
+        start, end = _start(store, at), _end(store, at)
+        found[at] = min(max(offset, start), end)
+        if offset < start:
+            click.echo(f"warning: {at}: {offset} is lower than its earliest offset; {start} is taken", err=True)
+        elif offset > end:
+            click.echo(f"warning: {at}: {offset} is higher than its latest offset; {end} is taken", err=True)
+    return found
+
+
+# ---- files
+
+
+def _read_plan(path: str, group: str | None) -> dict[str, _Offsets]:
+    """What a file of --export says of each group; `group` is the one whose name the lines need not have."""
+    plan: dict[str, _Offsets] = {}
+    layout = "TOPIC,PARTITION,OFFSET" if group is not None else "GROUP,TOPIC,PARTITION,OFFSET"
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(enumerate(csv.reader(file), 1))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise click.ClickException(f"{path} is no CSV of {layout}: {error}") from None
+    for number, row in rows:
+        fields = [group, *row] if len(row) == 3 and group is not None else row
+        whole = [text.strip() for text in row[-2:]]
+        if row and (len(fields) != 4 or not all(text.isdecimal() for text in whole)):
+            raise click.ClickException(f"{path}, line {number}: {','.join(row)!r} is not {layout}")
+        if row:
+            plan.setdefault(str(fields[0]), {})[TopicPartition(str(fields[1]), int(whole[0]))] = int(whole[1])
+    return plan
