@@ -22,6 +22,7 @@ from pyspark_log.cli.groups import groups
 from pyspark_log.cli.import_kafka import import_kafka
 from pyspark_log.cli.offsets import offsets
 from pyspark_log.cli.produce import produce
+from pyspark_log.cli.publishers import publishers
 from pyspark_log.cli.recover import recover
 from pyspark_log.cli.repair import repair
 from pyspark_log.cli.target import Target
@@ -72,7 +73,7 @@ def main(ctx: click.Context, store: str | None) -> None:
 
 
 for command in (
-    topics, produce, consume, offsets, groups, dump, clean, compact, doctor, verify, recover, repair,
+    topics, produce, consume, offsets, groups, publishers, dump, clean, compact, doctor, verify, recover, repair,
     import_kafka, export_kafka,
 ):  # fmt: skip
     main.add_command(command)

@@ -104,6 +104,7 @@ class Decision:
         holder: who has the publisher: its newest run, since when it has it.
         set_aside: the last decision of the publisher that was set aside, if there is one.
         boot: if nothing of it was synced, the boot of the machine (as in state files, in hex); else "".
+        one_off: the publisher has this one publish only.
     """
 
     publisher: str
@@ -124,6 +125,7 @@ class Decision:
     holder: Origin = NOBODY
     set_aside: SetAside | None = None
     boot: str = ""
+    one_off: bool = False
 
     @property
     def is_taken_back(self) -> bool:
@@ -157,6 +159,7 @@ def encode_decision(decision: Decision) -> bytes:
         "holder": decision.holder._asdict(),
         "set_aside": None if decision.set_aside is None else _set_aside_fields(decision.set_aside),
         "boot": decision.boot,
+        **({"one_off": True} if decision.one_off else {}),
     }).encode()
 
 
@@ -228,6 +231,7 @@ def _from_json(publisher: str, content: Fields, offset: int) -> Decision:
         holder=_origin(Fields(content.value("holder"))) if later else origin,
         set_aside=_set_aside(content.value("set_aside")) if later else None,
         boot=content.text("boot") if content.has("boot") else "",
+        one_off=content.has("one_off") and content.value("one_off") is True,
     )
 
 

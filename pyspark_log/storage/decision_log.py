@@ -28,7 +28,7 @@ from pyspark_log.storage.decision import (
     encode_decision,
     publisher_of,
 )
-from pyspark_log.storage.encoder import encode
+from pyspark_log.storage.encoder import encode, packed
 from pyspark_log.storage.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT, Mutex
 from pyspark_log.storage.range_reader import READ_SIZE
@@ -39,8 +39,11 @@ from pyspark_log.storage.topics import PUBLISH_TOPIC
 _TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
     "compression.type": "uncompressed",
+    # Who follows the log has so long to see that a publisher was forgotten.
+    "delete.retention.ms": "86400000",
     "max.message.bytes": "1048588",
-    "segment.bytes": "104857600",
+    # Only closed segments are compacted, and each process reads the whole log.
+    "segment.bytes": "1048576",
 }
 
 
@@ -58,6 +61,7 @@ class DecisionLog:
         self.undone: dict[int, Decision] = {}
         self.applied: set[int] = set()
         self._position = 0
+        self._followed = 0
         self._stamp = (-1, -1)  # of the store that all this was read in
         self._mutex = Mutex()
 
@@ -73,7 +77,8 @@ class DecisionLog:
     def follow(self, store: Store) -> None:
         """Reads what was decided since the last call; nothing if nothing was ever published.
 
-        All of it, if the store was replaced by a copy meanwhile.
+        All of it, if the store was replaced by a copy meanwhile, or if the last call is so long ago that compaction can
+        have removed a tombstone since.
 
         Raises:
             LockTimeoutError, LogDamagedError, OSError: the machine went down since the log was written to, and it could
@@ -87,9 +92,12 @@ class DecisionLog:
         with self._mutex:
             end = 0 if reader is None else reader.state().next_offset
             stamp = store_folder.stamp(store.path)
-            if stamp != self._stamp:
+            now = now_ms()
+            slept = self._position > 0 and not 0 <= now - self._followed < _tombstones_stay(store) // 2
+            if slept or stamp != self._stamp:
                 self._forget()
                 self._stamp = stamp
+            self._followed = now
             if reader is None or end <= self._position:
                 return
             for chunk in reader.read(self._position, end, max_bytes=READ_SIZE):
@@ -134,6 +142,14 @@ class DecisionLog:
         with partition.hold(timeout) as appender:
             self.follow(store)
             yield DecisionWriter(store, self, appender)
+
+
+def _tombstones_stay(store: Store) -> int:
+    """For how long compaction keeps the records that say that a publisher was forgotten, in ms."""
+    try:
+        return store.topic_config(PUBLISH_TOPIC).delete_retention_ms
+    except UnknownTopicError:
+        return 0  # it was deleted
 
 
 _known: weakref.WeakKeyDictionary[Store, DecisionLog] = weakref.WeakKeyDictionary()
@@ -193,6 +209,10 @@ class DecisionWriter:
             records.append((forget, None))
         self._end(done, records, sync=sync)
 
+    def forget(self, publishers: Sequence[str]) -> None:
+        """Takes publishers back whose decisions are all done, as if there had never been any."""
+        self._end([], [(publisher, None) for publisher in publishers])
+
     def set_aside(
         self, decision: Decision, places: Sequence[Place], origin: Origin, taken_back: bool
     ) -> None:
@@ -228,5 +248,9 @@ class DecisionWriter:
             "value": pa.array(values, pa.binary()),
         })
         batches = encode(PUBLISH_TOPIC, 1, self._appender.config, data, now_ms())[0]
-        self._appender.append(bytearray().join(batches), sync=sync, first_undone=first_undone)
+        # More than fits into a segment says first of others that they are done, which holds by itself.
+        *before, last = packed(batches, self._appender.config.segment_bytes)
+        for pack in before:
+            self._appender.append(pack, sync=sync)
+        self._appender.append(last, sync=sync, first_undone=first_undone)
         self._log.follow(self._store)

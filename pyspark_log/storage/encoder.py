@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
@@ -118,3 +118,13 @@ def encode(
     encoder.add(data, now)
     encoder.flush()
     return batches
+
+
+def packed(batches: Iterable[bytes], size: int) -> list[bytearray]:
+    """Batches in their order, put together for few appends: each of `size` bytes at most, or of one batch with more."""
+    packs = list[bytearray]()
+    for batch in batches:
+        if not packs or len(packs[-1]) + len(batch) > size:
+            packs.append(bytearray())
+        packs[-1] += batch
+    return packs

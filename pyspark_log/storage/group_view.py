@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage.clock import now_ms
-from pyspark_log.storage.config import TOPIC_CONFIGS
 from pyspark_log.storage.errors import CorruptRecordError
 from pyspark_log.storage.isolation import READ_COMMITTED
 from pyspark_log.storage.store import Store
@@ -85,7 +84,8 @@ class PartitionView:
             # Kafka's clients commit in transactions, which are appended like others.
             end = store.latest_offset(OFFSETS_TOPIC, self.partition, isolation_level=READ_COMMITTED)
         now = now_ms()
-        if self._position != EARLIEST and not 0 <= now - self._followed < _tombstones_stay(store) // 2:
+        stay = store.topic_config(OFFSETS_TOPIC).delete_retention_ms
+        if self._position != EARLIEST and not 0 <= now - self._followed < stay // 2:
             # Compaction can have removed a tombstone that was never seen here.
             self.groups, self._position = {}, EARLIEST
         self._followed = now
@@ -140,12 +140,3 @@ def _newest(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, bytes | None,
         if len(kept) < rows.num_rows:
             rows = rows.filter(pc.is_in(rows["offset"], kept))
     yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)
-
-
-def _tombstones_stay(store: Store) -> int:
-    """For how long compaction keeps tombstones of the offsets topic, in ms."""
-    setting = TOPIC_CONFIGS["delete.retention.ms"]
-    given = store.settings.get(setting.store_name, setting.default)
-    value = setting.value(store.describe_topic(OFFSETS_TOPIC).configs.get(setting.name, given))
-    assert isinstance(value, int)
-    return value

@@ -12,6 +12,7 @@ from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import tidy
+from pyspark_log.storage.publishers import forget_one_offs
 from pyspark_log.storage.staged_names import Job, job_of
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
@@ -48,6 +49,7 @@ def clean(store: Store) -> int:
         return count
     finally:
         sweep_staging(store)
+        forget_one_offs(store)
         for folder in ("", f"{TOPICS_FOLDER}/", f"{TOPICS_FOLDER}/{DELETED_FOLDER}/", f"{STATE_FOLDER}/"):
             for path in _old(f"{store.path}/{folder}", _UNFINISHED):
                 files.unlink(path)

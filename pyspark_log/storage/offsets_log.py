@@ -11,6 +11,7 @@ from pyspark_log.storage import group_expiry, group_positions
 from pyspark_log.storage.config import store_setting
 from pyspark_log.storage.decided import apply_in, waits_in
 from pyspark_log.storage.decision import Place
+from pyspark_log.storage.encoder import packed
 from pyspark_log.storage.errors import (
     GroupNotEmptyError,
     LockTimeoutError,
@@ -113,14 +114,8 @@ class OffsetsLog:
                 # Who decides to move positions holds this lock, too. So nothing comes between look and append.
                 if waits_in(store, place, appender.state.applied):
                     continue
-                together = bytearray()
-                for batch in make():
-                    if len(together) + len(batch) > appender.config.segment_bytes:
-                        appender.append(together, sync=False)
-                        together = bytearray()
-                    together += batch
-                if together:
-                    appender.append(together, sync=False)
+                for pack in packed(make(), appender.config.segment_bytes):
+                    appender.append(pack, sync=False)
                 return
 
     # ---- fetching

@@ -96,7 +96,8 @@ def publish(
         location: the publisher's checkpoint. A publisher at another one is refused; "" leaves that out.
         plan: what tells the output that is planned under this number from any other. A replay with another plan than
             the number was published with is refused; "" leaves that out.
-        one_off: the publisher has this one publish only, and is forgotten when this call succeeds.
+        one_off: the publisher has this one publish only, and is forgotten when this call succeeds (if it is killed
+            before that, when the store is cleaned).
         sync: False leaves out the syncs. It is as exact as ever while the machine stays up. After a power loss it may
             be there not at all, in part, or twice, and its number be expected again; nothing else is harmed.
 
@@ -124,7 +125,7 @@ def publish(
     wanted = Decision(
         publisher, number, run=run, location=location, plan=plan, records=records,
         places=output.places(), manifest=output.manifest, manifest_crc=output.manifest_crc, time=output.time,
-        boot="" if sync else state_file.this_boot().hex(),
+        boot="" if sync else state_file.this_boot().hex(), one_off=one_off,
     )  # fmt: skip
     try:
         decision, replayed = _decide(store, decisions, wanted, output.parts, offsets, claimed)

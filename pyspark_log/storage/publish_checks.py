@@ -27,8 +27,8 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
     if last is None:
         if claimed:
             raise PublisherFencedError(
-                f"publisher {wanted.publisher!r} is not known here any more: an older copy of the store has taken its "
-                "place; begin anew",
+                f"publisher {wanted.publisher!r} is not known here any more: it was deleted, or an older copy of the "
+                "store has taken its place; begin anew",
                 *NOBODY,
             )
         return

@@ -1,0 +1,179 @@
+"""Publishers are listed, and forgotten only when nothing of theirs is open; `pylog publishers` shows them."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.storage import decision_log, janitor, publish, publishers
+from pyspark_log.storage.decision_log import DecisionLog
+from pyspark_log.storage.errors import InvalidConfigError, PublisherFencedError, PublishError
+from pyspark_log.storage.publishers import delete_publisher
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.topics import PUBLISH_TOPIC
+from tests.unit.test_cli import output, pylog
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def store(path):
+    store = Store.create(path)
+    store.create_topic("t", 1)
+    return store
+
+
+def stage(store):
+    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer.append("t", pa.record_batch({"value": ["v"]}))
+    return writer.finish()
+
+
+def published(store, publisher, number, **options):
+    return publish.publish(store, publisher, number, stage(store), **options)
+
+
+@pytest.fixture
+def undone(store, monkeypatch):
+    """Publisher "stuck" has a decision that is not applied."""
+    with monkeypatch.context() as killed:
+        killed.setattr(publish, "apply_decision", lambda *_: None)
+        published(store, "stuck", 0)
+
+
+def records(store) -> list[tuple[str, bool]]:
+    """Key, and whether the value is null, of each record of the decision log."""
+    rows = pa.Table.from_batches(list(store.read(PUBLISH_TOPIC, 0))).select(["key", "value"]).to_pylist()
+    return [(row["key"].decode(), row["value"] is None) for row in rows]
+
+
+def test_a_publisher_that_is_deleted_goes_from_the_log_and_begins_anew(store):
+    published(store, "q", 0)
+    published(store, "q", 1)
+    published(store, "other", 7)
+    assert delete_publisher(store, "q").number == 1
+    assert records(store)[-1] == ("q", True)
+    fresh = Store.open(store.path)
+    assert [one.publisher for one in publishers.publishers(fresh)] == ["other"]
+    assert not published(fresh, "q", 1).replayed
+    with pytest.raises(InvalidConfigError, match="no publisher 'nobody'"):
+        delete_publisher(store, "nobody")
+
+
+def test_nothing_is_made_where_nothing_was_published(store):
+    with pytest.raises(InvalidConfigError):
+        delete_publisher(store, "q")
+    assert publishers.publishers(store) == []
+    assert publishers.forget_one_offs(store) == 0
+    assert store.topics(internal=True) == ["t"]
+
+
+def test_a_run_whose_publisher_was_deleted_must_stop(store):
+    publish.claim(store, "q", "run-1")
+    delete_publisher(store, "q")
+    with pytest.raises(PublisherFencedError, match="deleted"):
+        published(store, "q", 0, run="run-1", claimed=True)
+
+
+def test_a_publisher_with_an_open_decision_is_refused(store, undone):
+    fresh = Store.open(store.path)
+    with pytest.raises(PublishError, match=r"decision 0 \(number 0\) is not applied everywhere; `pylog recover`"):
+        delete_publisher(fresh, "stuck")
+    publish.help_apply(fresh)
+    assert delete_publisher(fresh, "stuck").done
+
+
+def test_a_batch_write_without_a_name_goes_with_a_record_when_it_is_done(store):
+    published(store, "one", 0, one_off=True)
+    assert records(store) == [("one", False), ("one", True)]
+
+
+def test_one_whose_call_was_killed_goes_when_the_store_is_cleaned_a_week_later(store, monkeypatch):
+    with monkeypatch.context() as killed:
+        killed.setattr(publish, "tidy", lambda *_, **__: None)
+        published(store, "one", 0, one_off=True)
+    published(store, "named", 0)
+    janitor.clean(store)
+    assert [one.publisher for one in publishers.publishers(store)] == ["named", "one"]
+    later = publishers.now_ms() + publishers.ONE_OFF_LIFETIME_MS + 60_000
+    monkeypatch.setattr(publishers, "now_ms", lambda: later)
+    janitor.clean(store)
+    assert [one.publisher for one in publishers.publishers(Store.open(store.path))] == ["named"]
+    assert records(store)[-1] == ("one", True)
+
+
+def test_a_log_that_was_not_followed_for_long_is_read_anew(store, monkeypatch):
+    """Compaction can have removed the record that says that a publisher was forgotten."""
+    published(store, "q", 0)
+    sleeper = Store.open(store.path)
+    decisions = DecisionLog.of(sleeper)
+    decisions.follow(sleeper)
+    decisions.last["ghost"] = decisions.last["q"]
+    now = decision_log.now_ms()
+    half_a_day = 12 * 3600 * 1000
+    for later, known in ((half_a_day - 60_000, {"q", "ghost"}), (2 * half_a_day, {"q"})):
+        monkeypatch.setattr(decision_log, "now_ms", lambda later=later: now + later)
+        decisions.follow(sleeper)
+        assert decisions.last.keys() == known
+
+
+def test_more_records_than_a_segment_holds_are_taken_at_once(store, monkeypatch):
+    with monkeypatch.context() as killed:
+        killed.setattr(publish, "apply_decision", lambda *_: None)
+        for number in range(45):
+            published(store, f"q{number}", 0, location="/a/checkpoint" * 2_000)
+    fresh = Store.open(store.path)
+    publish.help_apply(fresh)
+    publish.tidy(fresh)
+    assert len(store.segment_files(PUBLISH_TOPIC, 0)) >= 3
+    assert all(one.done for one in publishers.publishers(Store.open(store.path)))
+    assert store.reader(PUBLISH_TOPIC, 0).state().first_undone == store.latest_offset(PUBLISH_TOPIC, 0) == 90
+
+
+# --- the command
+
+
+def test_publishers_are_listed(store, path, undone):
+    published(store, "query", 4, run="run-1", location="/data/checkpoint")
+    publish.claim(store, "waiting", "run-9")
+    rows = [line.split() for line in output(path, "publishers", "list").splitlines()]
+    assert [row[:4] for row in rows] == [
+        ["PUBLISHER", "NUMBER", "RUN", "STATUS"],
+        ["query", "4", "run-1", "decided"], ["stuck", "0", "-", "decided"], ["waiting", "-", "run-9", "done"],
+    ]  # fmt: skip
+    found = json.loads(output(path, "publishers", "list", "--json"))
+    assert [(one["publisher"], one["number"], one["status"]) for one in found] == [
+        ("query", 4, "decided"), ("stuck", 0, "decided"), ("waiting", None, "done"),
+    ]  # fmt: skip
+
+
+def test_a_publisher_is_described(store, path):
+    published(store, "query", 4, run="run-1", location="/data/checkpoint")
+    publish.claim(store, "query", "run-2")
+    lines = output(path, "publishers", "describe", "query").splitlines()
+    for line in (
+        "publisher: query", "number: 4", "decision: 0", "records: 1", "partitions: t-0", "run: run-2",
+        "checkpoint: /data/checkpoint", "replaced runs: run-1", "set aside: -", "single publish: false",
+    ):  # fmt: skip
+        assert line in lines
+    (found,) = json.loads(output(path, "publishers", "describe", "query", "--json"))
+    assert (found["held_by"]["process"], found["replaced_runs"]) == (found["decided_by"]["process"], ["run-1"])
+    missing = pylog(path, "publishers", "describe", "nobody")
+    assert (missing.exit_code, "no publisher 'nobody'" in missing.stderr) == (1, True)
+
+
+def test_a_publisher_is_deleted_only_by_who_says_that_it_never_comes_back(store, path):
+    published(store, "query", 4)
+    refused = pylog(path, "publishers", "delete", "query")
+    assert (refused.exit_code, "published twice; give --yes" in refused.stderr) == (1, True)
+    assert len(publishers.publishers(store)) == 1
+    assert output(path, "publishers", "delete", "query", "--yes") == (
+        "publisher query is deleted; its last number was 4\n"
+    )
+    assert publishers.publishers(store) == []
