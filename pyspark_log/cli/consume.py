@@ -10,7 +10,7 @@ from functools import partial
 import click
 import pyarrow as pa
 
-from pyspark_log.cli.group_records import group_lines
+from pyspark_log.cli.group_records import group_lines, of_group
 from pyspark_log.cli.records import TextLayout, json_lines, text_lines
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.times import to_ms
@@ -50,6 +50,7 @@ _POLL_S = 0.1
     " bytes that are no UTF-8 are shown as base64 in key_base64 or value_base64."
     " offsets: records of __consumer_offsets as what they say, an object a line.",
 )
+@click.option("--group", metavar="GROUP", help="With --format offsets, only records of this group.")
 @click.option("--print-timestamp", is_flag=True, help="In text, print the record's time before the value.")
 @click.option("--print-partition", is_flag=True, help="In text, print the partition before the value.")
 @click.option("--print-offset", is_flag=True, help="In text, print the offset before the value.")
@@ -61,7 +62,8 @@ _POLL_S = 0.1
 def consume(
     target: Target, topic: str, partitions: Sequence[int], from_beginning: bool, start_offset: int | None,
     timestamp: int | None, end: bool, follow: bool, isolation_level: str, max_messages: int | None, output_format: str,
-    print_timestamp: bool, print_partition: bool, print_offset: bool, print_key: bool, key_separator: str,
+    group: str | None, print_timestamp: bool, print_partition: bool, print_offset: bool, print_key: bool,
+    key_separator: str,
 ) -> None:
     """Print the records of TOPIC.
 
@@ -70,6 +72,8 @@ def consume(
     """
     if from_beginning + (start_offset is not None) + (timestamp is not None) + end > 1:
         raise click.UsageError("--from-beginning, --offset, --timestamp and --end exclude each other.")
+    if group is not None and output_format != "offsets":
+        raise click.UsageError("--group goes with --format offsets only.")
     store = target.open()
     chosen = sorted(set(partitions)) or list(range(store.describe_topic(topic).partitions))
     if start_offset is not None and len(chosen) != 1:
@@ -85,7 +89,7 @@ def consume(
     }  # fmt: skip
     headers = output_format == "json"
     for read in _batches(store, topic, positions, isolation_level, headers=headers, follow=follow or end):
-        batch = read.slice(0, left)
+        batch = (read if group is None else of_group(read, group)).slice(0, left)
         sys.stdout.buffer.write(formats[output_format](batch))
         sys.stdout.buffer.flush()
         left -= batch.num_rows

@@ -1,4 +1,4 @@
-"""How the records of `__consumer_offsets` are shown: what each group has committed, one object a line."""
+"""How records of `__consumer_offsets` are shown: what each group has committed, and who it was, an object a line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,39 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_log.cli.records import times_ms
-from pyspark_log.storage.coordinator_records import OffsetCommitKey, decode_key, decode_offset_value
+from pyspark_log.storage.coordinator_records import (
+    LATER_KINDS,
+    NEVER,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    decode_key,
+    decode_offset_value,
+    group_of,
+)
+from pyspark_log.storage.group_metadata import (
+    CONSUMER,
+    GroupMember,
+    assigned_partitions,
+    decode_group_value,
+    subscribed_topics,
+)
 
 
 def group_lines(batch: pa.RecordBatch) -> bytes:
     """Each record as one line of JSON."""
     return b"".join(json.dumps(item, ensure_ascii=False).encode() + b"\n" for item in _objects(batch))
+
+
+def of_group(batch: pa.RecordBatch, group: str) -> pa.RecordBatch:
+    """Those records that are about a group."""
+    return batch.filter(pa.array([_group(key) == group for key in batch.column("key").to_pylist()], pa.bool_()))
+
+
+def _group(key: bytes | None) -> str | None:
+    try:
+        return group_of(key or b"")
+    except ValueError:
+        return None
 
 
 def _objects(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -27,22 +54,53 @@ def _objects(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def _record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
-    """What a record says; one that is no committed offset, with the bytes of its key and value."""
+    """What a record says; of one that is not understood here, the bytes of its key and value."""
     try:
         what = decode_key(key or b"")
         if isinstance(what, OffsetCommitKey):
             whose = {"group": what.group, "topic": what.topic, "partition": what.partition}
-            if value is None:
-                return {**whose, "committed": None}
-            kept = decode_offset_value(value)
-            return {
-                **whose, "committed": kept.offset, "leader_epoch": kept.leader_epoch, "metadata": kept.metadata,
-                "commit_timestamp": kept.commit_timestamp,
-            }  # fmt: skip
-        whose = {"group": what.group} if what is not None else {}
-        return {**whose, "key_base64": _base64(key), "value_base64": _base64(value)}
+            return {**whose, **({"committed": None} if value is None else _position(value))}
+        if isinstance(what, GroupMetadataKey):
+            return {"group": what.group, **({"members": None} if value is None else _members(value))}
+        assert key is not None  # else it would have no version
+        kind = LATER_KINDS.get(int.from_bytes(key[:2], "big"))
+        known = {} if kind is None else {"group": group_of(key), "kind": kind}
+        return {**known, "key_base64": _base64(key), "value_base64": _base64(value)}
     except ValueError as error:
         return {"error": str(error), "key_base64": _base64(key), "value_base64": _base64(value)}
+
+
+def _position(value: bytes) -> dict[str, Any]:
+    kept = decode_offset_value(value)
+    expiry = "never" if kept.expire_timestamp == NEVER else kept.expire_timestamp
+    return {
+        "committed": kept.offset, "leader_epoch": kept.leader_epoch, "metadata": kept.metadata,
+        "commit_timestamp": kept.commit_timestamp, **({} if expiry == -1 else {"expire_timestamp": expiry}),
+    }  # fmt: skip
+
+
+def _members(value: bytes) -> dict[str, Any]:
+    group = decode_group_value(value)
+    return {
+        "protocol_type": group.protocol_type, "generation": group.generation, "protocol": group.protocol,
+        "leader": group.leader, "state_timestamp": group.state_timestamp,
+        "members": [_member(member, group.protocol_type) for member in group.members],
+    }  # fmt: skip
+
+
+def _member(member: GroupMember, protocol_type: str) -> dict[str, Any]:
+    who = {
+        "consumer_id": member.member_id, "instance_id": member.instance_id, "client_id": member.client_id,
+        "host": member.client_host,
+    }  # fmt: skip
+    if protocol_type != CONSUMER:
+        return {
+            **who, "subscription_base64": _base64(member.subscription), "assignment_base64": _base64(member.assignment)
+        }  # fmt: skip
+    return {
+        **who, "topics": subscribed_topics(member.subscription),
+        "partitions": [str(at) for at in assigned_partitions(member.assignment)],
+    }  # fmt: skip
 
 
 def _base64(data: bytes | None) -> str | None:

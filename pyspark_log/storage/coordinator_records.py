@@ -174,6 +174,15 @@ def decode_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
     return None
 
 
+def group_of(data: bytes) -> str | None:
+    """The group that a key is about, also of the later kinds; None: nobody can tell."""
+    what = decode_key(data)
+    if what is not None:
+        return what.group
+    reader = FieldReader(data)
+    return reader.string() if reader.int16() in LATER_KINDS else None
+
+
 def encode_offset_value(value: OffsetCommitValue) -> bytes:
     """A committed offset: version 3, the one that Kafka's brokers write; if it says when it expires, version 1.
 

@@ -430,24 +430,54 @@ def test_groups_are_those_of_the_offsets_topic(tmp_path):
     }  # fmt: skip
 
 
+def golden(name: str, version: int) -> bytes:
+    content = json.loads((GOLDEN.parent / "coordinator-records.json").read_text(encoding="utf-8"))
+    (found,) = (one for one in content["messages"] if (one["name"], one["version"]) == (name, version))
+    return bytes.fromhex(found["hex"])
+
+
 def test_every_kind_of_group_record_is_shown(tmp_path):
+    members = golden("GroupMetadataValue", 4)
+    never = b"\0\1" + b"\0" * 7 + b"\5\0\0" + b"\0" * 8 + b"\x7f" + b"\xff" * 7
     pairs = [
-        (b"\0\1\0\1g\0\1t\0\0\0\7", None), (b"\0\2\0\1g", b"\0\3"), (b"\0\7xyz", b"v"), (b"\0\1\0", b"v"), (None, b"v"),
+        (b"\0\1\0\1g\0\1t\0\0\0\7", None), (b"\0\1\0\1g\0\1t\0\0\0\7", never), (b"\0\2\0\1g", members),
+        (b"\0\2\0\1h", None), (b"\0\2\0\1g", b"\0\3"), (b"\0\5\0\1g\0\1m", b"v"), (b"\0\x63yz", b"v"),
+        (b"\0\1\0", b"v"), (None, b"v"),
     ]  # fmt: skip
     folder = tmp_path / "logs" / "__consumer_offsets-0"
     folder.parent.mkdir()
     add(folder, 0, build([Record(key, value, 7) for key, value in pairs]))
-    result = CliRunner().invoke(
-        main, ["--store", str(folder.parent), "consume", "__consumer_offsets", "--format", "offsets"]
-    )
-    assert result.exit_code == 0, result.output
-    records = [json.loads(line) for line in result.output.splitlines()]
+
+    def shown(*more):
+        command = ["--store", str(folder.parent), "consume", "__consumer_offsets", *more]
+        result = CliRunner().invoke(main, command)
+        return result.exit_code, [json.loads(line) for line in result.output.splitlines() if line.startswith("{")]
+
+    code, records = shown("--format", "offsets")
+    assert code == 0
     assert [record.pop("at") for record in records][4] == {"partition": 0, "offset": 4, "timestamp": 7}
     assert records[0] == {"group": "g", "topic": "t", "partition": 7, "committed": None}
-    assert records[1] == {"group": "g", "key_base64": "AAIAAWc=", "value_base64": "AAM="}
-    assert records[2] == {"key_base64": "AAd4eXo=", "value_base64": "dg=="}
-    assert "field of" in records[3]["error"]
-    assert (records[4]["key_base64"], records[4]["value_base64"]) == (None, "dg==")
+    assert (records[1]["committed"], records[1]["expire_timestamp"]) == (5, "never")
+    member = {
+        "consumer_id": "c-1", "instance_id": "inst", "client_id": "c", "host": "/127.0.0.1",
+        "topics": ["orders", "payments"], "partitions": ["orders-0", "orders-1", "orders-2"],
+    }  # fmt: skip
+    assert records[2] == {
+        "group": "g", "protocol_type": "consumer", "generation": 5, "protocol": "range", "leader": "c-1",
+        "state_timestamp": 1700000000000, "members": [member],
+    }  # fmt: skip
+    assert records[3] == {"group": "h", "members": None}
+    assert "field of" in records[4]["error"]
+    kind = {"group": "g", "kind": "ConsumerGroupMemberMetadata"}
+    assert records[5] == {**kind, "key_base64": "AAUAAWcAAW0=", "value_base64": "dg=="}
+    assert records[6] == {"key_base64": "AGN5eg==", "value_base64": "dg=="}
+    assert "field of" in records[7]["error"]
+    assert (records[8]["key_base64"], records[8]["value_base64"]) == (None, "dg==")
+
+    assert [one["at"]["offset"] for one in shown("--format", "offsets", "--group", "g")[1]] == [0, 1, 2, 4, 5]
+    (of_h,) = shown("--format", "offsets", "--group", "h", "--max-messages", "1")[1]
+    assert of_h["at"]["offset"] == 3
+    assert shown("--format", "json", "--group", "g")[0] == 2
 
 
 # ---- nothing is written

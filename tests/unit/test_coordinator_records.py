@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage.coordinator_records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from pyspark_log.storage.group_metadata import assigned_partitions, decode_group_value, subscribed_topics
+from pyspark_log.storage.types import TopicPartition
 
 GOLDEN = json.loads(
     (Path(__file__).parents[1] / "golden/kafka-java/coordinator-records.json").read_text(encoding="utf-8")
@@ -49,6 +52,45 @@ def test_offset_value_is_written_as_kafka_writes_it():
         fields["offset"], fields["leaderEpoch"], fields["metadata"], fields["commitTimestamp"]
     )
     assert records.encode_offset_value(value) == data
+
+
+def test_an_offset_that_says_when_it_expires_is_written_as_kafka_writes_it():
+    fields, data = golden("OffsetCommitValue", 1)
+    value = OffsetCommitValue(
+        fields["offset"], -1, fields["metadata"], fields["commitTimestamp"], fields["expireTimestamp"]
+    )
+    assert records.encode_offset_value(value) == data
+    never = records.encode_offset_value(OffsetCommitValue(1, -1, "", 2, records.NEVER))
+    assert never.hex() == "0001" "0000000000000001" "0000" "0000000000000002" "7fffffffffffffff"
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_members_of_a_group_are_read_in_every_version(version):
+    fields, data = golden("GroupMetadataValue", version)
+    found = decode_group_value(data)
+    (member,), (written,) = found.members, fields["members"]
+    assert (found.protocol_type, found.generation, found.protocol, found.leader, found.state_timestamp) == (
+        "consumer", 5, "range", "c-1", fields.get("currentStateTimestamp", -1)
+    )  # fmt: skip
+    assert (member.member_id, member.client_id, member.client_host) == ("c-1", "c", "/127.0.0.1")
+    assert member.instance_id == written.get("groupInstanceId")
+    assert member.subscription == base64.b64decode(written["subscription"])
+    assert subscribed_topics(member.subscription) == ("orders", "payments")
+    assert assigned_partitions(member.assignment) == tuple(TopicPartition("orders", number) for number in range(3))
+    for length in range(len(data)):
+        with pytest.raises(ValueError, match=r"bytes|null"):
+            decode_group_value(data[:length])
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_a_subscription_of_any_version_says_what_is_to_be_read(version):
+    fields, data = golden("ConsumerProtocolSubscription", version)
+    assert list(subscribed_topics(data)) == fields["topics"]
+
+
+def test_the_key_of_a_group_is_written_as_kafka_writes_it():
+    fields, data = golden("GroupMetadataKey", 2)
+    assert records.encode_group_key(fields["group"]) == data
 
 
 def test_tagged_fields_of_a_newer_writer_are_skipped():
