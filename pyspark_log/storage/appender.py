@@ -14,7 +14,7 @@ from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.config import LONG_MAX, TopicConfig
 from pyspark_log.storage.errors import InvalidRecordError, OutcomeUnknownError, PylogError, RecordTooLargeError
 from pyspark_log.storage.held_log import HeldLog, Recovery
-from pyspark_log.storage.log_folder import LogFolder
+from pyspark_log.storage.log_folders import LogFolders
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.producers import Numbered
 from pyspark_log.storage.records import scan, stamp
@@ -43,10 +43,10 @@ class Appender(HeldLog):
         config: TopicConfig,
         recovery: Recovery,
         clean: Callable[[Appender], object],
-        log_folder: LogFolder,
+        log_folders: LogFolders,
     ) -> None:
         """`clean` lets go of segments that are too old, when a new one begins; see retention.py."""
-        super().__init__(place, config, recovery, log_folder)
+        super().__init__(place, config, recovery, log_folders)
         self._clean = clean
 
     def append(self, data: bytearray, *, sync: bool, first_undone: int | None = None) -> Appended:

@@ -162,9 +162,9 @@ class BrokerPartition(Partition):
         bases = [base for base in self._list()[1] if base <= state.active_base]
         return bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
 
-    def _log_path(self, base: int) -> str:
+    def _log_path(self, base: int, state: PartitionState) -> str:
         name = self._list()[1].get(base)
-        return super()._log_path(base) if name is None else f"{self.place.folder}/{name}"
+        return super()._log_path(base, state) if name is None else f"{self.place.folder}/{name}"
 
     def _open(self, base: int, state: PartitionState) -> SegmentReader:
         with missing_is_damage(self.place):

@@ -10,6 +10,7 @@ from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.broker_folder import BrokerFolder
 from pyspark_log.storage.broker_partition import BrokerPartition
 from pyspark_log.storage.errors import ReadOnlyError
+from pyspark_log.storage.log_folders import LogFolders
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.partitions import OpenTopic, Partitions
 from pyspark_log.storage.place import PartitionPlace
@@ -53,7 +54,7 @@ class _BrokerTopic(OpenTopic):
     """A topic of a broker. Its settings are in no file of the folder: reading goes by the defaults."""
 
     def __init__(self, broker: BrokerFolder, description: TopicDescription) -> None:
-        super().__init__(broker.path, {}, description)
+        super().__init__(broker.path, {}, description, LogFolders(broker.path, broker.cluster_id))
         self._broker = broker
 
     def place(self, partition: int) -> PartitionPlace:

@@ -1,4 +1,4 @@
-"""Deletes records all over a store: what retention lets go of, and what somebody asks to be gone."""
+"""What is done with all partitions of a store: deleting what retention lets go of, or somebody asks for; syncing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def clean(partitions: Partitions, topics: Iterable[str]) -> int:
         UnknownTopicError, InvalidTopicError: no such topic.
         PylogError, OSError: the first that a partition gave; the others were cleaned.
     """
-    count, failed = 0, None
+    count = 0
+    failed: PylogError | OSError | None = None
     for topic in topics:
         for place in partitions.topic(topic).places():
             if not os.path.exists(place.state_path):
@@ -39,6 +40,24 @@ def clean(partitions: Partitions, topics: Iterable[str]) -> int:
     if failed is not None:
         raise failed
     return count
+
+
+def flush(partitions: Partitions, topics: Iterable[str]) -> None:
+    """Makes durable what was appended; see Store.flush."""
+    failed: PylogError | OSError | None = None
+    for topic in topics:
+        opened = partitions.topic(topic)
+        for partition in range(opened.description.partitions):
+            try:
+                if opened.reader(partition).state().next_offset:
+                    with partitions.appender(topic, partition).hold() as appender:
+                        appender.settle()
+            except (PylogError, OSError) as error:
+                log.warning("%s: %s-%d could not be synced: %s", partitions.path, topic, partition, error)
+                failed = failed or error
+    partitions.write_checkpoints()
+    if failed is not None:
+        raise failed
 
 
 def delete_records(partitions: Partitions, topic: str, partition: int, before_offset: int) -> int:

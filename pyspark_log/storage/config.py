@@ -153,6 +153,8 @@ STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
               "memory of a cleaner for the keys of one round; 24 bytes a key", _whole(1 << 10, LONG_MAX)),
     ConfigKey("log.cleaner.io.max.bytes.per.second", "log.cleaner.io.max.bytes.per.second", str(LONG_MAX), "bytes/s",
               "the most that a cleaner reads and writes in a second", _whole(1, LONG_MAX)),
+    ConfigKey("log.dirs", "log.dirs", "data", "",
+              "folders that partitions are spread over, with commas; `pylog log-dirs add` adds more", str),
     ConfigKey("num.partitions", "num.partitions", "1", "",
               "partitions of a topic that is made without a number", _whole(1, INT_MAX)),
     ConfigKey("offsets.retention.check.interval.ms", "offsets.retention.check.interval.ms", "600000", "ms",

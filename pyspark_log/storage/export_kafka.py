@@ -160,7 +160,7 @@ class _PartitionExport:
             files.remove_folder(self._folder)
 
     def _copy(self, state: PartitionState) -> ExportedPartition:
-        place = self._place
+        place = self._place = self._reader.place_in(state)
         log = LogCopy(place.folder, self._folder, self._topic_id, self._config)
         walker = SegmentWalker(self._config.max_batch_bytes)
         log.offset = state.log_start

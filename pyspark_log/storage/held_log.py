@@ -18,6 +18,7 @@ from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import LogDamagedError, OutcomeUnknownError, PylogError, UnknownTopicError
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT, FileLock, lock_for
 from pyspark_log.storage.log_folder import LogFolder, LogOffsets
+from pyspark_log.storage.log_folders import LogFolders
 from pyspark_log.storage.missing import no_state
 from pyspark_log.storage.mounts import is_shared
 from pyspark_log.storage.place import PartitionPlace
@@ -55,7 +56,7 @@ class HeldLog:
     """One partition's log, for who holds its lock (`hold`). Several threads may share it.
 
     Attributes:
-        place: whose log it is.
+        place: whose log it is; its folder is right while the lock is held.
         config: the topic's settings.
         producers: what is known of producers that number their records.
         clock: what time it is.
@@ -63,14 +64,15 @@ class HeldLog:
     """
 
     def __init__(
-        self, place: PartitionPlace, config: TopicConfig, recovery: Recovery, log_folder: LogFolder
+        self, place: PartitionPlace, config: TopicConfig, recovery: Recovery, log_folders: LogFolders
     ) -> None:
         self.place = place
         self.config = config
         self.clock: Clock = now_ms
         self.producers = Producers(place.folder, config.producer_id_expiration_ms)
         self._recovery = recovery
-        self._log_folder = log_folder
+        self._log_folders = log_folders
+        self._log_folder: LogFolder = log_folders.at(0)
         # Another host may take over at any moment, and sees only what is synced.
         self.shared = is_shared(os.path.dirname(place.state_path))
         self._lock: FileLock | None = None
@@ -90,6 +92,7 @@ class HeldLog:
             LockTimeoutError: not to be had within `timeout` seconds.
             UnknownTopicError: the topic was deleted.
             LogDamagedError: the files are shorter than the state says.
+            LogFolderOfflineError: the folder in which its log is has failed; nothing was changed.
             OSError: the store cannot be written.
         """
         lock = self._lock = self._lock or lock_for(self.place.state_path)
@@ -108,6 +111,11 @@ class HeldLog:
             yield self
             if self.state.flags & Flags.CLAIMED:
                 self.save(self.state._replace(flags=self.state.flags & ~Flags.CLAIMED), durable=False)
+        except OSError as error:
+            told = self._log_folders.explained(error, self.place)
+            if told is error:
+                raise
+            raise told from error
         finally:
             self._loaded = None
             lock.release()
@@ -116,6 +124,7 @@ class HeldLog:
         loaded = self._held
         if loaded.state.flags & Flags.DEAD:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
+        self.find_folder()
         mine = (loaded.state.generation, loaded.state.seq) == self._seen
         unfinished = loaded.state.flags & (Flags.CLAIMED | Flags.CUTTING) or loaded.state.intent != Intent.NONE
         self._cut_off = self.shared and bool(unfinished)
@@ -135,6 +144,15 @@ class HeldLog:
         if self._cut_off:
             log.warning("%s: a writer was killed or cut off: going on in another segment", self.place)
             self.roll(new_epoch=True)
+
+    def find_folder(self) -> None:
+        """Goes on in the log folder that the state names: the partition may have been moved. LogFolderOfflineError."""
+        self._log_folder = self._log_folders.check(self.state.log_folder, self.place)
+        place = self.place.within(self._log_folder.path)
+        if place is not self.place:
+            self.forget()
+            self.place = place
+            self.producers = Producers(place.folder, self.config.producer_id_expiration_ms)
 
     @property
     def _held(self) -> Loaded:

@@ -8,6 +8,7 @@ in folders with the name that Kafka gives to a replica that is on its way (`-fut
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from pyspark_log.storage.log_copy import LogCopy
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topic_remains import aside_name
+from pyspark_log.storage.topic_remains import FUTURE, aside_name
 from pyspark_log.storage.topics import check_open_to_all, new_id
 from pyspark_log.storage.types import TopicDescription, TopicPartition
 from pyspark_log.storage.verify import Progress, Told
@@ -86,18 +87,23 @@ def import_kafka(
     found = source.describe_topic(topic)
     if topic in store.topics(internal=True):
         raise TopicExistsError(f"topic {topic!r} exists already")
-    logs = store.make_logs_folder()
+    store.make_folders()
     description = TopicDescription(topic, new_id(), found.partitions, configs)
     config = TopicConfig.resolve(configs, store.settings)
     numbers = [number for number in range(found.partitions) if source.segment_files(topic, number)]
     told = Told(progress, sum(source.size(topic, number) for number in numbers))
-    folders = {number: f"{logs}/{aside_name(topic, description.topic_id, number, 'future')}" for number in numbers}
+    given: Counter[int] = Counter()
+    folders: dict[int, str] = {}
     states: dict[int, PartitionState] = {}
     imported = []
     try:
-        for number, folder in folders.items():
+        for number in numbers:
+            log_folder = store.log_folders.choose(f"{topic}-{number}", given)
+            given[log_folder] += 1
+            aside = aside_name(topic, description.topic_id, number, FUTURE)
+            folder = folders[number] = f"{store.log_folders.at(log_folder).path}/{aside}"
             one = _PartitionImport(source, TopicPartition(topic, number), folder, description.topic_id, config, told)
-            states[number] = one.run()
+            states[number] = one.run()._replace(log_folder=log_folder)
             imported.append(one.told(states[number]))
         store.bring_topic(description, states, folders)
     except BaseException:

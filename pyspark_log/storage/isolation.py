@@ -74,19 +74,22 @@ def aborted_between(folder: str, bases: Iterable[int], start: int, end: int) -> 
 class StableEnd:
     """Follows a partition's last stable offset. Safe to use from several threads."""
 
-    def __init__(self, folder: str) -> None:
-        """`folder`: the partition's."""
-        self._folder = folder
+    def __init__(self) -> None:
         self._states: ProducerStates | None = None
         self._leader_epoch = -1
         self._mutex = Mutex()
 
     def look(
-        self, state: PartitionState, first: int, segments: Callable[[int], Iterator[tuple[SegmentReader, int]]]
+        self,
+        folder: str,
+        state: PartitionState,
+        first: int,
+        segments: Callable[[int], Iterator[tuple[SegmentReader, int]]],
     ) -> int:
         """The offset below which every transaction is decided: the log end, or the first record of an open one.
 
         Args:
+            folder: the partition's.
             state: of the partition.
             first: the base offset of its first segment.
             segments: gives those from an offset on, each open, with the bytes of it that count.
@@ -98,7 +101,7 @@ class StableEnd:
             states, end = self._states, state.next_offset
             # Where offsets are given anew the epoch rises.
             if states is None or self._leader_epoch != state.leader_epoch or not first <= states.end_offset <= end:
-                states = self._restored(first, end)
+                states = _restored(folder, first, end)
             self._states = None  # in case that it fails halfway
             for segment, size in segments(states.end_offset):
                 for header, marker in numbered_batches(segment, size, states.end_offset, end):
@@ -109,15 +112,15 @@ class StableEnd:
             unstable = states.first_unstable_offset
             return end if unstable is None else max(unstable, state.log_start)
 
-    def _restored(self, first: int, end: int) -> ProducerStates:
-        """What the newest snapshot up to `end` tells; nothing, if none can be read."""
-        for offset in reversed(producer_snapshot.list_snapshots(self._folder)):
-            if first <= offset <= end:
-                try:
-                    path = segment_path(self._folder, offset, SNAPSHOT)
-                    return ProducerStates(producer_snapshot.read(path), offset)
-                except FileNotFoundError:
-                    continue  # removed meanwhile
-                except SideFileError as error:
-                    log.warning("looking for an older snapshot: %s", error)
-        return ProducerStates(end_offset=first)
+
+def _restored(folder: str, first: int, end: int) -> ProducerStates:
+    """What the newest snapshot up to `end` tells; nothing, if none can be read."""
+    for offset in reversed(producer_snapshot.list_snapshots(folder)):
+        if first <= offset <= end:
+            try:
+                return ProducerStates(producer_snapshot.read(segment_path(folder, offset, SNAPSHOT)), offset)
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            except SideFileError as error:
+                log.warning("looking for an older snapshot: %s", error)
+    return ProducerStates(end_offset=first)

@@ -132,7 +132,7 @@ class LogCopy:
         files.sync_folder(self._folder)
         state = before.without_intent()._replace(
             flags=Flags.PRODUCERS if self._producers.seen else Flags.NONE,
-            generation=before.generation + 1, unsynced_since=0, active_base=base, next_offset=self.offset,
+            log_folder=0, generation=before.generation + 1, unsynced_since=0, active_base=base, next_offset=self.offset,
             position=position, synced=position, reserve=self.offset,
             leader_epoch=max(before.leader_epoch, self.epoch, 0),
         )  # fmt: skip

@@ -9,32 +9,28 @@ writing to it.
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import logging
 import os
 import time
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from pyspark_log.storage import checkpoint_files, files
+from pyspark_log.storage import checkpoint_files, files, log_dirs
 from pyspark_log.storage.checkpoint_files import (
     HIGH_WATERMARK,
     LOG_START,
     META_PROPERTIES,
     RECOVERY_POINT,
-    MetaProperties,
+    read_meta_properties,
 )
 from pyspark_log.storage.errors import LockTimeoutError, SideFileError
 from pyspark_log.storage.locks import Mutex, lock_for
-from pyspark_log.storage.topics import new_id
 from pyspark_log.storage.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
 #: Seconds between two writings of the checkpoints.
 INTERVAL = 1.0
-#: A store is no broker, but the file must name one.
-_NODE_ID: Final = 0
-
 
 class LogOffsets(NamedTuple):
     """What the checkpoints say of a partition.
@@ -55,30 +51,63 @@ class LogFolder:
 
     Attributes:
         path: the folder.
+        directory_id: what its `meta.properties` says; "": that is not known.
     """
 
-    def __init__(self, path: str, lock_path: str, cluster_id: str) -> None:
+    def __init__(self, path: str, lock_path: str, cluster_id: str, directory_id: str = "") -> None:
         """Changes nothing yet.
 
         Args:
             path: the folder.
             lock_path: a file outside of it, made when it is needed, whose lock the writer of checkpoints holds.
             cluster_id: of the store.
+            directory_id: see above.
         """
         self.path = path
+        self.directory_id = directory_id
         self._lock_path = lock_path
         self._cluster_id = cluster_id
+        self._seen = (-1, -1, -1)  # which `meta.properties` was found to be the right one
         self._noted: dict[TopicPartition, LogOffsets] = {}
         self._mutex = Mutex()
 
     def introduce(self) -> None:
         """Writes `meta.properties` if it is missing. The folder exists. OSError."""
+        log_dirs.introduce(self.path, self._cluster_id)
+
+    def problem(self) -> str:
+        """Why it is not the folder that it should be; "" if it is. It costs a `stat`.
+
+        Without an id it may be made yet, so nothing is found wrong with it.
+        """
+        if not self.directory_id:
+            return ""
         path = f"{self.path}/{META_PROPERTIES}"
-        if not os.path.exists(path):
-            properties = MetaProperties(self._cluster_id, _NODE_ID, new_id())
-            # Another process that is faster gives the folder its id.
-            with contextlib.suppress(FileExistsError):
-                files.create_whole(path, checkpoint_files.encode_meta_properties(properties))
+        try:
+            status = os.stat(path)
+            stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
+            found = None if stamp == self._seen else read_meta_properties(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return f"it has no {META_PROPERTIES}: it is missing, or its file system is not mounted"
+        except OSError as error:
+            return f"{path}: {error.strerror}"
+        except SideFileError as error:
+            return str(error)
+        if found is not None and (found.cluster_id, found.directory_id) != (self._cluster_id, self.directory_id):
+            return f"its {META_PROPERTIES} is that of another folder (directory.id {found.directory_id})"
+        self._seen = stamp
+        return ""
+
+    def write_problem(self) -> str:
+        """The same; and why nothing can be written to it. Reads from the disk itself, where the system allows that."""
+        if self.directory_id:
+            self._seen = (-1, -1, -1)
+            _drop_cached(f"{self.path}/{META_PROPERTIES}")
+        problem = self.problem()
+        if not problem and os.path.isdir(self.path) and not os.access(self.path, os.W_OK):
+            read_only = os.statvfs(self.path).f_flag & os.ST_RDONLY
+            problem = os.strerror(errno.EROFS if read_only else errno.EACCES)
+        return problem
 
     def note(self, partition: TopicPartition, offsets: LogOffsets) -> None:
         """Keeps what the checkpoints are to say of a partition."""
@@ -108,7 +137,7 @@ class LogFolder:
     def _due(self) -> bool:
         try:
             written = os.stat(f"{self.path}/{HIGH_WATERMARK}").st_mtime
-        except FileNotFoundError:
+        except OSError:
             return True
         # A time that is to come says nothing: the clock was set back.
         return not 0 <= time.time() - written < INTERVAL
@@ -139,3 +168,13 @@ def _read_or_none(path: str) -> dict[TopicPartition, int | None]:
     except SideFileError as error:
         log.warning("replacing a checkpoint that is damaged: %s", error)
         return {}
+
+
+def _drop_cached(path: str) -> None:
+    """Has the next look at a small file ask the disk."""
+    if hasattr(os, "posix_fadvise"):
+        try:
+            with files.open_read(path) as file:
+                os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        except OSError:
+            pass  # The look that follows tells it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,7 @@ from pyspark_log.storage.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.isolation import AbortedRanges, StableEnd, aborted_between
+from pyspark_log.storage.log_folders import LogFolders
 from pyspark_log.storage.missing import missing_is_damage, no_state
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.range_reader import RangeReader
@@ -39,16 +40,25 @@ _T = TypeVar("_T")
 class Partition:
     """The reader's view of one partition. Safe to use from several threads."""
 
-    def __init__(self, place: PartitionPlace, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
-        """`max_batch_bytes`: the most that one batch may become in memory; a larger one is refused."""
+    def __init__(
+        self, place: PartitionPlace, max_batch_bytes: int = MAX_BATCH_BYTES, log_folders: LogFolders | None = None
+    ) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            place: which partition.
+            max_batch_bytes: the most that one batch may become in memory; a larger one is refused.
+            log_folders: of the store; None: it stays where it is.
+        """
         self.place = place
+        self._log_folders = log_folders
         self._max_batch_bytes = max_batch_bytes
         self._written = False  # whether it ever had a state file
         self._segments: tuple[int, list[int]] = (-1, [])
         # Which of a broker's segments are closed is not written down anywhere.
         self._closed: ClosedSegments | None = ClosedSegments(place)
         self._dense = True
-        self._stable = StableEnd(place.folder)
+        self._stable = StableEnd()
 
     def state(self) -> PartitionState:
         """The partition's state at this moment.
@@ -70,6 +80,28 @@ class Partition:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
         return loaded.state
 
+    def place_in(self, state: PartitionState) -> PartitionPlace:
+        """Where its files are by a state: it may be moved from one log folder to another."""
+        folders = self._log_folders
+        return self.place if folders is None else self.place.within(folders.at(state.log_folder).path)
+
+    def _folder(self, state: PartitionState) -> str:
+        return self.place_in(state).folder
+
+    def _check_folder(self, state: PartitionState) -> None:
+        """Tells a log that is damaged from a folder that has failed. LogFolderOfflineError."""
+        if self._log_folders is not None:
+            self._log_folders.check(state.log_folder, self.place)
+
+    def _fail(self, error: OSError) -> NoReturn:
+        """Raises an error of the system; as LogFolderOfflineError if it means that the log folder has failed."""
+        told = error
+        if self._log_folders is not None:
+            told = self._log_folders.explained(error, self.place)
+        if told is error:
+            raise error
+        raise told from error
+
     def segments(self, state: PartitionState) -> list[int]:
         """The base offsets of the segments that count in `state`, ascending.
 
@@ -77,7 +109,7 @@ class Partition:
         """
         generation, bases = self._segments
         if generation != state.generation:
-            bases = [base for base in list_segments(self.place.folder) if state.counts(base)]
+            bases = [base for base in list_segments(self._folder(state)) if state.counts(base)]
             if bases and bases[-1] == state.active_base:
                 self._segments = (state.generation, bases)
         return bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
@@ -88,12 +120,12 @@ class Partition:
         def look(state: PartitionState, _: bool) -> int:
             closed = [base for base in self.segments(state) if base != state.active_base]
             with missing_is_damage(self.place):
-                return state.position + sum(os.path.getsize(self._log_path(base)) for base in closed)
+                return state.position + sum(os.path.getsize(self._log_path(base, state)) for base in closed)
 
         return self._settled(look)
 
-    def _log_path(self, base: int) -> str:
-        return segment_path(self.place.folder, base, LOG)
+    def _log_path(self, base: int, state: PartitionState) -> str:
+        return segment_path(self._folder(state), base, LOG)
 
     def _settled(self, look: Callable[[PartitionState, bool], _T]) -> _T:
         """What `look` finds. Segments may go while it looks; then it looks again.
@@ -109,8 +141,11 @@ class Partition:
                 now = self.state()
                 if (now.generation, now.log_start) == (state.generation, state.log_start):
                     if listed:
+                        self._check_folder(now)
                         raise
                     listed = True
+            except OSError as error:
+                self._fail(error)
 
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided; the log end, if none is open.
@@ -125,14 +160,16 @@ class Partition:
         bases = self.segments(state) if state.flags & Flags.PRODUCERS else []
         if not bases:
             return state.next_offset
-        return self._stable.look(state, bases[0], lambda offset: self._segments_from(offset, state, listed))
+        return self._stable.look(
+            self._folder(state), state, bases[0], lambda offset: self._segments_from(offset, state, listed)
+        )
 
     def _aborted(self, start: int, end: int) -> AbortedRanges:
         """The transactions with records in [start, end) that were aborted, where all are decided."""
 
         def look(state: PartitionState, _: bool) -> AbortedRanges:
             bases = self.segments(state)
-            found = aborted_between(self.place.folder, bases[max(bisect_right(bases, start) - 1, 0) :], start, end)
+            found = aborted_between(self._folder(state), bases[max(bisect_right(bases, start) - 1, 0) :], start, end)
             # An index goes before its log, when the log start has moved: without it nothing is known.
             self._check_range(start, end, self.state())
             return AbortedRanges(found)
@@ -182,9 +219,12 @@ class Partition:
                 self._check_range(position, end, now)
                 if now.generation == state.generation:
                     if listed:
+                        self._check_folder(now)
                         raise
                     listed = True
                 state = now
+            except OSError as error:
+                self._fail(error)
 
     def _check_range(self, start: int, end: int, state: PartitionState) -> None:
         for offset in (start, end):
@@ -205,14 +245,14 @@ class Partition:
         number = bisect_right(bases, offset) - 1
         if number < 0 or bases[-1] != state.active_base:
             raise LogDamagedError(
-                f"{self.place}: no segment for offset {offset} in {self.place.folder} (log start "
+                f"{self.place}: no segment for offset {offset} in {self._folder(state)} (log start "
                 f"{state.log_start}, active segment {state.active_base}): files were removed or moved"
             )
         return bases[number], bases[number + 1]
 
     def _open(self, base: int, state: PartitionState) -> SegmentReader:
         with missing_is_damage(self.place):
-            segment = SegmentReader(self.place.folder, base)
+            segment = SegmentReader(self._folder(state), base)
         # The folder may belong to a newer topic of the same name by now; but not if this one still lives.
         if self.state().leader_epoch != state.leader_epoch:
             raise LogDamagedError(f"{self.place}: the log was truncated while it was read")

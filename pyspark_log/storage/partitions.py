@@ -6,28 +6,26 @@ import errno
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from pyspark_log.storage import files, retention, state_file
+from pyspark_log.storage import files, log_dirs, retention, state_file, store_folder
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.locks import Mutex
-from pyspark_log.storage.log_folder import LogFolder
+from pyspark_log.storage.log_dirs import ListedFolder
+from pyspark_log.storage.log_folders import LogFolders
 from pyspark_log.storage.missing import no_state
 from pyspark_log.storage.mounts import is_shared
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.power import RECOVERY
 from pyspark_log.storage.segment import list_segments
-from pyspark_log.storage.store_folder import DATA_FOLDER, STATE_FOLDER, TOPICS_FOLDER
+from pyspark_log.storage.store_folder import STATE_FOLDER, TOPICS_FOLDER, TOPICS_LOCK
 from pyspark_log.storage.topics import TopicCatalog
 from pyspark_log.storage.types import TopicDescription
 
 log = logging.getLogger(__name__)
-
-_TOPICS_LOCK = "topics.lock"
-_CHECKPOINTS_LOCK = "checkpoints.lock"
 
 # How long a reader waits for who puts a partition right, in seconds.
 _RECOVERY_TIMEOUT = 10.0
@@ -45,12 +43,15 @@ class OpenTopic:
         config: its resolved settings.
     """
 
-    def __init__(self, path: str, settings: Mapping[str, str], description: TopicDescription) -> None:
-        """`path` and `settings` are the store's."""
+    def __init__(
+        self, path: str, settings: Mapping[str, str], description: TopicDescription, log_folders: LogFolders
+    ) -> None:
+        """`path`, `settings` and `log_folders` are the store's."""
         # No reference to the store: without a circle, its files close as soon as nobody uses it.
         self._path = path
         self.description = description
         self.config = TopicConfig.resolve(description.configs, settings)
+        self._log_folders = log_folders
         self._readers: dict[int, Partition] = {}
 
     def check(self, partition: int) -> None:
@@ -60,14 +61,22 @@ class OpenTopic:
                 f"topic {self.description.name!r} has no partition {partition}; it has {self.description.partitions}"
             )
 
-    def place(self, partition: int) -> PartitionPlace:
-        """Where a partition's files are. UnknownTopicError."""
+    def state_path(self, partition: int) -> str:
+        """A partition's state file. UnknownTopicError."""
         self.check(partition)
-        path, name, topic_id = self._path, self.description.name, self.description.topic_id
+        return f"{self._path}/{STATE_FOLDER}/{self.description.topic_id}-{partition}"
+
+    def place(self, partition: int) -> PartitionPlace:
+        """Where a partition's files are at this moment. UnknownTopicError."""
+        path = self.state_path(partition)
+        return self.place_in(partition, self._log_folders.number_of(path, f"{self.description.name}-{partition}"))
+
+    def place_in(self, partition: int, log_folder: int) -> PartitionPlace:
+        """Where its files are if they are in the log folder of that number. UnknownTopicError."""
+        name, path = self.description.name, self._log_folders.at(log_folder).path
         return PartitionPlace(
-            name, topic_id, partition,
-            f"{path}/{DATA_FOLDER}/{name}-{partition}", f"{path}/{STATE_FOLDER}/{topic_id}-{partition}",
-        )  # fmt: skip
+            name, self.description.topic_id, partition, f"{path}/{name}-{partition}", self.state_path(partition)
+        )
 
     def places(self) -> list[PartitionPlace]:
         """Where all of them are."""
@@ -82,7 +91,7 @@ class OpenTopic:
         return found
 
     def _open(self, place: PartitionPlace) -> Partition:
-        return Partition(place, self.config.max_batch_bytes)
+        return Partition(place, self.config.max_batch_bytes, self._log_folders)
 
 
 class Partitions:
@@ -91,21 +100,22 @@ class Partitions:
     Attributes:
         path, settings: the store's.
         catalog: the descriptions of its topics.
-        log_folder: the folder of all partitions' folders.
+        log_folders: the folders of all partitions' folders.
     """
 
-    def __init__(self, path: str, cluster_id: str, settings: Mapping[str, str]) -> None:
-        """Looks at nothing yet."""
+    def __init__(
+        self, path: str, cluster_id: str, settings: Mapping[str, str],
+        log_folders: Sequence[ListedFolder] = log_dirs.DEFAULT,
+    ) -> None:  # fmt: skip
+        """Looks at nothing yet. The arguments are what store.json says."""
         self.path = path
         self.settings = settings
-        self.catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{_TOPICS_LOCK}")
-        self.log_folder = LogFolder(
-            f"{path}/{DATA_FOLDER}", f"{path}/{STATE_FOLDER}/{_CHECKPOINTS_LOCK}", cluster_id
-        )
+        self.catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{TOPICS_LOCK}")
+        self.log_folders = LogFolders(path, cluster_id, log_folders)
         self._topics: dict[str, OpenTopic] = {}
-        self._appenders: OrderedDict[PartitionPlace, Appender] = OrderedDict()
+        self._appenders: OrderedDict[str, Appender] = OrderedDict()  # by their state files
         self._recovered: set[PartitionPlace] = set()  # those that were written to since the machine was started
-        self._used: dict[PartitionPlace, None] = {}  # those that `appender` gave out since the last `close`
+        self._used: dict[str, PartitionPlace] = {}  # those that `appender` gave out since the last `close`
         self._mutex = Mutex()
 
     def topic(self, name: str) -> OpenTopic:
@@ -121,7 +131,7 @@ class Partitions:
 
     def open(self, description: TopicDescription) -> OpenTopic:
         """The topic of a description; it may be deleted by now."""
-        return OpenTopic(self.path, self.settings, description)
+        return OpenTopic(self.path, self.settings, description, self.log_folders)
 
     def recovered(self, topic: str, partition: int) -> Partition:
         """The partition, for reading; put right first, if possible, if the machine went down since it was written to.
@@ -168,19 +178,37 @@ class Partitions:
     def appender(self, topic: str, partition: int) -> Appender:
         """The partition, for changing it. UnknownTopicError."""
         opened = self.topic(topic)
-        place = opened.place(partition)
-        if not os.path.exists(place.state_path):
-            self.make_state(place)
+        path = opened.state_path(partition)
+        if not os.path.exists(path):
+            self.make_state(opened, partition)
         with self._mutex:
-            self._used[place] = None
-            found = self._appenders.pop(place, None)
+            found = self._appenders.pop(path, None)
             if found is None or found.config is not opened.config:
-                found = Appender(place, opened.config, RECOVERY, retention.clean, self.log_folder)
+                found = Appender(opened.place(partition), opened.config, RECOVERY, retention.clean, self.log_folders)
+            self._used[path] = found.place
             # One that goes here while it is at work is closed when it is done.
-            self._appenders[place] = found
+            self._appenders[path] = found
             if len(self._appenders) > _OPEN_APPENDERS:
                 self._appenders.popitem(last=False)
         return found
+
+    def check_log_folders(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Looks whether partitions can be written to, as far as their log folders go; by a real look at each disk.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            LogFolderOfflineError: a folder has failed; or none can take a partition that is new.
+        """
+        looked = set()
+        for topic, partition in partitions:
+            opened = self.topic(topic)
+            loaded = state_file.read(opened.state_path(partition))
+            if loaded is None:
+                self.log_folders.choose(f"{topic}-{partition}")
+            elif loaded.state.log_folder not in looked:
+                number = loaded.state.log_folder
+                self.log_folders.check(number, opened.place_in(partition, number), written=True)
+                looked.add(number)
 
     def check_writable(self) -> None:
         """Refuses what nobody may write to. ReadOnlyError."""
@@ -192,7 +220,7 @@ class Partitions:
             PylogError, OSError: the first that a partition gave; the next call tries that one again.
         """
         failed: PylogError | OSError | None = None
-        for place in list(self._used):
+        for path, place in list(self._used.items()):
             try:
                 # Not a topic of the same name that was made since.
                 if self.topic(place.topic).description.topic_id == place.topic_id:
@@ -204,7 +232,7 @@ class Partitions:
                 log.warning("%s: %s could not be synced: %s", self.path, place, error)
                 failed = failed or error
                 continue
-            self._used.pop(place, None)
+            self._used.pop(path, None)
         with self._mutex:
             self._appenders.clear()
         if failed is not None:
@@ -213,21 +241,57 @@ class Partitions:
     def forget_appenders(self, name: str, topic_id: str) -> None:
         """Closes the files of other topics of that name, which were deleted: open, they still take room."""
         with self._mutex:
-            for place in [place for place in self._appenders if place.topic == name and place.topic_id != topic_id]:
-                del self._appenders[place]
+            for path, appender in list(self._appenders.items()):
+                if appender.place.topic == name and appender.place.topic_id != topic_id:
+                    del self._appenders[path]
 
-    def make_state(self, place: PartitionPlace) -> None:
-        """Gives a partition its state file, with its first record; but not that of a topic that is deleted."""
+    def make_state(self, opened: OpenTopic, partition: int, log_folder: int | None = None) -> None:
+        """Gives a partition its state file, with its first record; but not that of a topic that is deleted.
+
+        Args:
+            opened: the topic.
+            partition: which one.
+            log_folder: where its log is to be; None: where there is most room for one.
+
+        Raises:
+            LogFolderOfflineError: none of the log folders can be used.
+        """
         self.make_folders()
+        place = opened.place(partition)
         with self.catalog.changing():
             if self.catalog.describe(place.topic).topic_id != place.topic_id:
                 raise UnknownTopicError(f"{place}: the topic was deleted")
-            if list_segments(place.folder) and not os.path.exists(place.state_path):
+            if os.path.exists(place.state_path):
+                return  # Another one was faster.
+            strange = len(self.log_folders) > 1 and place.owner() not in ("", place.topic_id)
+            if list_segments(place.folder) and not strange:
                 raise no_state(place)
-            state_file.create(place.state_path)
+            number = self.log_folders.choose(str(place)) if log_folder is None else log_folder
+            state_file.create(place.state_path, state_file.EMPTY._replace(log_folder=number))
+            if self.log_folders.at(number).directory_id:
+                # So that the next one which is placed finds it counted.
+                files.make_folder(opened.place_in(partition, number).folder)
 
     def make_folders(self) -> None:
-        """Makes the folders that topics and partitions need, if they are missing. OSError."""
-        for name in (STATE_FOLDER, DATA_FOLDER):
-            files.make_folder(f"{self.path}/{name}")
-        self.log_folder.introduce()
+        """Makes the folders that topics and partitions need, if they are missing. OSError.
+
+        A log folder that has an id is never made anew: it would look like one in which nothing was ever written.
+        """
+        files.make_folder(f"{self.path}/{STATE_FOLDER}")
+        self.log_folders.refresh()
+        for folder in self.log_folders:
+            if not folder.directory_id:
+                files.make_folder(folder.path)
+                folder.introduce()
+
+    def add_log_folder(self, name: str) -> None:
+        """Gives the store one more log folder; see Store.add_log_folder."""
+        self.make_folders()
+        with self.catalog.changing():
+            store_folder.add_log_folder(self.path, name)
+        self.log_folders.refresh()
+
+    def write_checkpoints(self) -> None:
+        """Has Kafka's checkpoints say what is known, where it is time; never fails."""
+        for folder in self.log_folders:
+            folder.write_due()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # More than Kafka's file has.
 _METADATA_SIZE = 256
@@ -26,6 +26,11 @@ class PartitionPlace:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    def within(self, log_folder: str) -> PartitionPlace:
+        """The same partition with its segments in that folder of logs."""
+        folder = f"{log_folder}/{self}"
+        return self if folder == self.folder else replace(self, folder=folder)
 
     @property
     def segments_path(self) -> str:

@@ -30,6 +30,7 @@ from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import (
     InvalidConfigError,
     LockTimeoutError,
+    LogFolderOfflineError,
     PublishError,
     PylogError,
     SetAsideError,
@@ -39,7 +40,7 @@ from pyspark_log.storage.errors import (
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
 from pyspark_log.storage.mounts import is_shared
 from pyspark_log.storage.output import Output, discard
-from pyspark_log.storage.publish_checks import check_fenced, check_number, check_parts
+from pyspark_log.storage.publish_checks import check_fenced, check_log_folders, check_number, check_parts
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import STATE_FOLDER
@@ -109,6 +110,8 @@ def publish(
         StagedOutputError: staged output is gone, or its topic is.
         SetAsideError: an administrator has set the decision aside while it was being applied.
         PublishError: the output is in too many pieces; nothing was published.
+        LogFolderOfflineError: the log folder of a partition has failed. Before the decision: nothing was published;
+            after it, as OSError.
         LockTimeoutError: of the decision log: nothing was published; of a partition: as OSError.
         OSError: before the decision: nothing was published; after it, it is published and
             becomes visible as soon as anybody can apply it. Calling again tells which: a replay is answered.
@@ -128,7 +131,7 @@ def publish(
         boot="" if sync else state_file.this_boot().hex(), one_off=one_off,
     )  # fmt: skip
     try:
-        decision, replayed = _decide(store, decisions, wanted, output.parts, offsets, claimed)
+        decision, replayed = _decide(store, decisions, wanted, output, offsets, claimed)
     except LockTimeoutError:
         # Nor is it here, but the call can be made again with what it handed in.
         output.remove_made(store)
@@ -152,12 +155,13 @@ def publish(
         _tell_if_aside(store, decisions, decision, replayed)
         raise
     except OSError as error:
-        raise OSError(
-            error.errno,
+        what = (
             f"{error.strerror}: number {number} of publisher {publisher!r} is decided and appears as soon as it can be "
-            "written, by whoever publishes or reads next, or by `pylog recover`",
-            error.filename,
-        ) from error
+            "written, by whoever publishes or reads next, or by `pylog recover`"
+        )
+        if isinstance(error, LogFolderOfflineError):
+            raise LogFolderOfflineError(error.errno or 0, what, error.filename) from error
+        raise OSError(error.errno, what, error.filename) from error
     _tell_if_aside(store, decisions, decision, replayed)
     if replayed and sync and decision.boot:
         _settle(store, decisions, decision)
@@ -296,7 +300,7 @@ def _decide(
     store: Store,
     decisions: DecisionLog,
     wanted: Decision,
-    parts: Sequence[StagedPart],
+    output: Output,
     offsets: Sequence[OffsetStep],
     claimed: bool,
 ) -> tuple[Decision, bool]:
@@ -312,9 +316,15 @@ def _decide(
                     writer.take_over(wanted.publisher, wanted.run)
                 return last, True
             if last is None or last.done or is_applied(store, decisions, last):
-                check_parts(store, parts, wanted.manifest)
+                check_parts(store, output.parts, wanted.manifest)
                 try:
-                    with _groups_held(store, parts):
+                    check_log_folders(store, wanted)
+                except LogFolderOfflineError:
+                    # The call can be made again with what it handed in.
+                    output.remove_made(store)
+                    raise
+                try:
+                    with _groups_held(store, output.parts):
                         group_positions.check_unmoved(store, offsets)
                         done = [other for other in decisions.in_order() if other.offset in decisions.applied]
                         decision = writer.decide(wanted if last is None else _inheriting(wanted, last), done)

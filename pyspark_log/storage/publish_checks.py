@@ -91,6 +91,11 @@ def _check_after_taking_back(wanted: Decision, last: Decision) -> None:
         )
 
 
+def check_log_folders(store: Store, wanted: Decision) -> None:
+    """Looks whether each partition that gets something can be written to. LogFolderOfflineError, or OSError."""
+    store.check_log_folders((place.topic, place.partition) for place in wanted.places)
+
+
 def check_parts(store: Store, parts: Sequence[StagedPart], manifest: str) -> None:
     """Looks whether staged output, its manifest, and the topics that it is for are still there. StagedOutputError."""
     for topic, topic_id in {(part.topic, part.topic_id) for part in parts}:

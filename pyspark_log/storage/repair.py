@@ -7,7 +7,6 @@ there. `store.json` comes last: before that the folder is no store, and nobody t
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,12 +23,10 @@ from pyspark_log.storage.staged_batches import Region
 from pyspark_log.storage.state_check import read_slots
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import (
-    DATA_FOLDER,
     STAGING_FOLDER,
-    STATE_FOLDER,
     STORE_FILE,
     TOPICS_FOLDER,
-    VERSION,
+    StoreDescription,
     local_path,
 )
 from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC, new_id
@@ -133,8 +130,8 @@ class _Repair:
     def _topics(self) -> list[TopicDescription]:
         """Copies the descriptions of topics."""
         report, root = self._report, self._copy.path
-        for name in (TOPICS_FOLDER, STATE_FOLDER, DATA_FOLDER):
-            files.make_folder(f"{root}/{name}")
+        files.make_folder(f"{root}/{TOPICS_FOLDER}")
+        self._copy.make_folders()
         found = [describe(self._source, name, report.findings) for name in self._source.topics(internal=True)]
         described = [topic for topic in found if topic is not None]
         report.findings += strangers(self._source, described)
@@ -169,7 +166,7 @@ class _Repair:
                     f"{self._source.path}: partitions have applied decision {applied}, but there is no "
                     f"{TOPICS_FOLDER}/{PUBLISH_TOPIC}.json: bring it back first"
                 )
-            place = self._source.reader(PUBLISH_TOPIC, 0).place
+            place = self._source.place(PUBLISH_TOPIC, 0)
             found = Damaged(place, read_slots(place.state_path), [], True)
         # No decision may get a number that a partition takes for applied.
         copy = self._mender(found, told, DecisionRecords().take).run(-1, applied + 1)
@@ -253,10 +250,5 @@ class _Repair:
             return True  # The topic is not in the copy, which is told.
 
     def _describe_store(self) -> None:
-        content = {
-            "version": VERSION,
-            "cluster_id": self._copy.cluster_id,
-            "log_folders": [DATA_FOLDER],
-            "settings": dict(self._copy.settings),
-        }
-        files.create_whole(f"{self._copy.path}/{STORE_FILE}", json.dumps(content, indent=2).encode() + b"\n")
+        described = StoreDescription(self._copy.cluster_id, self._copy.settings)
+        files.create_whole(f"{self._copy.path}/{STORE_FILE}", described.encode())

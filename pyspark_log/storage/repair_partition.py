@@ -22,7 +22,8 @@ from pyspark_log.storage.segment import LOG, counted_segments, list_segments, se
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_check import Slots, read_slots
 from pyspark_log.storage.state_file import Flags, Intent, PartitionState
-from pyspark_log.storage.verify_partition import CUT_FOLDER, Epochs, RecordCheck, acknowledged_behind
+from pyspark_log.storage.store_folder import CUT_FOLDER
+from pyspark_log.storage.verify_partition import Epochs, RecordCheck, acknowledged_behind
 
 _EVIDENCE_SIZE = 1024 * 1024
 

@@ -31,7 +31,7 @@ _LOOKS = 3
 
 # Offsets end where sums of them still fit into 64 bits.
 _MAX_OFFSET = 1 << 62
-_BODY = struct.Struct(">BBBxIQ8sQqqqIIqqqiIqqqI")
+_BODY = struct.Struct(">BBBBIQ8sQqqqIIqqqiIqqqI")
 _CRC = struct.Struct(">I")
 SLOT_SIZE = _BODY.size + _CRC.size
 
@@ -65,6 +65,7 @@ class PartitionState(NamedTuple):
     Attributes:
         flags: see Flags.
         intent: see Intent; the fields `intent_*` belong to it.
+        log_folder: in which of the store's log folders its log is.
         generation: changes with the list of segments.
         seq: the slot's sequence number.
         boot: which boot of the machine wrote it (8 bytes).
@@ -86,6 +87,7 @@ class PartitionState(NamedTuple):
 
     flags: Flags = Flags.NONE
     intent: Intent = Intent.NONE
+    log_folder: int = 0
     generation: int = 0
     seq: int = 0
     boot: bytes = bytes(8)
@@ -180,7 +182,8 @@ def this_boot() -> bytes:
 def encode_slot(state: PartitionState) -> bytes:
     """The 128 bytes of a slot."""
     body = _BODY.pack(
-        VERSION, state.flags, state.intent, state.generation, state.seq, state.boot, state.unsynced_since,
+        VERSION, state.flags, state.intent, state.log_folder, state.generation, state.seq, state.boot,
+        state.unsynced_since,
         state.log_start, state.active_base, state.next_offset, state.position, state.synced,
         state.reserve, state.applied, state.first_undone, state.leader_epoch, state.intent_digest,
         state.intent_decision, state.intent_next, state.intent_base, state.intent_position,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -22,8 +22,10 @@ from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import OffsetOutOfRangeError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.isolation import READ_UNCOMMITTED, check_isolation
 from pyspark_log.storage.locks import Mutex
+from pyspark_log.storage.log_folders import LogFolders
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.partitions import Partitions
+from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.schema import RowBuilder
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.state_file import PartitionState
@@ -86,7 +88,9 @@ class Store:
         """
         folder = local_path(path)
         try:
-            return cls(folder, *store_folder.describe(folder))
+            found = store_folder.describe(folder)
+            partitions = Partitions(folder, found.cluster_id, found.settings, found.log_folders)
+            return cls(folder, found.cluster_id, found.settings, partitions)
         except StoreNotFoundError:
             broker = BrokerFolder.find(folder)
             if broker is None:
@@ -99,7 +103,7 @@ class Store:
 
         Args:
             path: the folder; its parent must exist.
-            settings: of the store, by Kafka's broker names.
+            settings: of the store, by Kafka's broker names. `log.dirs` are the folders that partitions are spread over.
 
         Raises:
             StoreExistsError: the folder is not empty.
@@ -234,6 +238,20 @@ class Store:
         """
         self._admin.delete(name)
 
+    # ---- log folders
+
+    def add_log_folder(self, folder: str | os.PathLike[str]) -> None:
+        """Gives the store one more folder for logs, durably. New partitions go there while it has the fewest.
+
+        Args:
+            folder: an absolute path, or a plain name of a folder in the store; missing, or empty.
+
+        Raises:
+            InvalidConfigError: it holds something, or lies in another of them; or there are too many.
+            ReadOnlyError, OSError: nothing was changed.
+        """
+        self._partitions.add_log_folder(os.fspath(folder))
+
     # ---- records
 
     def append(
@@ -345,14 +363,9 @@ class Store:
 
         Raises:
             UnknownTopicError: no such topic.
-            OSError, OutcomeUnknownError: a partition could not be synced.
+            PylogError, OSError: the first that a partition gave; the others were synced.
         """
-        for name in self.topics(internal=True) if topic is None else [topic]:
-            for partition in range(self.describe_topic(name).partitions):
-                if self.reader(name, partition).state().next_offset:
-                    with self.appender(name, partition).hold() as appender:
-                        appender.settle()
-        self._partitions.log_folder.write_due()
+        cleaning.flush(self._partitions, self.topics(internal=True) if topic is None else [topic])
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         """Deletes the records before an offset, durably; readers no longer see them when this returns.
@@ -408,7 +421,7 @@ class Store:
         try:
             self._partitions.close()
         finally:
-            self._partitions.log_folder.write_due()
+            self._partitions.write_checkpoints()
 
     def __enter__(self) -> Store:
         return self
@@ -449,10 +462,22 @@ class Store:
 
     # ---- for the parts of the engine above
 
-    def make_logs_folder(self) -> str:
-        """The folder of all partitions' folders, made if it is missing. OSError, ReadOnlyError."""
+    @property
+    def log_folders(self) -> LogFolders:
+        """The folders that its logs are in."""
+        return self._partitions.log_folders
+
+    def place(self, topic: str, partition: int) -> PartitionPlace:
+        """Where a partition's files are at this moment. UnknownTopicError."""
+        return self._partitions.topic(topic).place(partition)
+
+    def make_folders(self) -> None:
+        """Makes the folders that topics and partitions need, if they are missing. OSError, ReadOnlyError."""
         self._partitions.make_folders()
-        return self._partitions.log_folder.path
+
+    def check_log_folders(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Looks whether partitions can be written to, as far as their log folders go. LogFolderOfflineError."""
+        self._partitions.check_log_folders(partitions)
 
     def bring_topic(
         self, description: TopicDescription, states: Mapping[int, PartitionState], folders: Mapping[int, str]

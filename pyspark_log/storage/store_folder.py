@@ -6,34 +6,63 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from pyspark_log.storage import files
+from pyspark_log.storage import files, log_dirs
 from pyspark_log.storage.config import check_store_settings
 from pyspark_log.storage.errors import DescriptionError, InvalidConfigError, StoreExistsError, StoreNotFoundError
-from pyspark_log.storage.json_fields import Fields
+from pyspark_log.storage.json_fields import Fields, text
+from pyspark_log.storage.locks import lock_for
+from pyspark_log.storage.log_dirs import MOST_FOLDERS, ListedFolder
 from pyspark_log.storage.topics import MAX_DESCRIPTION_BYTES, check_id, new_id
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+#: Of store.json. A store whose log folders are others than `data` alone has the second: who knows only the first one
+#: would take its partitions for empty.
+VERSION, _SEVERAL_FOLDERS = 1, 2
 STORE_FILE = "store.json"
-DATA_FOLDER = "data"
 STAGING_FOLDER = "staging"
 STATE_FOLDER = "state"
 TOPICS_FOLDER = "topics"
+#: Where a mended copy keeps the bytes that were left out of it, and a store what was set aside.
+CUT_FOLDER = "cut"
+TOPICS_LOCK = "topics.lock"
+LOG_DIRS = "log.dirs"
 
 # What a process that was killed while it made a store may leave behind.
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
+_LOCK = re.compile(r".+\.(lock|turn|tmp)")
+# What else than logs is in the folder of a store.
+_OWN_NAMES = (STORE_FILE, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER, CUT_FOLDER)
 
 
 class StoreDescription(NamedTuple):
-    """What store.json says: 22 characters that tell the store from all others, and its settings by Kafka's names."""
+    """What store.json says.
+
+    Attributes:
+        cluster_id: 22 characters that tell the store from all others.
+        settings: by Kafka's names.
+        log_folders: by their numbers.
+    """
 
     cluster_id: str
     settings: Mapping[str, str]
+    log_folders: Sequence[ListedFolder] = log_dirs.DEFAULT
+
+    def encode(self) -> bytes:
+        """The bytes of store.json."""
+        content: dict[str, object] = {
+            "version": VERSION if self.log_folders == log_dirs.DEFAULT else _SEVERAL_FOLDERS,
+            "cluster_id": self.cluster_id,
+            "log_folders": [folder.name for folder in self.log_folders],
+        }
+        if self.log_folders != log_dirs.DEFAULT:
+            content["directory_ids"] = [folder.directory_id for folder in self.log_folders]
+        content["settings"] = dict(self.settings)
+        return json.dumps(content, indent=2).encode() + b"\n"
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
@@ -59,15 +88,28 @@ def describe(folder: str) -> StoreDescription:
     """
     try:
         content = Fields.parse(files.read_whole(f"{folder}/{STORE_FILE}", MAX_DESCRIPTION_BYTES))
-        content.check_version(VERSION, f"{folder}: the store")
+        content.check_version(_SEVERAL_FOLDERS, f"{folder}: the store")
         cluster_id, settings = content.text("cluster_id"), content.texts("settings")
         check_id(cluster_id)
+        folders = _log_folders(content)
     except (FileNotFoundError, NotADirectoryError):
         what = "there is no such folder" if not os.path.isdir(folder) else f"it holds no {STORE_FILE}"
         raise StoreNotFoundError(f"{folder} is no store: {what}") from None
     except ValueError as error:
         raise DescriptionError(f"{folder}/{STORE_FILE} is no store's description: {error}") from None
-    return StoreDescription(cluster_id, settings)
+    return StoreDescription(cluster_id, settings, folders)
+
+
+def _log_folders(content: Fields) -> Sequence[ListedFolder]:
+    if content.whole("version") == VERSION:
+        return log_dirs.DEFAULT
+    names = [text(name, "log_folders") for name in content.list("log_folders")]
+    ids = [text(directory_id, "directory_ids") for directory_id in content.list("directory_ids")]
+    for directory_id in ids:
+        check_id(directory_id)
+    if not 1 <= len(names) <= MOST_FOLDERS or len(ids) != len(names) or not all(names):
+        raise ValueError(f"{len(names)} 'log_folders' and {len(ids)} 'directory_ids'")
+    return tuple(map(ListedFolder, names, ids))
 
 
 def make(folder: str, settings: Mapping[str, str]) -> None:
@@ -76,9 +118,35 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
     Raises:
         StoreNotFoundError: the folder above it is missing.
         StoreExistsError: the folder is not empty.
-        InvalidConfigError: an unknown setting or a bad value.
+        InvalidConfigError: an unknown setting or a bad value, or a folder of `log.dirs` that cannot be one.
     """
     check_store_settings(settings)
+    names = log_dirs.parse(settings.get(LOG_DIRS, log_dirs.DATA_FOLDER))
+    settings = {name: value for name, value in settings.items() if name != LOG_DIRS}
+    several = names != [log_dirs.DATA_FOLDER]
+    _make_root(folder, {STATE_FOLDER, *names} if several else ())
+    if not several:
+        _describe(folder, StoreDescription(new_id(), settings))
+        return
+    for number, name in enumerate(names):
+        log_dirs.check_name(folder, name, names[:number], _OWN_NAMES)
+    # Two who make the same store must not give its log folders different ids.
+    files.make_folder(f"{folder}/{STATE_FOLDER}")
+    lock_path = f"{folder}/{STATE_FOLDER}/{TOPICS_LOCK}"
+    files.open_or_create(lock_path).close()
+    lock = lock_for(lock_path)
+    lock.acquire()
+    try:
+        if os.path.exists(f"{folder}/{STORE_FILE}"):
+            raise StoreExistsError(f"{folder}: another process has just made a store there")
+        cluster_id = new_id()
+        folders = tuple(log_dirs.prepare(folder, name, cluster_id) for name in names)
+        _describe(folder, StoreDescription(cluster_id, settings, folders))
+    finally:
+        lock.release()
+
+
+def _make_root(folder: str, allowed: Collection[str]) -> None:
     try:
         files.make_folder(folder)
         names = os.listdir(folder)
@@ -86,19 +154,55 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
         raise StoreNotFoundError(f"{folder}: the folder above it does not exist") from None
     except NotADirectoryError:
         raise StoreExistsError(f"{folder} is a file") from None
-    if any(not _UNFINISHED.fullmatch(name) for name in names):
+    if any(not _UNFINISHED.fullmatch(name) and name not in allowed for name in names):
         raise StoreExistsError(f"{folder} is not empty: a store is made in an empty or a new folder only")
-    content = {
-        "version": VERSION,
-        "cluster_id": new_id(),
-        "log_folders": [DATA_FOLDER],
-        "settings": dict(settings),
-    }
+
+
+def _describe(folder: str, description: StoreDescription) -> None:
     try:
-        files.create_whole(f"{folder}/{STORE_FILE}", json.dumps(content, indent=2).encode() + b"\n")
+        files.create_whole(f"{folder}/{STORE_FILE}", description.encode())
     except FileExistsError:
         raise StoreExistsError(f"{folder}: another process has just made a store there") from None
     log.info("created a store in %s", folder)
+
+
+def add_log_folder(folder: str, name: str) -> StoreDescription:
+    """Gives a store one more log folder, durably; the lock of all topics is held.
+
+    Args:
+        folder: the store's.
+        name: an absolute path, or the name of a folder in the store; missing or empty.
+
+    Returns:
+        What store.json says then.
+
+    Raises:
+        InvalidConfigError: there are too many; or it cannot be one, as `log_dirs.check_name` and `prepare` say.
+        OSError: it is not listed.
+    """
+    before = describe(folder)
+    (name,) = log_dirs.parse(name)
+    known = list(before.log_folders)
+    if len(known) == MOST_FOLDERS:
+        raise InvalidConfigError(f"{folder} has {MOST_FOLDERS} log folders, and cannot have more")
+    log_dirs.check_name(folder, name, [one.name for one in known], _OWN_NAMES)
+    if not known[0].directory_id:
+        _make_first(folder, log_dirs.path_of(folder, known[0].name))
+        known[0] = log_dirs.introduced(folder, known[0].name, before.cluster_id)
+    after = before._replace(log_folders=(*known, log_dirs.prepare(folder, name, before.cluster_id)))
+    files.replace_whole(f"{folder}/{STORE_FILE}", after.encode())
+    return after
+
+
+def _make_first(folder: str, path: str) -> None:
+    """Makes the log folder of a store to which nothing was ever written."""
+    try:
+        written = [name for name in os.listdir(f"{folder}/{STATE_FOLDER}") if not _LOCK.fullmatch(name)]
+    except FileNotFoundError:
+        written = []
+    if written and not os.path.isdir(path):
+        raise InvalidConfigError(f"log folder {path} is missing, and has partitions: bring it back first")
+    files.make_folder(path)
 
 
 def stamp(folder: str) -> tuple[int, int]:

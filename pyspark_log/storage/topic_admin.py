@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 
 from pyspark_log.storage import files, state_file, topic_remains
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.config import store_setting
-from pyspark_log.storage.errors import PylogError, TopicExistsError, UnknownTopicError
+from pyspark_log.storage.errors import LogFolderOfflineError, PylogError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.partitions import Partitions
+from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.topics import check_name, check_open_to_all
 from pyspark_log.storage.types import TopicDescription
@@ -44,8 +47,8 @@ class TopicAdmin:
 
         Args:
             description: with an id of its own.
-            states: of the partitions that have a log.
-            folders: where these are, on the file system of the logs.
+            states: of the partitions that have a log; they say in which log folder.
+            folders: where these are, in the same log folder.
 
         Raises:
             TopicExistsError: there is one of that name.
@@ -56,10 +59,11 @@ class TopicAdmin:
             self._make_room(name)
             self._catalog.prepare(description)
             for number, state in states.items():
-                place = opened.place(number)
+                place = opened.place_in(number, state.log_folder)
                 files.rename(folders[number], place.folder)
                 state_file.create(place.state_path, state)
-            files.sync_folder(self._partitions.log_folder.path)
+            for folder in {self._partitions.log_folders.at(state.log_folder).path for state in states.values()}:
+                files.sync_folder(folder)
             self._catalog.bring(description)
 
     def create_if_missing(self, name: str) -> bool:
@@ -120,10 +124,28 @@ class TopicAdmin:
                 self._bury(deleted.topic)
 
     def _bury(self, topic: TopicDescription) -> None:
-        """Ends the partitions of a deleted topic, of whose name there is no other yet. The topics' lock is held."""
+        """Ends the partitions of a deleted topic, of whose name there is no other yet. The topics' lock is held.
+
+        What is in a log folder that has failed waits until that is back.
+        """
+        touched: dict[str, PartitionPlace] = {}
         for place in self._partitions.open(topic).places():
-            topic_remains.bury(place)
-        files.sync_folder(self._partitions.log_folder.path)
+            with self._failed_folder_waits(place):
+                topic_remains.bury(place)
+                touched[os.path.dirname(place.folder)] = place
+        for path, place in touched.items():
+            with self._failed_folder_waits(place):
+                files.sync_folder(path)
+
+    @contextlib.contextmanager
+    def _failed_folder_waits(self, place: PartitionPlace) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            told = self._partitions.log_folders.explained(error, place)
+            if not isinstance(told, LogFolderOfflineError):
+                raise
+            log.warning("%s: what is left of %s has to wait: %s", self._path, place, told)
 
     def remove_deleted(self) -> None:
         """Removes the files of deleted topics whose time has come."""
@@ -137,8 +159,27 @@ class TopicAdmin:
                         continue  # It has only just come: an import has brought it.
                     if not self._catalog.exists(topic.name):  # Else it was buried before that one was made.
                         self._bury(topic)
-                for place in opened.places():
-                    topic_remains.remove(place)
-                self._catalog.forget(topic.topic_id)
+                places = opened.places()
+                failed = {place.folder for place in places if self._remove_folders(place)}
+                for place in places:
+                    if place.folder not in failed:
+                        topic_remains.remove(place)
+                if not failed:
+                    self._catalog.forget(topic.topic_id)
             except (PylogError, OSError) as error:
                 log.warning("%s: files of the deleted topic %s are still there: %s", self._path, topic.name, error)
+
+    def _remove_folders(self, place: PartitionPlace) -> str:
+        """Removes the folders of a buried partition; why they have to wait, if its log folder has failed."""
+        problem = ""
+        for folder in self._partitions.log_folders:
+            there = place.within(folder.path)
+            if folder.problem():
+                problem = problem or (folder.problem() if there.folder == place.folder else "")
+                continue
+            if there.owner() == place.topic_id:
+                # The log folder had failed when the topic was deleted; or a move was stopped.
+                topic_remains.put_away(there)
+            for ending in topic_remains.ASIDE:
+                files.remove_folder(topic_remains.aside(there, ending))
+        return problem

@@ -16,6 +16,8 @@ from pyspark_log.storage.locks import lock_for
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.state_file import EMPTY, SLOT_COUNT, Flags, Loaded
 
+#: How the name of a partition's folder ends that is being deleted, or is on its way from another log folder.
+ASIDE = DELETE, FUTURE = "delete", "future"
 # The longest name of a file on the file systems that a store is made on (and Kafka's limit).
 _MAX_NAME = 255
 
@@ -28,25 +30,29 @@ def bury(place: PartitionPlace) -> None:
     Raises:
         LockTimeoutError, OSError: nothing, or the first half, was done.
     """
-    _mark_dead(place)
+    mark_dead(place)
     owner = place.owner()
-    if owner not in ("", place.topic_id) or not os.path.isdir(place.folder):
-        return
-    if not os.path.isdir(_grave(place)):
-        files.rename(place.folder, _grave(place))
-    elif owner:
-        # The store is a copy that was taken meanwhile, and has the folder by both names.
-        files.remove_folder(place.folder)
-    # Else it is that of a newer topic, whose writer was killed before the folder could say so.
+    # Without an owner, and with another folder put away, it is that of a newer topic, whose writer was killed before
+    # the folder could say so.
+    if owner == place.topic_id or (not owner and not os.path.isdir(grave_of(place))):
+        put_away(place)
+
+
+def put_away(place: PartitionPlace) -> None:
+    """Gives the folder of a partition the name of one that is being deleted. Not durable by itself. OSError."""
+    grave = grave_of(place)
+    if os.path.isdir(place.folder):
+        # What a partition left that was moved twice; or the store is a copy that has the folder by both names.
+        files.remove_folder(grave)
+        files.rename(place.folder, grave)
 
 
 def remove(place: PartitionPlace) -> None:
-    """Removes what is left of a buried partition.
+    """Removes what is left of a buried partition, but for folders.
 
     Its state file may go even if somebody waits for its lock: a waiter finds that the name is gone, and a new
     state file of that name is made only while there is a topic of that id.
     """
-    files.remove_folder(_grave(place))
     files.unlink(place.segments_path)
     files.unlink(place.cleaner_path)
     files.unlink(place.cleaner_path + ".turn")
@@ -54,7 +60,8 @@ def remove(place: PartitionPlace) -> None:
     files.unlink(place.state_path + ".turn")
 
 
-def _mark_dead(place: PartitionPlace) -> None:
+def mark_dead(place: PartitionPlace) -> None:
+    """Ends a partition for its writers. LockTimeoutError, OSError."""
     lock = lock_for(place.state_path)
     try:
         lock.acquire()
@@ -72,9 +79,14 @@ def _mark_dead(place: PartitionPlace) -> None:
         lock.release()
 
 
-def _grave(place: PartitionPlace) -> str:
+def grave_of(place: PartitionPlace) -> str:
     """Where the folder of a partition is that is being deleted (LocalLog.logDeleteDirName)."""
-    return f"{os.path.dirname(place.folder)}/{aside_name(place.topic, place.topic_id, place.partition, 'delete')}"
+    return aside(place, DELETE)
+
+
+def aside(place: PartitionPlace, ending: str) -> str:
+    """Where a folder of a partition is that does not count."""
+    return f"{os.path.dirname(place.folder)}/{aside_name(place.topic, place.topic_id, place.partition, ending)}"
 
 
 def aside_name(topic: str, topic_id: str, partition: int, ending: str) -> str:

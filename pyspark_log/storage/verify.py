@@ -26,13 +26,14 @@ from pyspark_log.storage.errors import (
 )
 from pyspark_log.storage.findings import Finding, Severity
 from pyspark_log.storage.locks import Mutex
+from pyspark_log.storage.log_folders import PARTITION_FOLDER
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.state_check import read_slots
 from pyspark_log.storage.state_file import Flags
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import (
-    DATA_FOLDER,
+    CUT_FOLDER,
     STAGING_FOLDER,
     STATE_FOLDER,
     STORE_FILE,
@@ -43,16 +44,15 @@ from pyspark_log.storage.topics import DELETED_FOLDER, OFFSETS_TOPIC, PUBLISH_TO
 from pyspark_log.storage.types import TopicDescription
 from pyspark_log.storage.verify_decisions import DecisionCheck, DecisionRecords, group_record_faults
 from pyspark_log.storage.verify_log_folder import log_folder_faults
-from pyspark_log.storage.verify_partition import CUT_FOLDER, PartitionCheck, PartitionReport, RecordCheck, Totals
+from pyspark_log.storage.verify_partition import PartitionCheck, PartitionReport, RecordCheck, Totals
 
 #: Told how far it is: bytes of segments that were looked at, and bytes that there are.
 Progress = Callable[[int, int], None]
 
-_FOLDER_NAME = re.compile(r"(.+)-(0|[1-9]\d{0,9})")
 _STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})(\.turn|\.segments|\.cleaner(\.turn)?)?")
-_LOCK_NAME = re.compile(r"[a-z]+\.lock(\.turn)?")
+_LOCK_NAME = re.compile(r"[a-z]+(-\d+)?\.lock(\.turn)?")
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
-_ROOT_NAMES = {STORE_FILE, TOPICS_FOLDER, STATE_FOLDER, DATA_FOLDER, STAGING_FOLDER, CUT_FOLDER}
+_ROOT_NAMES = {STORE_FILE, TOPICS_FOLDER, STATE_FOLDER, STAGING_FOLDER, CUT_FOLDER}
 
 
 @dataclass(slots=True)
@@ -194,10 +194,13 @@ def _check_partitions(
         with contextlib.suppress(UnknownTopicError):
             configs[topic.name] = store.topic_config(topic.name)
     places = [place for place in written_places(store, described) if place.topic in configs]
-    work = [(log_bytes(place.folder), place) for place in places]
+    work = [(0 if store.log_folders.problem_of(place) else _size(place), place) for place in places]
     told = Told(progress, sum(size for size, _ in work))
 
     def run(place: PartitionPlace) -> PartitionReport:
+        problem = store.log_folders.problem_of(place)
+        if problem:
+            return PartitionReport(place, None, [_out_of_reach(store, place, problem)])
         check = PartitionCheck(place, configs[place.topic], store.path, told.add, checks.get(place.topic))
         try:
             return check.run()
@@ -213,8 +216,10 @@ def _check_partitions(
 def written_places(store: Store, described: Sequence[TopicDescription]) -> list[PartitionPlace]:
     """The partitions of these topics that have files, in order; found by their files, however many there may be."""
     found: dict[str, set[int]] = {}  # by topic id, and by name
-    for folder, pattern in ((STATE_FOLDER, _STATE_NAME), (DATA_FOLDER, _FOLDER_NAME)):
-        for name in _names(f"{store.path}/{folder}"):
+    looks = [(f"{store.path}/{STATE_FOLDER}", _STATE_NAME)]
+    looks += [(folder.path, PARTITION_FOLDER) for folder in store.log_folders]
+    for folder, pattern in looks:
+        for name in _names(folder) if pattern is _STATE_NAME else _names_of_logs(folder):
             match = pattern.fullmatch(name)
             if match:
                 found.setdefault(match[1], set()).add(int(match[2]))
@@ -223,10 +228,18 @@ def written_places(store: Store, described: Sequence[TopicDescription]) -> list[
         for partition in sorted(found.get(topic.topic_id, set()) | found.get(topic.name, set())):
             # The topic may be deleted by now, and another may have its name.
             with contextlib.suppress(UnknownTopicError):
-                place = store.reader(topic.name, partition).place
+                place = store.place(topic.name, partition)
                 if place.topic_id == topic.topic_id:
                     places.append(place)
     return places
+
+
+def _out_of_reach(store: Store, place: PartitionPlace, problem: str) -> Finding:
+    return Finding(
+        Severity.DAMAGE, place.topic, place.partition, os.path.relpath(place.folder, store.path), -1, -1, -1,
+        f"its log folder has failed, so it was not looked at: {problem}",
+        "mend or mount it, or bring it back from a copy with all that is in it",
+    )  # fmt: skip
 
 
 def _unreadable(store: Store, place: PartitionPlace, error: OSError) -> Finding:
@@ -235,6 +248,13 @@ def _unreadable(store: Store, place: PartitionPlace, error: OSError) -> Finding:
         Severity.DAMAGE, place.topic, place.partition, path, -1, -1, -1, f"cannot be read: {error.strerror}",
         "may this user read it? Is the disk well?",
     )  # fmt: skip
+
+
+def _size(place: PartitionPlace) -> int:
+    try:
+        return log_bytes(place.folder)
+    except OSError:
+        return 0  # It is told when its turn comes.
 
 
 def log_bytes(folder: str) -> int:
@@ -289,25 +309,27 @@ def _deleted(store: Store) -> Iterator[Finding]:
             Severity.DAMAGE, "", -1, folder, -1, -1, -1,
             f"the description of a deleted topic cannot be used: {error}",
             "no topic can be made or deleted until it is brought back; or remove it, and what is left of the topic in "
-            f"{DATA_FOLDER}/ and {STATE_FOLDER}/",
+            f"its log folders and {STATE_FOLDER}/",
         )  # fmt: skip
 
 
 def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[Finding]:
     """Files of no topic; and those of topics whose descriptions are lost. `described`: the topics that there were."""
-    yield from (_alien(name) for name in _names(store.path) if name not in _ROOT_NAMES)
+    logs = {folder.path for folder in store.log_folders}
+    root = _ROOT_NAMES | {os.path.basename(path) for path in logs if os.path.dirname(path) == store.path}
+    yield from (_alien(name) for name in _names(store.path) if name not in root)
     for name in _names(f"{store.path}/{TOPICS_FOLDER}"):
         if not name.endswith(".json") and name != DELETED_FOLDER:
             yield _alien(f"{TOPICS_FOLDER}/{name}")
-    folders = _names(f"{store.path}/{DATA_FOLDER}")
+    folders = [f"{path}/{name}" for path in sorted(logs) for name in _names_of_logs(path)]
     # After the folders, which are younger than the topics and partitions that they belong to.
     ids = {topic.topic_id: _partitions_now(store, topic) for topic in described}
     counts = {topic.name: ids[topic.topic_id] for topic in described}
     # Those that were made since are among them; they are left to the next look.
     damaged = set(store.topics(internal=True)) - {topic.name for topic in described}
-    for name in folders:
-        path = f"{store.path}/{DATA_FOLDER}/{name}"
-        match = _FOLDER_NAME.fullmatch(name)
+    for path in folders:
+        shown = os.path.relpath(path, store.path)
+        match = PARTITION_FOLDER.fullmatch(os.path.basename(path))
         if not os.path.isdir(path):
             continue
         if match and (match[1] in damaged or int(match[2]) < counts.get(match[1], 0)):
@@ -317,14 +339,14 @@ def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[F
         deleted = os.path.exists(f"{store.path}/{TOPICS_FOLDER}/{DELETED_FOLDER}/{topic_id}.json")
         if match and state is not None and not deleted and not state.flags & Flags.DEAD:
             yield Finding(
-                Severity.DAMAGE, match[1], int(match[2]), f"{DATA_FOLDER}/{name}", -1,
+                Severity.DAMAGE, match[1], int(match[2]), shown, -1,
                 state.log_start, state.next_offset,
                 f"the topic (id {topic_id}) is not described, or has fewer partitions",
                 f"bring {TOPICS_FOLDER}/{match[1]}.json back: its records cannot be reached without it",
             )  # fmt: skip
         else:
             yield Finding(
-                Severity.NOTE, "", -1, f"{DATA_FOLDER}/{name}", -1, -1, -1, "a folder of no topic",
+                Severity.NOTE, "", -1, shown, -1, -1, -1, "a folder of no topic",
                 "none, if its topic was deleted",
             )  # fmt: skip
     for name in _names(f"{store.path}/{STATE_FOLDER}"):
@@ -364,5 +386,13 @@ def _alien(name: str) -> Finding:
 def _names(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _names_of_logs(folder: str) -> list[str]:
+    """What is in a log folder; nothing if it has failed, which is told elsewhere."""
+    try:
+        return _names(folder)
+    except OSError:
         return []

@@ -17,9 +17,8 @@ from pyspark_log.storage.install import is_ready_name
 from pyspark_log.storage.staged_batches import Region, read_region
 from pyspark_log.storage.staged_names import SUFFIX, Job, job_of
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.store_folder import STAGING_FOLDER
+from pyspark_log.storage.store_folder import CUT_FOLDER, STAGING_FOLDER
 from pyspark_log.storage.topics import PUBLISH_TOPIC
-from pyspark_log.storage.verify_partition import CUT_FOLDER
 
 _GIVE_UP = "bring the file back; or give up what is not applied of it: pylog recover --set-aside DECISION"
 

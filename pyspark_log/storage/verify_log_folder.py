@@ -6,6 +6,7 @@ is written now and then; what it must not say is more than there is.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -23,7 +24,6 @@ from pyspark_log.storage.findings import Finding, Severity
 from pyspark_log.storage.log_folder import INTERVAL
 from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.store_folder import DATA_FOLDER
 from pyspark_log.storage.types import TopicPartition
 
 # How long (s) the writers of a store have to write what they know; they do so once a second.
@@ -42,48 +42,79 @@ _ADVICE = (
 
 
 def log_folder_faults(store: Store) -> Iterator[Finding]:
-    """What is wrong with the files in the store's `data/`."""
-    for name, consequence in _CHECKPOINTS.items():
-        yield from _checkpoint(store, name, consequence)
-    yield from _properties(store)
+    """What is wrong with these files, in each log folder; and which of the folders have failed."""
+    for folder in store.log_folders:
+        problem = folder.problem()
+        look = _FolderCheck(store, folder.path)
+        try:
+            found = [] if problem else list(look.run())
+        except OSError as error:
+            found, problem = [], f"{error.filename}: {error.strerror}"
+        yield from found
+        if problem:
+            yield Finding(
+                Severity.DAMAGE, "", -1, os.path.relpath(folder.path, store.path), -1, -1, -1,
+                f"the log folder has failed: {problem}", "mend or mount it, or bring it back from a copy",
+            )  # fmt: skip
 
 
-def _finding(name: str, what: str, at: TopicPartition | None = None, offset: int = -1) -> Finding:
-    topic, partition = ("", -1) if at is None else (at.topic, at.partition)
-    return Finding(
-        Severity.INDEX, topic, partition, f"{DATA_FOLDER}/{name}", -1, offset, -1, what, _ADVICE
-    )
+class _FolderCheck:
+    """The check of one log folder that has not failed."""
 
+    def __init__(self, store: Store, path: str) -> None:
+        self._store, self._path = store, path
 
-def _checkpoint(store: Store, name: str, consequence: str) -> Iterator[Finding]:
-    try:
-        beyond = _beyond(store, name)
+    def run(self) -> Iterator[Finding]:
+        """Looks at all of its files. OSError."""
+        for name, consequence in _CHECKPOINTS.items():
+            yield from self._checkpoint(name, consequence)
+        yield from self._properties()
+
+    def _finding(self, name: str, what: str, at: TopicPartition | None = None, offset: int = -1) -> Finding:
+        topic, partition = ("", -1) if at is None else (at.topic, at.partition)
+        path = os.path.relpath(f"{self._path}/{name}", self._store.path)
+        return Finding(Severity.INDEX, topic, partition, path, -1, offset, -1, what, _ADVICE)
+
+    def _checkpoint(self, name: str, consequence: str) -> Iterator[Finding]:
+        try:
+            beyond = self._beyond(name)
+            if beyond:
+                # The log was truncated, or the topic made anew, and who did that has yet to write the file.
+                time.sleep(_PAUSE)
+                beyond = [entry for entry in self._beyond(name) if entry[:2] in {known[:2] for known in beyond}]
+        except SideFileError as error:
+            yield self._finding(name, str(error))
+            return
         if beyond:
-            # The log was truncated, or the topic made anew, and who did that has yet to write the file.
-            time.sleep(_PAUSE)
-            beyond = [entry for entry in _beyond(store, name) if entry[:2] in {known[:2] for known in beyond}]
-    except SideFileError as error:
-        yield _finding(name, str(error))
-        return
-    if beyond:
-        at, offset, state = beyond[0]
-        others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
-        yield _finding(
-            name,
-            f"it says offset {offset} for {at}{others}, whose log starts at {state.log_start} and ends at "
-            f"{state.next_offset}: a broker {consequence}",
-            at, offset,
-        )  # fmt: skip
+            at, offset, state = beyond[0]
+            others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
+            yield self._finding(
+                name,
+                f"it says offset {offset} for {at}{others}, whose log starts at {state.log_start} and ends at "
+                f"{state.next_offset}: a broker {consequence}",
+                at, offset,
+            )  # fmt: skip
 
+    def _beyond(self, name: str) -> list[tuple[TopicPartition, int, PartitionState]]:
+        """The entries of a checkpoint that say more than there is. SideFileError."""
+        found = []
+        for at, offset in read_offsets(f"{self._path}/{name}").items():
+            state = _state(self._store, at)
+            if state is not None and offset > (state.log_start if name == LOG_START else state.next_offset):
+                found.append((at, offset, state))
+        return found
 
-def _beyond(store: Store, name: str) -> list[tuple[TopicPartition, int, PartitionState]]:
-    """The entries of a checkpoint that say more than there is. SideFileError."""
-    found = []
-    for at, offset in read_offsets(f"{store.path}/{DATA_FOLDER}/{name}").items():
-        state = _state(store, at)
-        if state is not None and offset > (state.log_start if name == LOG_START else state.next_offset):
-            found.append((at, offset, state))
-    return found
+    def _properties(self) -> Iterator[Finding]:
+        try:
+            found = read_meta_properties(f"{self._path}/{META_PROPERTIES}")
+        except SideFileError as error:
+            yield self._finding(META_PROPERTIES, str(error))
+            return
+        of = self._store.cluster_id
+        if found is not None and of and found.cluster_id != of:
+            yield self._finding(
+                META_PROPERTIES, f"it is of cluster {found.cluster_id!r}, and the store's id is {of!r}"
+            )
 
 
 def _state(store: Store, at: TopicPartition) -> PartitionState | None:
@@ -92,15 +123,3 @@ def _state(store: Store, at: TopicPartition) -> PartitionState | None:
         return store.reader(at.topic, at.partition).state()
     except (PylogError, OSError):
         return None
-
-
-def _properties(store: Store) -> Iterator[Finding]:
-    try:
-        found = read_meta_properties(f"{store.path}/{DATA_FOLDER}/{META_PROPERTIES}")
-    except SideFileError as error:
-        yield _finding(META_PROPERTIES, str(error))
-        return
-    if found is not None and store.cluster_id and found.cluster_id != store.cluster_id:
-        yield _finding(
-            META_PROPERTIES, f"it is of cluster {found.cluster_id!r}, and the store's id is {store.cluster_id!r}"
-        )

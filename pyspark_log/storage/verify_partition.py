@@ -39,8 +39,6 @@ from pyspark_log.storage.types import NO_TIMESTAMP
 #: Looks at decoded records; gives the offset of each that its topic cannot have, and why.
 RecordCheck = Callable[[Mapping[str, pa.Array]], Iterable[tuple[int, str]]]
 
-#: Where a mended copy keeps the bytes that were left out of it.
-CUT_FOLDER: Final = "cut"
 # Of one segment no more findings than this are told one by one.
 _MOST_FINDINGS = 1000
 # How often the segments with findings are looked at anew while their list changes.

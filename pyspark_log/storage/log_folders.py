@@ -1,0 +1,194 @@
+"""The log folders of a store: which of them can be used, and which one a partition is in.
+
+Which one that is stands in the partition's state file, by its number in store.json. A folder that fails takes only its
+own partitions out. It is known by its `meta.properties`, so that neither a missing one, nor what stands where it should
+be mounted, is taken for it and written to.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from pyspark_log.storage import log_dirs, state_file, store_folder
+from pyspark_log.storage.errors import LogDamagedError, LogFolderOfflineError, StoreError
+from pyspark_log.storage.log_dirs import ListedFolder
+from pyspark_log.storage.log_folder import LogFolder
+from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.store_folder import STATE_FOLDER
+
+log = logging.getLogger(__name__)
+
+#: The folder of a partition.
+PARTITION_FOLDER = re.compile(r"(.+)-(0|[1-9]\d{0,9})")
+# What a disk, or a file system, says that has failed. Not that it is full.
+_FAILED = frozenset({
+    errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ESHUTDOWN,
+    getattr(errno, "EUCLEAN", errno.EIO), getattr(errno, "EHOSTDOWN", errno.EIO),
+})  # fmt: skip
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
+
+
+class _UnlistedFolder(LogFolder):
+    """One that a state file names and store.json does not list."""
+
+    def problem(self) -> str:
+        """That there is none."""
+        return f"{store_folder.STORE_FILE} does not list it"
+
+
+class LogFolders:
+    """The log folders of one store, by their numbers. Safe to use from several threads."""
+
+    def __init__(self, path: str, cluster_id: str, listed: Sequence[ListedFolder] = log_dirs.DEFAULT) -> None:
+        """Looks at nothing yet. `path`: the store's folder; `listed`: what its store.json says."""
+        self._path = path
+        self._cluster_id = cluster_id
+        self._folders: list[LogFolder] = []
+        self._take(listed)
+
+    def _take(self, listed: Sequence[ListedFolder]) -> None:
+        folders = [self._make(number, folder) for number, folder in enumerate(listed)]
+        # Those that are known stay, with what they have noted; the first may have got an id since.
+        kept = [
+            known if known.directory_id == new.directory_id else new
+            for known, new in zip(self._folders, folders, strict=False)
+        ]
+        self._folders = kept + folders[len(kept) :]
+
+    def _make(self, number: int, folder: ListedFolder) -> LogFolder:
+        lock = f"checkpoints-{number}.lock" if number else "checkpoints.lock"
+        return LogFolder(
+            log_dirs.path_of(self._path, folder.name), f"{self._path}/{STATE_FOLDER}/{lock}", self._cluster_id,
+            folder.directory_id,
+        )  # fmt: skip
+
+    def refresh(self) -> None:
+        """Looks whether there are more by now; a store that cannot be described has those that it had."""
+        try:
+            self._take(store_folder.describe(self._path).log_folders)
+        except (StoreError, OSError) as error:
+            log.debug("%s: %s", self._path, error)
+
+    def __iter__(self) -> Iterator[LogFolder]:
+        return iter(self._folders)
+
+    def __len__(self) -> int:
+        return len(self._folders)
+
+    def at(self, number: int) -> LogFolder:
+        """The one with that number; one that cannot be used, if there is none."""
+        if number >= len(self._folders):
+            self.refresh()
+        if number >= len(self._folders):
+            return _UnlistedFolder(f"{self._path}/log-folder-{number}", "", self._cluster_id)
+        return self._folders[number]
+
+    # ---- where partitions are
+
+    def number_of(self, state_path: str, name: str) -> int:
+        """In which log folder a partition is, by its state; by its folder, where there is no state that can be read.
+
+        Args:
+            state_path: its state file.
+            name: of its folder.
+        """
+        try:
+            loaded = state_file.read(state_path)
+        except (LogDamagedError, StoreError):
+            loaded = None
+        if loaded is not None:
+            return loaded.state.log_folder
+        if len(self._folders) > 1:
+            for number, folder in enumerate(self._folders):
+                if os.path.isdir(f"{folder.path}/{name}"):
+                    return number
+        return 0
+
+    def choose(self, name: str, given: Counter[int] | None = None) -> int:
+        """The log folder for a new partition: of those that can be used the one with the fewest partitions.
+
+        As Kafka's LogManager.nextLogDirs chooses; of equals the first.
+
+        Args:
+            name: of the partition's folder. One that has a folder of that name, of a deleted topic, is passed over.
+            given: how many partitions each is about to get.
+
+        Raises:
+            LogFolderOfflineError: none can be used.
+        """
+        self.refresh()
+        if len(self._folders) == 1 and not self._folders[0].directory_id:
+            return 0
+        counts: dict[int, int] = {}
+        problems = []
+        for number, folder in enumerate(self._folders):
+            problem = folder.write_problem()
+            try:
+                names = [] if problem else os.listdir(folder.path)
+            except OSError as error:
+                problem = str(error.strerror)
+            if name in names:
+                problem = f"it has a folder {name} of a deleted topic (`pylog clean` removes it)"
+            if problem:
+                problems.append(f"{folder.path}: {problem}")
+            else:
+                counts[number] = sum(map(bool, map(PARTITION_FOLDER.fullmatch, names)))
+        if not counts:
+            raise LogFolderOfflineError(
+                errno.EIO, f"{name}: no log folder can be used for a new partition: {'; '.join(problems)}", self._path
+            )
+        return min(counts, key=lambda number: (counts[number] + (given or Counter())[number], number))
+
+    # ---- which can be used
+
+    def check(self, number: int, place: PartitionPlace, *, written: bool = False) -> LogFolder:
+        """The log folder of a partition, if it can be used; `written`: for writing, by a real look at the disk.
+
+        Raises:
+            LogFolderOfflineError: it cannot.
+        """
+        folder = self.at(number)
+        problem = folder.write_problem() if written else folder.problem()
+        if problem:
+            raise _offline(place, folder, problem, errno.EIO)
+        return folder
+
+    def problem_of(self, place: PartitionPlace) -> str:
+        """Why the log folder in which a partition's files are is not what it should be; "" if it is."""
+        path = os.path.dirname(place.folder)
+        found = next((folder for folder in self._folders if folder.path == path), None)
+        return f"{path} is not listed in {store_folder.STORE_FILE}" if found is None else found.problem()
+
+    def explained(self, error: OSError, place: PartitionPlace) -> OSError:
+        """What an error of the system means: LogFolderOfflineError if a log folder has failed, else itself.
+
+        Args:
+            error: what came while a partition was worked on.
+            place: which one.
+        """
+        if isinstance(error, LogFolderOfflineError):
+            return error
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        for folder in self._folders:
+            if not any(name == folder.path or name.startswith(f"{folder.path}/") for name in names):
+                continue
+            if error.errno in _FAILED:
+                problem = f"{error.filename}: {error.strerror}"
+            else:
+                problem = folder.problem() if error.errno in _MISSING else ""
+            return _offline(place, folder, problem, error.errno or errno.EIO) if problem else error
+        return error
+
+
+def _offline(place: PartitionPlace, folder: LogFolder, problem: str, number: int) -> LogFolderOfflineError:
+    return LogFolderOfflineError(
+        number,
+        f"{place}: the log folder {folder.path} has failed: {problem}. Mend or mount it, or bring it back from a copy "
+        "with all that is in it; partitions in other log folders can be used meanwhile (`pylog log-dirs list`)",
+        folder.path,
+    )

@@ -1,0 +1,366 @@
+"""Several log folders: where partitions go, and what a folder that fails takes out, and what it does not."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.storage import files, log_folder, state_file
+from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, read_offsets
+from pyspark_log.storage.errors import (
+    InvalidConfigError,
+    LogDamagedError,
+    LogFolderOfflineError,
+    StoreExistsError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.publish import help_apply, publish
+from pyspark_log.storage.recover import recover
+from pyspark_log.storage.repair import repair
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import TopicPartition
+from pyspark_log.storage.verify import verify
+
+PARTITIONS = 4
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Two log folders, the second one outside of the store; the partitions 1 and 3 of "t" are in that."""
+    store = Store.create(tmp_path / "store", {"log.dirs": f"data,{tmp_path}/second"})
+    store.create_topic("t", PARTITIONS)
+    for partition in range(PARTITIONS):
+        store.append("t", rows(b"first"), partition=partition, sync=True)
+    return Store.open(store.path)
+
+
+def rows(*values):
+    return pa.record_batch({"value": list(values)})
+
+
+def values(store, partition, topic="t"):
+    return [value for batch in store.read(topic, partition) for value in batch["value"].to_pylist()]
+
+
+def stage(store, *values, partitions=range(PARTITIONS), topic="t"):
+    writer = StagedWriter(store, StagingPlan.make(store, [topic]))
+    for partition in partitions:
+        column = pa.array([partition] * len(values), pa.int32())
+        writer.append(topic, rows(*values).append_column("partition", column))
+    return writer.finish()
+
+
+def folders(path):
+    return sorted(entry.name for entry in Path(path).iterdir() if entry.is_dir())
+
+
+# ---- what a store says of them
+
+
+def test_partitions_go_where_the_fewest_are(store, tmp_path):
+    assert folders(f"{store.path}/data") == ["t-0", "t-2"]
+    assert folders(tmp_path / "second") == ["t-1", "t-3"]
+    store.create_topic("u", 2)
+    # By what is there, not in turn.
+    shutil.rmtree(tmp_path / "second" / "t-3")
+    store.append("u", rows(b"x"), partition=0)
+    store.append("u", rows(b"x"), partition=1)
+    assert folders(tmp_path / "second") == ["t-1", "u-0"]
+    assert folders(f"{store.path}/data") == ["t-0", "t-2", "u-1"]
+
+
+def test_partitions_that_a_publish_makes_are_spread_too(store, tmp_path):
+    store.create_topic("many", 20)
+    publish(store, "q", 0, stage(store, b"x", partitions=range(20), topic="many"))
+    # One partition is that of the decisions.
+    assert abs(len(folders(tmp_path / "second")) - len(folders(f"{store.path}/data"))) <= 1
+
+
+def test_an_older_program_refuses_a_store_of_several_folders(store, tmp_path):
+    content = json.loads(Path(store.path, "store.json").read_bytes())
+    assert (content["version"], content["log_folders"]) == (2, ["data", f"{tmp_path}/second"])
+    assert len(set(content["directory_ids"])) == 2
+    content = json.loads(Path(Store.create(tmp_path / "one").path, "store.json").read_bytes())
+    assert (content["version"], content["log_folders"], "directory_ids" in content) == (1, ["data"], False)
+
+
+@pytest.mark.parametrize(
+    "dirs",
+    ["", "a,a", "a,./a", "topics", "state", "a/b", "..", ".", "{store}", "{store}/x", "/no/x", "{tmp}",
+     "{tmp}/x,{tmp}/x/y"],
+)
+def test_folders_that_would_mix_logs_with_other_files_are_refused(tmp_path, dirs):
+    (tmp_path / "x").mkdir()
+    dirs = dirs.format(tmp=tmp_path, store=tmp_path / "store")
+    with pytest.raises(InvalidConfigError, match=r"log\.dirs|log folder"):
+        Store.create(tmp_path / "store", {"log.dirs": dirs})
+    assert not (tmp_path / "store" / "store.json").exists()
+
+
+def test_a_folder_that_holds_something_is_refused(store, tmp_path):
+    with pytest.raises(InvalidConfigError, match="not empty"):
+        Store.create(tmp_path / "other", {"log.dirs": f"data,{tmp_path}/second"})
+    # What was made of it is in nobody's way.
+    other = Store.create(tmp_path / "other", {"log.dirs": "data,more"})
+    assert [os.path.basename(folder.path) for folder in other.log_folders] == ["data", "more"]
+    with pytest.raises(StoreExistsError):
+        Store.create(tmp_path / "other", {"log.dirs": "data,more"})
+
+
+def test_a_folder_is_added_and_seen_by_those_who_have_the_store_open(tmp_path):
+    store, other = Store.create(tmp_path / "store"), Store.open(tmp_path / "store")
+    store.create_topic("t", 3)
+    other.append("t", rows(b"x"), partition=0)
+    store.add_log_folder(f"{tmp_path}/second")
+    other.append("t", rows(b"x"), partition=1)
+    assert folders(tmp_path / "second") == ["t-1"]
+    for one in (store, other, Store.open(store.path)):
+        assert values(one, 1) == [b"x"]
+    with pytest.raises(InvalidConfigError, match="log folder"):
+        store.add_log_folder(f"{tmp_path}/second")
+    # One that was made ready, and not listed before the process was killed, is taken when it is added again.
+    before = Path(store.path, "store.json").read_bytes()
+    store.add_log_folder("third")
+    Path(store.path, "store.json").write_bytes(before)
+    store.add_log_folder("third")
+    assert not verify(store.path).findings
+
+
+def test_the_checkpoints_of_each_folder_tell_of_its_partitions(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    store.flush()
+    for folder, partitions in ((f"{store.path}/data", {0, 2}), (f"{tmp_path}/second", {1, 3})):
+        assert read_offsets(f"{folder}/{HIGH_WATERMARK}") == {TopicPartition("t", number): 1 for number in partitions}
+    assert not verify(store.path).findings
+
+
+# ---- a folder that fails
+
+
+def gone(monkeypatch, folder):
+    os.rename(folder, f"{folder}.away")
+    return lambda: os.rename(f"{folder}.away", folder)
+
+
+def empty(monkeypatch, folder):
+    """Nothing is mounted where it should be."""
+    back = gone(monkeypatch, folder)
+    os.mkdir(folder)
+
+    def mount():
+        os.rmdir(folder)
+        back()
+
+    return mount
+
+
+def swapped(monkeypatch, folder):
+    """Another disk of the same store is mounted there."""
+    back = gone(monkeypatch, folder)
+    shutil.copytree(f"{os.path.dirname(folder)}/store/data", folder)
+
+    def mount():
+        shutil.rmtree(folder)
+        back()
+
+    return mount
+
+
+def input_output_errors(monkeypatch, folder):
+    def failing(real):
+        def call(path, *args, **kwargs):
+            if str(path).startswith(str(folder)):
+                raise OSError(5, os.strerror(5), path)
+            return real(path, *args, **kwargs)
+
+        return call
+
+    def observer(change):
+        if change.path.startswith(str(folder)):
+            raise OSError(5, os.strerror(5), change.path)
+
+    for name in ("open", "listdir", "stat"):
+        monkeypatch.setattr(os, name, failing(getattr(os, name)))
+    files.set_observer(observer)
+
+    def mend():
+        monkeypatch.undo()
+        files.set_observer(None)
+
+    return mend
+
+
+def read_only(monkeypatch, folder):
+    access, real_open = os.access, os.open
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).startswith(str(folder)) and access(path, mode))
+
+    def refuse(path, writes):
+        if writes and str(path).startswith(str(folder)):
+            raise OSError(30, os.strerror(30), path)
+
+    def opened(path, flags, *args, **kwargs):
+        refuse(path, flags & (os.O_RDWR | os.O_WRONLY))
+        return real_open(path, flags, *args, **kwargs)
+
+    def observer(change):
+        refuse(change.path, writes=True)
+
+    monkeypatch.setattr(os, "open", opened)
+    files.set_observer(observer)
+
+    def mend():
+        monkeypatch.undo()
+        files.set_observer(None)
+
+    return mend
+
+
+FAILURES = [gone, empty, swapped, input_output_errors]
+
+
+@pytest.fixture(params=[*FAILURES, read_only], ids=lambda fail: fail.__name__)
+def failed(request, store, tmp_path, monkeypatch):
+    """The second folder has failed; mends it."""
+    mend = request.param(monkeypatch, str(tmp_path / "second"))
+    undone = []
+
+    def once():
+        if not undone:
+            undone.append(True)
+            mend()
+
+    yield once
+    once()
+
+
+OFFLINE = r"^t-[13]: the log folder .*/second has failed: .*(missing|directory\.id|error|Read-only|denied)"
+
+
+def test_only_its_partitions_are_out(store, failed, tmp_path, request):
+    readable = "read_only" in request.node.name
+    for one in (store, Store.open(store.path)):
+        for partition in (0, 2):
+            one.append("t", rows(b"more"), partition=partition, sync=True)
+            assert values(one, partition)[:2] == [b"first", b"more"]
+        for partition in (1, 3):
+            with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+                one.append("t", rows(b"lost"), partition=partition)
+            # Where the log ends is in the store itself.
+            assert one.latest_offset("t", partition) == 1
+            if readable:
+                assert values(one, partition) == [b"first"]
+                continue
+            with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+                values(one, partition)
+            with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+                one.offset_for_timestamp("t", partition, 0)
+        for call in (one.clean, one.flush, one.close):
+            with pytest.raises(LogFolderOfflineError):
+                call()
+    # New partitions go elsewhere.
+    store.create_topic("new", 2)
+    for partition in (0, 1):
+        store.append("new", rows(b"x"), partition=partition)
+        assert values(store, partition, "new") == [b"x"]
+    report = verify(store.path)
+    bad = {finding.partition for finding in report.findings if finding.severity is Severity.DAMAGE}
+    assert bad == (set() if readable else {-1, 1, 3})
+    failed()
+    assert not folders(tmp_path / "second")[2:]
+    for partition in range(PARTITIONS):
+        store.append("t", rows(b"after"), partition=partition)
+        assert values(store, partition)[:: len(values(store, partition)) - 1] == [b"first", b"after"]
+    assert not Store.open(store.path).flush()
+    assert not [one for one in verify(store.path).findings if one.severity is Severity.DAMAGE]
+
+
+def test_a_publish_for_it_is_refused_before_it_is_decided(store, failed):
+    parts = stage(store, b"published")
+    with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+        publish(store, "q", 0, parts, run="r")
+    assert recover(store) == []
+    staged = {part.file for part in parts} - {""}
+    assert set(os.listdir(f"{store.path}/staging") if os.path.isdir(f"{store.path}/staging") else ()) == staged
+    publish(store, "other", 0, stage(store, b"other", partitions=[0, 2]))
+    failed()
+    assert not publish(store, "q", 0, parts, run="r").replayed
+    assert [values(store, partition) for partition in range(PARTITIONS)] == [
+        [b"first", b"other", b"published"], [b"first", b"published"],
+    ] * 2  # fmt: skip
+
+
+def test_if_it_fails_after_the_decision_the_rest_is_applied_and_the_decision_waits(store, failed, monkeypatch):
+    parts = stage(store, b"published")
+    with monkeypatch.context() as patched:
+        patched.setattr(type(store), "check_log_folders", lambda *_: None)
+        with pytest.raises(LogFolderOfflineError, match=rf"{OFFLINE}.*number 0 of publisher 'q' is decided"):
+            publish(store, "q", 0, parts, run="r")
+    assert values(store, 0) == values(store, 2) == [b"first", b"published"]
+    with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+        help_apply(store)
+    # Others go on, where they need none of its partitions; the same publisher cannot, its decision comes first.
+    for number in range(3):
+        publish(store, "other", number, stage(store, b"other", partitions=[0, 2]))
+    with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+        publish(store, "q", 1, stage(store, b"next", partitions=[0]), run="r")
+    (waiting,) = recover(store)
+    assert "has failed" in waiting.problem
+    assert {place.partition for place in waiting.places} == {1, 3}
+    failed()
+    (waiting,) = recover(Store.open(store.path))
+    assert waiting.problem == ""
+    assert values(store, 1) == values(store, 3) == [b"first", b"published"]
+    assert values(store, 0) == [b"first", b"published", *[b"other"] * 3]
+    assert not publish(store, "q", 1, stage(store, b"next", partitions=[0]), run="r").replayed
+    assert recover(store) == []
+
+
+def test_a_topic_is_deleted_though_a_folder_has_failed(store, failed, tmp_path, request):
+    store.alter_configs("t", {"file.delete.delay.ms": "0"})
+    store.delete_topic("t")
+    with pytest.raises(UnknownTopicError):
+        store.append("t", rows(b"x"), partition=1)
+    store.create_topic("t", PARTITIONS, {"file.delete.delay.ms": "0"})
+    for partition in range(PARTITIONS):
+        store.append("t", rows(b"again"), partition=partition)
+    store.clean()
+    failed()
+    assert [values(store, partition) for partition in range(PARTITIONS)] == [[b"again"]] * PARTITIONS
+    store.clean()
+    assert folders(f"{store.path}/data") == [f"t-{partition}" for partition in range(PARTITIONS)]
+    assert folders(tmp_path / "second") == []
+    assert folders(f"{store.path}/topics/deleted") == os.listdir(f"{store.path}/topics/deleted") == []
+    assert not verify(store.path).findings
+
+
+def test_a_lost_partition_in_a_sound_folder_is_damage(store, tmp_path):
+    shutil.rmtree(tmp_path / "second" / "t-1")
+    for look in (lambda: values(store, 1), lambda: store.append("t", rows(b"x"), partition=1)):
+        with pytest.raises(LogDamagedError, match="t-1: "):
+            look()
+    assert not (tmp_path / "second" / "t-1").exists()
+
+
+def test_a_state_that_names_an_unlisted_folder_is_told(store):
+    path = store.place("t", 0).state_path
+    os.unlink(path)
+    state_file.create(path, state_file.EMPTY._replace(log_folder=7))
+    with pytest.raises(LogFolderOfflineError, match=r"t-0: .*log-folder-7 has failed: store\.json does not list it"):
+        store.append("t", rows(b"x"), partition=0)
+    assert {finding.partition for finding in verify(store.path).findings} == {0}
+
+
+def test_a_copy_is_mended_with_and_without_the_folder(store, tmp_path):
+    assert repair(store.path, tmp_path / "copy").complete
+    copy = Store.open(tmp_path / "copy")
+    assert [values(copy, partition) for partition in range(PARTITIONS)] == [[b"first"]] * PARTITIONS
+    assert len(copy.log_folders) == 1
+    os.rename(tmp_path / "second", tmp_path / "away")
+    report = repair(store.path, tmp_path / "rest")
+    assert {(loss.partition, loss.first_offset, loss.next_offset) for loss in report.losses} == {(1, 0, 1), (3, 0, 1)}
+    assert values(Store.open(tmp_path / "rest"), 0) == [b"first"]
