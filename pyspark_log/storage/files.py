@@ -140,6 +140,11 @@ class File(OpenFile):
         except OSError as error:
             raise _named(error, self.path) from None
 
+    def drop_cached(self) -> None:
+        """Has the next reads ask the disk, where the system lets them; for what is synced."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def size(self) -> int:
         """The file's size in bytes."""
         return os.fstat(self.fd).st_size

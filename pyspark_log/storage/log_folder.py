@@ -9,6 +9,7 @@ writing to it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -102,7 +103,9 @@ class LogFolder:
         """The same; and why nothing can be written to it. Reads from the disk itself, where the system allows that."""
         if self.directory_id:
             self._seen = (-1, -1, -1)
-            _drop_cached(f"{self.path}/{META_PROPERTIES}")
+            # What the look below cannot open it tells.
+            with contextlib.suppress(OSError), files.open_read(f"{self.path}/{META_PROPERTIES}") as file:
+                file.drop_cached()
         problem = self.problem()
         if not problem and os.path.isdir(self.path) and not os.access(self.path, os.W_OK):
             read_only = os.statvfs(self.path).f_flag & os.ST_RDONLY
@@ -168,13 +171,3 @@ def _read_or_none(path: str) -> dict[TopicPartition, int | None]:
     except SideFileError as error:
         log.warning("replacing a checkpoint that is damaged: %s", error)
         return {}
-
-
-def _drop_cached(path: str) -> None:
-    """Has the next look at a small file ask the disk."""
-    if hasattr(os, "posix_fadvise"):
-        try:
-            with files.open_read(path) as file:
-                os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        except OSError:
-            pass  # The look that follows tells it.

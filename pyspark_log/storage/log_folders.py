@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pyspark_log.storage import log_dirs, state_file, store_folder
-from pyspark_log.storage.errors import LogDamagedError, LogFolderOfflineError, StoreError
+from pyspark_log.storage.errors import InvalidConfigError, LogDamagedError, LogFolderOfflineError, StoreError
 from pyspark_log.storage.log_dirs import ListedFolder
 from pyspark_log.storage.log_folder import LogFolder
 from pyspark_log.storage.place import PartitionPlace
@@ -87,6 +87,17 @@ class LogFolders:
         if number >= len(self._folders):
             return _UnlistedFolder(f"{self._path}/log-folder-{number}", "", self._cluster_id)
         return self._folders[number]
+
+    def find(self, folder: str) -> int:
+        """The number of a log folder, by its path, or by its name in store.json. InvalidConfigError: there is none."""
+        self.refresh()
+        path = log_dirs.path_of(self._path, os.path.normpath(folder))
+        for number, known in enumerate(self._folders):
+            if known.path == path:
+                return number
+        raise InvalidConfigError(
+            f"{folder!r} is no log folder of the store; these are: {', '.join(known.path for known in self._folders)}"
+        )
 
     # ---- where partitions are
 

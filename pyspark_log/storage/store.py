@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
-from pyspark_log.storage import cleaning, store_folder
+from pyspark_log.storage import cleaning, move, store_folder
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.broker_folder import BrokerFolder
 from pyspark_log.storage.broker_partitions import BrokerPartitions
@@ -252,6 +252,29 @@ class Store:
         """
         self._partitions.add_log_folder(os.fspath(folder))
 
+    def move_partition(self, topic: str, partition: int, folder: str | os.PathLike[str]) -> int:
+        """Moves a partition to another log folder, durably, while others read it and write to it.
+
+        Writers wait while the last bytes are copied (some MiB at most, as a rule). One that nothing was written to is
+        made there. The files in the old folder stay for file.delete.delay.ms, for readers that have them open;
+        `clean`, or the next move, removes them.
+
+        Args:
+            topic, partition: which one.
+            folder: where to, as store.json lists it, or the path.
+
+        Returns:
+            How many bytes were copied; 0 if it was there already.
+
+        Raises:
+            UnknownTopicError: no such topic or partition.
+            InvalidConfigError: it is no log folder of the store, or has something of the partition's name.
+            LogFolderOfflineError: one of the two folders has failed.
+            LockTimeoutError: another partition is being moved for too long.
+            LogDamagedError, OSError: e.g. a full disk. As with the others, the partition stays where it is.
+        """
+        return move.move(self._partitions, topic, partition, os.fspath(folder))
+
     # ---- records
 
     def append(
@@ -406,6 +429,7 @@ class Store:
         finally:
             if topic is None:
                 self._admin.remove_deleted()
+                move.sweep(self._partitions)
 
     def close(self) -> None:
         """Ends this object's writing: makes durable what is in the partitions that it wrote to, and closes their files.

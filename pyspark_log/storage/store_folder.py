@@ -20,9 +20,7 @@ from pyspark_log.storage.topics import MAX_DESCRIPTION_BYTES, check_id, new_id
 
 log = logging.getLogger(__name__)
 
-#: Of store.json. A store whose log folders are others than `data` alone has the second: who knows only the first one
-#: would take its partitions for empty.
-VERSION, _SEVERAL_FOLDERS = 1, 2
+VERSION = 1
 STORE_FILE = "store.json"
 STAGING_FOLDER = "staging"
 STATE_FOLDER = "state"
@@ -55,7 +53,7 @@ class StoreDescription(NamedTuple):
     def encode(self) -> bytes:
         """The bytes of store.json."""
         content: dict[str, object] = {
-            "version": VERSION if self.log_folders == log_dirs.DEFAULT else _SEVERAL_FOLDERS,
+            "version": VERSION,
             "cluster_id": self.cluster_id,
             "log_folders": [folder.name for folder in self.log_folders],
         }
@@ -88,7 +86,7 @@ def describe(folder: str) -> StoreDescription:
     """
     try:
         content = Fields.parse(files.read_whole(f"{folder}/{STORE_FILE}", MAX_DESCRIPTION_BYTES))
-        content.check_version(_SEVERAL_FOLDERS, f"{folder}: the store")
+        content.check_version(VERSION, f"{folder}: the store")
         cluster_id, settings = content.text("cluster_id"), content.texts("settings")
         check_id(cluster_id)
         folders = _log_folders(content)
@@ -101,9 +99,11 @@ def describe(folder: str) -> StoreDescription:
 
 
 def _log_folders(content: Fields) -> Sequence[ListedFolder]:
-    if content.whole("version") == VERSION:
-        return log_dirs.DEFAULT
     names = [text(name, "log_folders") for name in content.list("log_folders")]
+    if not content.has("directory_ids"):
+        if names != [log_dirs.DATA_FOLDER]:
+            raise ValueError("'directory_ids' is missing")
+        return log_dirs.DEFAULT
     ids = [text(directory_id, "directory_ids") for directory_id in content.list("directory_ids")]
     for directory_id in ids:
         check_id(directory_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 
 from pyspark_log.storage import files, state_file
 from pyspark_log.storage.errors import LogDamagedError
@@ -18,6 +19,8 @@ from pyspark_log.storage.state_file import EMPTY, SLOT_COUNT, Flags, Loaded
 
 #: How the name of a partition's folder ends that is being deleted, or is on its way from another log folder.
 ASIDE = DELETE, FUTURE = "delete", "future"
+#: Such a name: the topic's id in hex, and the ending.
+ASIDE_NAME = re.compile(r".*-[0-9]+\.([0-9a-f]{32})-(delete|future)")
 # The longest name of a file on the file systems that a store is made on (and Kafka's limit).
 _MAX_NAME = 255
 
@@ -91,6 +94,10 @@ def aside(place: PartitionPlace, ending: str) -> str:
 
 def aside_name(topic: str, topic_id: str, partition: int, ending: str) -> str:
     """A name of Kafka's for a folder of a partition that does not count (LocalLog.logDirNameWithSuffix)."""
-    unique = base64.urlsafe_b64decode(topic_id + "==").hex()
-    suffix = f"-{partition}.{unique}-{ending}"
+    suffix = f"-{partition}.{hex_id(topic_id)}-{ending}"
     return topic[: _MAX_NAME - len(suffix)] + suffix
+
+
+def hex_id(topic_id: str) -> str:
+    """A topic's id as these names have it."""
+    return base64.urlsafe_b64decode(topic_id + "==").hex()

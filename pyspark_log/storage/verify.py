@@ -40,6 +40,7 @@ from pyspark_log.storage.store_folder import (
     TOPICS_FOLDER,
     local_path,
 )
+from pyspark_log.storage.topic_remains import ASIDE_NAME, hex_id
 from pyspark_log.storage.topics import DELETED_FOLDER, OFFSETS_TOPIC, PUBLISH_TOPIC, TopicCatalog, check_name
 from pyspark_log.storage.types import TopicDescription
 from pyspark_log.storage.verify_decisions import DecisionCheck, DecisionRecords, group_record_faults
@@ -332,6 +333,12 @@ def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[F
         match = PARTITION_FOLDER.fullmatch(os.path.basename(path))
         if not os.path.isdir(path):
             continue
+        if _is_left_by_move(store, path, described):
+            yield Finding(
+                Severity.NOTE, "", -1, shown, -1, -1, -1, "a move has left it; it does not count",
+                "none: `pylog clean` removes it",
+            )  # fmt: skip
+            continue
         if match and (match[1] in damaged or int(match[2]) < counts.get(match[1], 0)):
             continue
         topic_id = _topic_id(path)
@@ -359,6 +366,19 @@ def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[F
                 Severity.NOTE, "", -1, f"{STATE_FOLDER}/{name}", -1, -1, -1, "a state file of no topic",
                 "none, if its topic was deleted",
             )  # fmt: skip
+
+
+def _is_left_by_move(store: Store, path: str, described: Sequence[TopicDescription]) -> bool:
+    """Whether a folder is a partition's that is in another log folder, or was one on its way."""
+    name = os.path.basename(path)
+    aside, match = ASIDE_NAME.fullmatch(name), PARTITION_FOLDER.fullmatch(name)
+    if aside:
+        return any(hex_id(topic.topic_id) == aside[1] for topic in described)
+    for topic in described:
+        if match and topic.name == match[1] and int(match[2]) < topic.partitions:
+            with contextlib.suppress(UnknownTopicError):
+                return store.place(topic.name, int(match[2])).folder != path and _topic_id(path) == topic.topic_id
+    return False
 
 
 def _partitions_now(store: Store, topic: TopicDescription) -> int:

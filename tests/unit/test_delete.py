@@ -176,14 +176,13 @@ def test_a_writer_that_waited_for_the_lock_learns_of_the_deletion(store):
 
 def test_a_first_write_and_a_deletion_at_once_leave_nothing_behind(store):
     """No state file is made for a topic that is gone."""
-    place = store.reader("t", 0).place
     stale = Store.open(store.path)
     runtime = stale._partitions.topic("t")
     store.delete_topic("t")
     store.create_topic("t", 3)
     stale._partitions._topics["t"] = runtime
     with pytest.raises(UnknownTopicError, match="was deleted"):
-        stale._partitions.make_state(place)
+        stale._partitions.make_state(runtime, 0)
     assert entries(store, "state") == []
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from pyspark_log.storage import files, log_folder, state_file
 from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, read_offsets
 from pyspark_log.storage.errors import (
+    DescriptionError,
     InvalidConfigError,
     LogDamagedError,
     LogFolderOfflineError,
@@ -27,6 +29,13 @@ from pyspark_log.storage.types import TopicPartition
 from pyspark_log.storage.verify import verify
 
 PARTITIONS = 4
+
+
+@pytest.fixture(name="tmp_path")
+def memory():
+    """In memory where there is some, for speed."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -81,12 +90,27 @@ def test_partitions_that_a_publish_makes_are_spread_too(store, tmp_path):
     assert abs(len(folders(tmp_path / "second")) - len(folders(f"{store.path}/data"))) <= 1
 
 
-def test_an_older_program_refuses_a_store_of_several_folders(store, tmp_path):
+def test_the_store_lists_them_with_their_ids(store, tmp_path):
     content = json.loads(Path(store.path, "store.json").read_bytes())
-    assert (content["version"], content["log_folders"]) == (2, ["data", f"{tmp_path}/second"])
+    assert content["log_folders"] == ["data", f"{tmp_path}/second"]
     assert len(set(content["directory_ids"])) == 2
+    # One that is told nothing is as it always was.
     content = json.loads(Path(Store.create(tmp_path / "one").path, "store.json").read_bytes())
-    assert (content["version"], content["log_folders"], "directory_ids" in content) == (1, ["data"], False)
+    assert (content["log_folders"], "directory_ids" in content) == (["data"], False)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"log_folders": ["data"]}, {"log_folders": ["data"], "directory_ids": []}, {"directory_ids": ["x", "y"]},
+     {"log_folders": [], "directory_ids": []}, {"log_folders": [1, 2]}, {"log_folders": ["", "b"]}],
+)  # fmt: skip
+def test_a_list_that_makes_no_sense_is_damage(store, content):
+    path = Path(store.path, "store.json")
+    good = json.loads(path.read_bytes())
+    path.write_text(json.dumps(good | content))
+    with pytest.raises(DescriptionError):
+        Store.open(store.path)
+    assert verify(store.path).damaged
 
 
 @pytest.mark.parametrize(
@@ -352,7 +376,8 @@ def test_a_state_that_names_an_unlisted_folder_is_told(store):
     state_file.create(path, state_file.EMPTY._replace(log_folder=7))
     with pytest.raises(LogFolderOfflineError, match=r"t-0: .*log-folder-7 has failed: store\.json does not list it"):
         store.append("t", rows(b"x"), partition=0)
-    assert {finding.partition for finding in verify(store.path).findings} == {0}
+    findings = [finding for finding in verify(store.path).findings if finding.severity is Severity.DAMAGE]
+    assert {finding.partition for finding in findings} == {0}
 
 
 def test_a_copy_is_mended_with_and_without_the_folder(store, tmp_path):

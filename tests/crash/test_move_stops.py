@@ -1,0 +1,190 @@
+"""A partition's move is stopped before each of its changes to files, or the power goes there, or one of them fails.
+
+Whatever happens the partition is whole, in one of the two log folders; it can be written to, moved, and deleted; and
+what the move has left goes.
+"""
+
+import contextlib
+import os
+import random
+
+import pyarrow as pa
+import pytest
+from faults import FAULTS, again_until_done, try_faults
+from numbered import batch
+from power import Trace
+from sampling import TIMEOUT, sample
+from stops import StopBefore, copy_folder, count_changes, run_until
+
+from pyspark_log.storage import files, state_file
+from pyspark_log.storage.errors import LogFolderOfflineError, StoreExistsError, TopicExistsError
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.verify import verify
+
+pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+CONFIGS = {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1", "file.delete.delay.ms": "0"}
+RECORDS = 12
+
+
+def rows(first):
+    return pa.record_batch({"value": [b"%d" % (first + row) + b"." * 60 for row in range(3)]})
+
+
+def create(path):
+    with contextlib.suppress(StoreExistsError):
+        Store.create(path, {"log.dirs": "data,second"})
+    with contextlib.suppress(TopicExistsError):
+        Store.open(path).create_topic("t", 1, CONFIGS)
+
+
+def make(path):
+    """Four segments, with what a numbered producer leaves beside them."""
+    create(path)
+    with Store.open(path) as store:
+        for first in range(0, RECORDS - 3, 3):
+            store.append("t", rows(first))
+        store.append_batch("t", 0, batch(0, [b"%d" % number + b"." * 60 for number in range(9, 12)], 7))
+
+
+def shift(path, folder="second"):
+    Store.open(path).move_partition("t", 0, folder)
+
+
+def numbers(path):
+    return [int(v.rstrip(b".")) for b in Store.open(path).read("t", 0) for v in b["value"].to_pylist()]
+
+
+def places(path):
+    return [name for name in ("data", "second") if any(one.startswith("t-0") for one in os.listdir(f"{path}/{name}"))]
+
+
+def check(path):
+    """All is there; others go on; what is left goes."""
+    assert numbers(path) == list(range(RECORDS))
+    # Before anything is put right, too.
+    assert [one for one in verify(path).findings if one.severity is Severity.DAMAGE] == []
+    store = Store.open(path)
+    # The producer's last batch is known for that.
+    assert store.append_batch("t", 0, batch(0, [b"%d" % n + b"." * 60 for n in range(9, 12)], 7)).base_offset == 9
+    store.append("t", rows(RECORDS))
+    assert numbers(path) == list(range(RECORDS + 3))
+    for folder in ("second", "data"):
+        store.move_partition("t", 0, folder)
+        assert numbers(path) == list(range(RECORDS + 3))
+    store.clean()
+    assert places(path) == ["data"]
+    assert verify(path).findings == []
+
+
+def check_after_cleaning(path):
+    """The same, where the next one who comes is who cleans."""
+    Store.open(path).clean()
+    Store.open(path).clean()
+    assert len(places(path)) == 1
+    check(path)
+
+
+def test_a_move_that_is_stopped(memory_path, capsys):
+    make(memory_path / "store")
+    copy_folder(memory_path / "store", memory_path / "whole")
+    count = count_changes(lambda: shift(memory_path / "whole"))
+    points = [(change, torn) for change in range(count) for torn in (False, True)]
+    for change, torn in sample(points, 40):
+        path = memory_path / f"{change}{torn}"
+        copy_folder(memory_path / "store", path)
+        stop = StopBefore(change, torn)
+        assert run_until(lambda path=path: shift(path), stop)
+        try:
+            (check_after_cleaning if change % 2 else check)(path)
+        except Exception as error:
+            raise AssertionError(f"stopped {'in' if torn else 'before'} change {change} ({stop.stopped_at})") from error
+    with capsys.disabled():
+        print(f"\n{len(sample(points, 40))} stops tried, of {len(points)}")
+    assert count >= 40
+
+
+def test_a_move_in_which_the_power_goes(memory_path, monkeypatch):
+    make(memory_path / "store")
+    trace = Trace(memory_path / "store")
+    trace.record(lambda: shift(memory_path / "store"))
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    for count, disk in trace.disks(sample(range(1, len(trace.changes) + 1), 20)):
+        fates = [disk.nothing(), disk.everything(), disk.any_part(random.Random(count))]
+        for number, fate in enumerate(fates):
+            path = memory_path / f"{count} {number}"
+            disk.write(path, fate)
+            try:
+                check(path)
+            except Exception as error:
+                raise AssertionError(f"power lost before change {count}, fate {number}") from error
+
+
+class Work:
+    """A move there and back, and appends in between, each tried until it succeeds."""
+
+    def __init__(self, path):
+        self.path, self.store, self.written = path, None, 0
+
+    def run(self, calm):
+        again_until_done(self.open)
+        for folder in ("second", "data"):
+            for _ in range(2):
+                self.append(calm)
+            again_until_done(lambda folder=folder: self.store.move_partition("t", 0, folder))
+            with calm():
+                assert numbers(self.path) == list(range(self.written))
+
+    def open(self):
+        create(self.path)
+        self.store = Store.open(self.path)
+
+    def append(self, calm):
+        """An append must not be made again if it took place."""
+
+        def add():
+            with calm():
+                if Store.open(self.path).latest_offset("t", 0) > self.written:
+                    return
+            self.store.append("t", rows(self.written), sync=True)
+
+        again_until_done(add)
+        self.written += 3
+
+    def check_at_the_end(self):
+        Store.open(self.path).clean()
+        self.append(contextlib.nullcontext)
+        assert numbers(self.path) == list(range(self.written))
+        assert places(self.path) == ["data"]
+        assert [one for one in verify(self.path).findings if one.severity is Severity.DAMAGE] == []
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_faults(memory_path, kind, monkeypatch):
+    _, count = try_faults(monkeypatch, Work, memory_path, kind, lambda points: sample(points, 8))
+    assert count > 60
+
+
+def test_a_folder_that_fails_amid_a_move_leaves_the_partition_where_it_is(memory_path):
+    make(memory_path / "store")
+    path = str(memory_path / "store")
+
+    def count_or_fail(left):
+        def observer(change):
+            nonlocal left
+            left -= "second" in change.path
+            if left < 0 and "/second/" in change.path:
+                raise OSError(5, os.strerror(5), change.path)
+
+        return observer
+
+    for left in (1, 5, 20):
+        files.set_observer(count_or_fail(left))
+        try:
+            with pytest.raises(LogFolderOfflineError, match=r"t-0: the log folder .*/second has failed"):
+                shift(path)
+        finally:
+            files.set_observer(None)
+        assert numbers(path) == list(range(RECORDS))
+    shift(path)
+    check(path)

@@ -1,0 +1,332 @@
+"""A partition goes from one log folder to another while it is read and written."""
+
+import itertools
+import multiprocessing
+import os
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.storage import files, move
+from pyspark_log.storage.errors import InvalidConfigError, LogFolderOfflineError, UnknownTopicError
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.publish import publish
+from pyspark_log.storage.records import BatchBuilder, RecordColumns
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import LATEST
+from pyspark_log.storage.verify import verify
+
+PROCESSES = multiprocessing.get_context("spawn")
+CONFIGS = {"segment.bytes": "2000", "index.interval.bytes": "200", "retention.ms": "-1", "file.delete.delay.ms": "0"}
+
+
+@pytest.fixture(name="tmp_path")
+def memory():
+    """In memory where there is some, since a move syncs each file."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def store(tmp_path, tmp_path_factory):
+    """Three log folders; the last one is on another device, where there is one."""
+    other = tmp_path_factory.mktemp("other")
+    store = Store.create(tmp_path / "store", {"log.dirs": f"data,{tmp_path}/second,{other}"})
+    store.create_topic("t", 2, CONFIGS)
+    return store
+
+
+def rows(first, count=5):
+    return pa.record_batch({"value": [b"%06d" % number + b"." * 50 for number in range(first, first + count)]})
+
+
+def values(store, partition=0):
+    return [int(value[:6]) for batch in store.read("t", partition) for value in batch["value"].to_pylist()]
+
+
+def fill(store, count=100):
+    for first in range(0, count, 5):
+        store.append("t", rows(first), partition=0)
+
+
+def content(folder):
+    """All files of a partition's folder."""
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def where(store):
+    """The log folders that have anything of partition 0."""
+    folders = [folder.path for folder in store.log_folders]
+    return [folder for folder in folders if any(name.startswith("t-0") for name in os.listdir(folder))]
+
+
+def test_all_files_are_byte_for_byte_the_same(store):
+    fill(store)
+    for sequence in range(3):
+        builder = BatchBuilder(1 << 20, 1 << 20)
+        columns = RecordColumns(None, pa.array([b"numbered"]), None, None, time.time_ns() // 1_000_000)
+        builder.append(columns, None, 0, 1)
+        store.append_batch("t", 0, builder.seal(producer_id=7, producer_epoch=0, base_sequence=sequence))
+        fill(store, 30)
+    store.delete_records("t", 0, 20)
+    before, read = content(store.place("t", 0).folder), list(store.read("t", 0))
+    assert {Path(name).suffix for name in before} == {
+        ".log", ".index", ".timeindex", ".snapshot", ".metadata", "",
+    }  # fmt: skip
+    for folder in itertools.islice(itertools.cycle(store.log_folders), 1, 5):
+        other = Store.open(store.path)
+        assert other.read("t", 0, 30, 31)
+        copied = store.move_partition("t", 0, folder.path)
+        assert copied >= sum(map(len, before.values()))
+        assert store.place("t", 0).folder == f"{folder.path}/t-0"
+        assert content(f"{folder.path}/t-0") == before
+        assert where(store) == [folder.path]
+        for one in (store, other, Store.open(store.path)):
+            assert list(one.read("t", 0)) == read
+    store.append("t", rows(900), partition=0)
+    assert values_of_numbers(store)[-5:] == [900, 901, 902, 903, 904]
+    assert not verify(store.path).findings
+
+
+def values_of_numbers(store):
+    return [int(v[:6]) for b in store.read("t", 0) for v in b["value"].to_pylist() if v != b"numbered"]
+
+
+def test_a_partition_that_was_never_written_to_is_made_there(store, tmp_path):
+    assert store.move_partition("t", 1, f"{tmp_path}/second") == 0
+    store.append("t", rows(0), partition=1)
+    assert (tmp_path / "second" / "t-1").is_dir()
+    assert store.move_partition("t", 1, f"{tmp_path}/second") == 0
+    store.move_partition("t", 1, "data")
+    assert values(store, 1) == list(range(5))
+
+
+def test_readers_at_work_and_other_appenders_follow(store, tmp_path):
+    fill(store)
+    other = Store.open(store.path)
+    other.append("t", rows(100), partition=0)
+    reading = other.read("t", 0, max_bytes=1)
+    got = [next(reading)["value"][0].as_py()]
+    store.move_partition("t", 0, f"{tmp_path}/second")
+    got += [value for batch in reading for value in batch["value"].to_pylist()]
+    assert [int(value[:6]) for value in got[1:]][-1] == 104
+    other.append("t", rows(105), partition=0)
+    store.append("t", rows(110), partition=0)
+    for one in (store, other):
+        assert values(one) == list(range(115))
+        assert one.offset_for_timestamp("t", 0, 0).offset == 0
+        assert one.size("t", 0) == sum(map(os.path.getsize, one.segment_files("t", 0)))
+    assert store.delete_records("t", 0, LATEST) == 115
+
+
+def test_what_cannot_be_is_refused_and_changes_nothing(store, tmp_path):
+    fill(store)
+    with pytest.raises(InvalidConfigError, match="no log folder of the store; these are: "):
+        store.move_partition("t", 0, f"{tmp_path}/nowhere")
+    with pytest.raises(UnknownTopicError):
+        store.move_partition("t", 2, f"{tmp_path}/second")
+    (tmp_path / "second" / "t-0").mkdir()
+    with pytest.raises(InvalidConfigError, match="second/t-0 is there already"):
+        store.move_partition("t", 0, f"{tmp_path}/second")
+    (tmp_path / "second" / "t-0").rmdir()
+    os.rename(tmp_path / "second", tmp_path / "away")
+    with pytest.raises(LogFolderOfflineError, match=r"t-0: the log folder .*/second has failed"):
+        store.move_partition("t", 0, f"{tmp_path}/second")
+    os.rename(tmp_path / "away", tmp_path / "second")
+    assert values(store) == list(range(100))
+    assert where(store) == [f"{store.path}/data"]
+
+
+@pytest.mark.parametrize("bad", ["full", "flipped"])
+def test_a_copy_that_fails_leaves_the_partition_where_it_is(store, tmp_path, monkeypatch, bad):
+    fill(store)
+    name, real = os.path.basename(store.segment_files("t", 0)[1]), files.File.pwrite
+
+    def pwrite(file, data, position):
+        if "-future/" in file.path and file.path.endswith(name):
+            if bad == "full":
+                raise OSError(28, os.strerror(28), file.path)
+            data = bytes(len(data))
+        real(file, data, position)
+
+    monkeypatch.setattr(files.File, "pwrite", pwrite)
+    kind = OSError if bad == "full" else LogFolderOfflineError
+    text = "No space" if bad == "full" else "does not give back what was written"
+    with pytest.raises(kind, match=text):
+        store.move_partition("t", 0, f"{tmp_path}/second")
+    monkeypatch.undo()
+    assert where(store) == [f"{store.path}/data"]
+    store.append("t", rows(100), partition=0)
+    store.move_partition("t", 0, f"{tmp_path}/second")
+    assert values(store) == list(range(105))
+
+
+def test_what_changes_while_it_is_copied_is_copied_again(store, tmp_path, monkeypatch):
+    """Retention, truncation and rolls between the passes."""
+    fill(store)
+    changes = iter([
+        lambda: fill(other, 200),
+        lambda: other.delete_records("t", 0, 150),
+        lambda: truncated(other, 280),
+        lambda: fill(other, 10),
+    ])
+    other, real = Store.open(store.path), move._Copy.follow
+
+    def follow(copy, state, *, locked):
+        copied = real(copy, state, locked=locked)
+        if not locked and (change := next(changes, None)):
+            change()
+            return 1 << 30
+        return copied
+
+    monkeypatch.setattr(move._Copy, "follow", follow)
+    store.move_partition("t", 0, f"{tmp_path}/second")
+    assert next(changes, None) is None
+    assert values(store) == [*range(50, 180), *range(10)]
+    assert values(other) == values(store)
+    store.clean()
+    assert where(store) == [f"{tmp_path}/second"]
+    assert not verify(store.path).findings
+
+
+def truncated(store, offset):
+    from pyspark_log.storage.truncation import truncate  # noqa: PLC0415
+
+    with store.appender("t", 0).hold() as held:
+        truncate(held, offset)
+
+
+def test_old_files_stay_for_readers_and_go_later(store, tmp_path):
+    fill(store)
+    store.alter_configs("t", {"file.delete.delay.ms": "60000"})
+    store.move_partition("t", 0, f"{tmp_path}/second")
+    store.clean()
+    (old,) = [name for name in os.listdir(f"{store.path}/data") if name.startswith("t-0")]
+    assert old.endswith("-delete")
+    assert content(f"{store.path}/data/{old}") == content(tmp_path / "second" / "t-0")
+    (finding,) = verify(store.path).findings
+    assert "a move has left" in finding.what
+    # Back and forth again, while it is still there.
+    store.move_partition("t", 0, "data")
+    store.move_partition("t", 0, f"{tmp_path}/second")
+    store.alter_configs("t", {"file.delete.delay.ms": "0"})
+    store.clean()
+    assert where(store) == [f"{tmp_path}/second"]
+    store.delete_topic("t")
+    assert where(store) == []
+    assert not verify(store.path).findings
+
+
+def test_a_copy_that_does_not_count_is_told_and_removed(store, tmp_path):
+    fill(store)
+    shutil.copytree(f"{store.path}/data/t-0", tmp_path / "second" / "t-0")
+    (finding,) = verify(store.path).findings
+    assert "a move has left" in finding.what
+    store.clean()
+    store.clean()
+    assert where(store) == [f"{store.path}/data"]
+    assert values(store) == list(range(100))
+
+
+def test_what_was_staged_is_applied_after_the_move(store, tmp_path):
+    """Its files may be on another device than the log by then."""
+    store.alter_configs("t", {"segment.bytes": "20000"})
+    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer.append("t", rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))
+    parts = writer.finish()
+    for number, folder in enumerate(store.log_folders):
+        store.move_partition("t", 0, folder.path)
+        if number:
+            writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+            writer.append("t", rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))
+            parts = writer.finish()
+        publish(store, "q", number, parts)
+        assert values(store) == [*range(9000)] * (number + 1)
+    assert {finding.severity for finding in verify(store.path).findings} == {Severity.NOTE}
+
+
+# ---- at the same time
+
+
+def _append(path, writer, ready, stop):
+    store, number = Store.open(path), 0
+    ready.wait()
+    while not stop.is_set():
+        store.append("t", pa.record_batch({"value": [b"%d/%d" % (writer, number)]}), partition=0)
+        number += 1
+
+
+def _read(path, ready, stop, told):
+    """Follows the log in several ways; what it saw must be what is there in the end."""
+    store, seen, looks = Store.open(path), [], 0
+    ready.wait()
+    while True:
+        last = stop.is_set()
+        end = store.latest_offset("t", 0)
+        seen += [value for batch in store.read("t", 0, len(seen), end) for value in batch["value"].to_pylist()]
+        assert len(seen) == end
+        if end:
+            assert store.offset_for_timestamp("t", 0, 0).offset == 0
+            assert next(iter(store.read("t", 0, 0, 1)))["value"].to_pylist() == seen[:1]
+        looks += 1
+        if last:
+            break
+    told.put((looks, seen))
+
+
+@pytest.mark.slow
+def test_readers_and_writers_of_other_processes_notice_nothing(store):
+    store.alter_configs("t", {"segment.bytes": "20000"})
+    stop, told = PROCESSES.Event(), PROCESSES.Queue()
+    ready, done = PROCESSES.Barrier(5), PROCESSES.Event()
+    writers = [PROCESSES.Process(target=_append, args=(store.path, number, ready, stop)) for number in range(2)]
+    readers = [PROCESSES.Process(target=_read, args=(store.path, ready, done, told)) for _ in range(2)]
+    for process in writers + readers:
+        process.start()
+    ready.wait(timeout=60)
+    failed = []
+    local = threading.Thread(target=lambda: _local(store.path, stop, failed))
+    local.start()
+    for folder in itertools.islice(itertools.cycle(store.log_folders), 1, 5):
+        before = store.latest_offset("t", 0)
+        store.move_partition("t", 0, folder.path)
+        while store.latest_offset("t", 0) < before + 100:
+            time.sleep(0.001)
+    stop.set()
+    local.join()
+    for process in writers:
+        process.join()
+    done.set()
+    found = [told.get(timeout=60) for _ in readers]
+    for process in readers:
+        process.join()
+    assert [process.exitcode for process in writers + readers] == [0] * 4
+    assert not failed
+    got = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
+    assert [seen for _, seen in found] == [got, got]
+    assert all(looks > 4 for looks, _ in found)
+    assert len(got) >= 400
+    for writer in range(2):
+        mine = [value for value in got if value.startswith(b"%d/" % writer)]
+        assert mine == [b"%d/%d" % (writer, number) for number in range(len(mine))]
+        assert mine
+    assert len(where(store)) == 1
+    assert not verify(store.path).findings
+
+
+def _local(path, stop, failed):
+    """A reader in a thread of the process that moves it, with the same store object all the time."""
+    store = Store.open(path)
+    try:
+        while not stop.is_set():
+            end = store.latest_offset("t", 0)
+            if sum(batch.num_rows for batch in store.read("t", 0, 0, end)) != end:
+                failed.append(end)
+    except Exception as error:  # noqa: BLE001  (of whatever kind: the test must fail)
+        failed.append(error)
