@@ -20,6 +20,7 @@ from pyspark_log.cli.dump import dump
 from pyspark_log.cli.export_kafka import export_kafka
 from pyspark_log.cli.groups import groups
 from pyspark_log.cli.import_kafka import import_kafka
+from pyspark_log.cli.log_dirs import log_dirs
 from pyspark_log.cli.offsets import offsets
 from pyspark_log.cli.produce import produce
 from pyspark_log.cli.publishers import publishers
@@ -73,8 +74,8 @@ def main(ctx: click.Context, store: str | None) -> None:
 
 
 for command in (
-    topics, produce, consume, offsets, groups, publishers, dump, clean, compact, doctor, verify, recover, repair,
-    import_kafka, export_kafka,
+    topics, produce, consume, offsets, groups, publishers, dump, log_dirs, clean, compact, doctor, verify, recover,
+    repair, import_kafka, export_kafka,
 ):  # fmt: skip
     main.add_command(command)
 

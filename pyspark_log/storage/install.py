@@ -99,9 +99,13 @@ def choose(
 
 
 def _is_fit(region: Region, place: PartitionPlace) -> bool:
-    """Whether a region is a file of its own, which all can read and write who can do so with the partition's files."""
+    """Whether a region is a file of its own, which all can read and write who can do so with the partition's files; and
+    on the device of its log.
+    """
     try:
         found, wanted = os.stat(region.path), os.stat(place.state_path)
+        if os.stat(os.path.dirname(place.folder)).st_dev != found.st_dev:
+            return False
     except FileNotFoundError:
         return False  # Whoever reads it will say so.
     same_rights = (found.st_mode, found.st_gid) == (wanted.st_mode, wanted.st_gid)

@@ -20,6 +20,7 @@ from pyspark_log.storage.client_batch import admit
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import OffsetOutOfRangeError, StoreExistsError, StoreNotFoundError
+from pyspark_log.storage.folder_usage import FolderUsage, folder_usage
 from pyspark_log.storage.isolation import READ_UNCOMMITTED, check_isolation
 from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.log_folders import LogFolders
@@ -251,6 +252,10 @@ class Store:
             ReadOnlyError, OSError: nothing was changed.
         """
         self._partitions.add_log_folder(os.fspath(folder))
+
+    def log_folder_usage(self) -> list[FolderUsage]:
+        """What is in each log folder, whether it can be used, and how much room is left; in the order of store.json."""
+        return folder_usage(self._partitions)
 
     def move_partition(self, topic: str, partition: int, folder: str | os.PathLike[str]) -> int:
         """Moves a partition to another log folder, durably, while others read it and write to it.

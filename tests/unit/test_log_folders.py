@@ -2,15 +2,22 @@
 
 import json
 import os
+import pickle
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
+from pyspark_log.cli.main import main
 from pyspark_log.storage import files, log_folder, state_file
 from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, read_offsets
+from pyspark_log.storage.doctor import environment
+from pyspark_log.storage.doctor.findings import Verdict
 from pyspark_log.storage.errors import (
     DescriptionError,
     InvalidConfigError,
@@ -389,3 +396,99 @@ def test_a_copy_is_mended_with_and_without_the_folder(store, tmp_path):
     report = repair(store.path, tmp_path / "rest")
     assert {(loss.partition, loss.first_offset, loss.next_offset) for loss in report.losses} == {(1, 0, 1), (3, 0, 1)}
     assert values(Store.open(tmp_path / "rest"), 0) == [b"first"]
+
+
+# ---- by whom they are asked for
+
+
+def pylog(store, *words):
+    return CliRunner().invoke(main, ["--store", store.path, *words])
+
+
+def test_the_command_lists_them(store, tmp_path):
+    found = json.loads(pylog(store, "log-dirs", "list", "--json").output)
+    assert [(one["path"], one["online"], one["problem"]) for one in found] == [
+        (f"{store.path}/data", True, ""), (f"{tmp_path}/second", True, ""),
+    ]  # fmt: skip
+    size = store.size("t", 1)
+    assert found[1]["partitions"] == [{"topic": "t", "partition": at, "size": size} for at in (1, 3)]
+    assert found[1]["size"] == 2 * size
+    assert 0 < found[1]["free"] <= found[1]["total"]
+    os.rename(tmp_path / "second", tmp_path / "away")
+    found = json.loads(pylog(store, "log-dirs", "list", "--json").output)
+    assert found[1]["online"] is False
+    assert "not mounted" in found[1]["problem"]
+    assert [one["size"] for one in found[1]["partitions"]] == [-1, -1]
+    _, data, second = pylog(store, "log-dirs", "list").output.splitlines()
+    assert data.split()[:2] == [f"{store.path}/data", "2"]
+    assert data.split()[-1] == "-"
+    assert "not mounted" in second
+
+
+def test_the_command_adds_one_and_moves_partitions(store, tmp_path):
+    assert pylog(store, "log-dirs", "add", f"{tmp_path}/third").exit_code == 0
+    done = pylog(store, "log-dirs", "move", "t", "0", f"{tmp_path}/third")
+    assert (done.exit_code, done.output.split()[-1]) == (0, "copied")
+    assert folders(tmp_path / "third") == ["t-0"]
+    assert values(store, 0) == [b"first"]
+    refused = pylog(store, "log-dirs", "move", "t", "0", "fourth")
+    assert refused.exit_code == 1
+    assert "[PYLOG_INVALID_CONFIG] 'fourth' is no log folder of the store" in refused.output
+
+
+def test_other_commands_go_on_where_a_folder_has_failed(store, tmp_path):
+    os.rename(tmp_path / "second", tmp_path / "away")
+    for words in ("topics list", "topics describe t", "offsets t", "consume t --partition 0"):
+        assert pylog(store, *words.split()).exit_code == 0, words
+    out = pylog(store, "consume", "t", "--partition", "1")
+    assert out.exit_code == 1
+    assert "[PYLOG_LOG_FOLDER_OFFLINE] t-1: the log folder" in out.output
+
+
+def test_the_doctor_looks_at_each(store, tmp_path):
+    def found():
+        findings = environment.log_folders(store.path)
+        return [(finding.verdict, finding.measured.partition(",")[0]) for finding in findings]
+
+    both = [f"{store.path}/data", f"{tmp_path}/second"]
+    assert {path for _, path in found()} == set(both)
+    os.rename(tmp_path / "second", tmp_path / "away")
+    assert found()[1] == (Verdict.FAILED, both[1])
+
+
+def test_an_error_keeps_what_it_says_on_its_way_to_another_process(store, tmp_path):
+    os.rename(tmp_path / "second", tmp_path / "away")
+    with pytest.raises(LogFolderOfflineError) as raised:
+        values(store, 1)
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert (type(copy), str(copy), copy.errno, copy.filename) == (
+        LogFolderOfflineError, str(raised.value), 5, f"{tmp_path}/second",
+    )  # fmt: skip
+
+
+def test_a_folder_that_is_mounted_read_only(store, tmp_path):
+    """Another mount of it, in a name space of its own; who is root writes to everything else."""
+    second = f"{tmp_path}/second"
+    script = (
+        f"mount --bind {second} {second} && mount -o remount,bind,ro {second} && exec {sys.executable} -c "
+        f"'import test_log_folders as t; t.read_only_mount({store.path!r})'"
+    ).replace(repr(store.path), f'"{store.path}"')
+    if not shutil.which("unshare") or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+        pytest.skip("this user can make no name space for mounts here")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+    subprocess.run(["unshare", "-m", "sh", "-c", script], check=True, env=environ, timeout=60)
+    assert values(store, 1) == [b"first"]
+    store.append("t", rows(b"after"), partition=1)
+
+
+def read_only_mount(path):
+    """What one sees inside of that."""
+    store = Store.open(path)
+    with pytest.raises(LogFolderOfflineError, match=r"t-1: the log folder .*Read-only file system"):
+        store.append("t", rows(b"x"), partition=1)
+    with pytest.raises(LogFolderOfflineError, match=r"Read-only file system"):
+        publish(store, "q", 0, stage(store, b"x"))
+    assert recover(store) == []
+    store.append("t", rows(b"x"), partition=0)
+    assert (values(store, 0), values(store, 1)) == ([b"first", b"x"], [b"first"])
+    assert [bool(one.problem) for one in store.log_folder_usage()] == [False, True]

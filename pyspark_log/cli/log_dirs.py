@@ -1,0 +1,68 @@
+"""`pylog log-dirs`: the folders that a store keeps its logs in."""
+
+from __future__ import annotations
+
+import click
+
+from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table
+from pyspark_log.cli.target import Target
+
+
+@click.group("log-dirs")
+def log_dirs() -> None:
+    """List and add log folders (Kafka's log.dirs), and move partitions between them."""
+
+
+@log_dirs.command("list")
+@json_option
+@click.pass_obj
+def list_folders(target: Target, as_json: bool) -> None:
+    """Print the log folders: whether each can be used, how many partitions it has, their size, and the room left.
+
+    A folder that has failed takes only its own partitions out.
+    """
+    found = target.open().log_folder_usage()
+    if as_json:
+        print_json([
+            {
+                "path": one.path, "online": not one.problem, "problem": one.problem, "size": one.size,
+                "free": one.free, "total": one.total,
+                "partitions": [
+                    {"topic": at.topic, "partition": at.partition, "size": size} for at, size in one.partitions.items()
+                ],
+            }
+            for one in found
+        ])
+        return
+    print_table(("FOLDER", "PARTITIONS", "SIZE", "FREE", "PROBLEM"), [
+        (one.path, len(one.partitions), human_size(one.size), _shown(one.free), one.problem or NOTHING) for one in found
+    ])
+
+
+def _shown(size: int) -> str:
+    return human_size(size) if size >= 0 else NOTHING
+
+
+@log_dirs.command()
+@click.argument("folder")
+@click.pass_obj
+def add(target: Target, folder: str) -> None:
+    """Give the store the log folder FOLDER: an absolute path, or a plain name of a folder in the store.
+
+    It is missing, or empty. New partitions go to the folder with the fewest; those that are there stay.
+    """
+    target.open().add_log_folder(folder)
+
+
+@log_dirs.command()
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(min=0))
+@click.argument("folder")
+@click.pass_obj
+def move(target: Target, topic: str, partition: int, folder: str) -> None:
+    """Move PARTITION of TOPIC to the log folder FOLDER while it is read and written.
+
+    A command that was stopped can be given again. The old files go with `pylog clean`, after file.delete.delay.ms.
+    """
+    copied = target.open().move_partition(topic, partition, folder)
+    click.echo(f"{human_size(copied)} copied")
