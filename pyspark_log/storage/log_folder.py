@@ -119,7 +119,8 @@ class LogFolder:
 
     def write_due(self) -> None:
         """Writes what was noted to the checkpoints, if it is time. Never waits, never fails: the next one does it."""
-        if not self._noted or not self._due():
+        # Where something else should be mounted, nothing is to be written.
+        if not self._noted or not self._due() or self.problem():
             return
         lock = lock_for(self._lock_path)
         try:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -328,12 +328,13 @@ def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[F
     counts = {topic.name: ids[topic.topic_id] for topic in described}
     # Those that were made since are among them; they are left to the next look.
     damaged = set(store.topics(internal=True)) - {topic.name for topic in described}
+    known = {topic.name: topic for topic in described} | {hex_id(topic.topic_id): topic for topic in described}
     for path in folders:
         shown = os.path.relpath(path, store.path)
         match = PARTITION_FOLDER.fullmatch(os.path.basename(path))
         if not os.path.isdir(path):
             continue
-        if _is_left_by_move(store, path, described):
+        if _is_left_by_move(store, path, known):
             yield Finding(
                 Severity.NOTE, "", -1, shown, -1, -1, -1, "a move has left it; it does not count",
                 "none: `pylog clean` removes it",
@@ -368,16 +369,22 @@ def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[F
             )  # fmt: skip
 
 
-def _is_left_by_move(store: Store, path: str, described: Sequence[TopicDescription]) -> bool:
-    """Whether a folder is a partition's that is in another log folder, or was one on its way."""
+def _is_left_by_move(store: Store, path: str, described: Mapping[str, TopicDescription]) -> bool:
+    """Whether a folder is a partition's that is in another log folder, or was one on its way.
+
+    Args:
+        store, path: where.
+        described: the topics, by their names and by their ids in hex.
+    """
     name = os.path.basename(path)
     aside, match = ASIDE_NAME.fullmatch(name), PARTITION_FOLDER.fullmatch(name)
     if aside:
-        return any(hex_id(topic.topic_id) == aside[1] for topic in described)
-    for topic in described:
-        if match and topic.name == match[1] and int(match[2]) < topic.partitions:
-            with contextlib.suppress(UnknownTopicError):
-                return store.place(topic.name, int(match[2])).folder != path and _topic_id(path) == topic.topic_id
+        return aside[1] in described
+    topic = described.get(match[1]) if match else None
+    if match is None or topic is None or int(match[2]) >= topic.partitions:
+        return False
+    with contextlib.suppress(UnknownTopicError):
+        return store.place(topic.name, int(match[2])).folder != path and _topic_id(path) == topic.topic_id
     return False
 
 

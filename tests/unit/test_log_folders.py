@@ -369,6 +369,22 @@ def test_a_topic_is_deleted_though_a_folder_has_failed(store, failed, tmp_path, 
     assert not verify(store.path).findings
 
 
+def test_nothing_is_written_where_a_disk_should_be_mounted(store, tmp_path, monkeypatch):
+    """Not the checkpoints either, of which something was noted before."""
+    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    with store.appender("t", 1).hold() as appender:
+        appender.note_offsets()
+    mount = empty(monkeypatch, str(tmp_path / "second"))
+    for call in (store.flush, store.close, lambda: store.append("t", rows(b"x"), partition=3)):
+        with pytest.raises(LogFolderOfflineError):
+            call()
+    store.create_topic("u", 4)
+    store.append("u", pa.record_batch({"value": [b"x"] * 8}))
+    assert os.listdir(tmp_path / "second") == []
+    mount()
+    store.flush()
+
+
 def test_a_lost_partition_in_a_sound_folder_is_damage(store, tmp_path):
     shutil.rmtree(tmp_path / "second" / "t-1")
     for look in (lambda: values(store, 1), lambda: store.append("t", rows(b"x"), partition=1)):
