@@ -104,6 +104,7 @@ class _Work:
 
     def run(self) -> Cleaned | None:
         with self._appender.hold() as held:
+            self._place = held.place
             self._remove_unfinished(held)
             plan, self._leader_epoch = look(held, self._reader), held.state.leader_epoch
             if not plan.dirty_bytes:
@@ -181,11 +182,12 @@ class _Work:
             yield each()
 
     def _is_unchanged(self, held: Appender, group: Sequence[Closed]) -> bool:
-        """Whether the segments are those that were read: no retention, no truncation, no other log by that name."""
+        """Whether the segments are those that were read: none has gone, none was cut or moved."""
         state, until = held.state, group[-1].until
         bases = [base for base in counted_segments(self._place.folder, state) if group[0].base <= base < until]
         return (
-            bases == [segment.base for segment in group]
+            held.place == self._place
+            and bases == [segment.base for segment in group]
             and state.leader_epoch == self._leader_epoch
             and until <= state.active_base
         )

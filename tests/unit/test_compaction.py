@@ -397,3 +397,29 @@ def test_the_rate_of_io_is_bounded(monkeypatch):
     assert slept == [0.5]
     rate(3000)
     assert slept == [0.5, 2.0]
+
+
+def test_a_partition_that_is_moved_meanwhile_is_compacted_where_it_is_then(tmp_path, monkeypatch):
+    (tmp_path / "disk").mkdir()
+    store = Store.create(tmp_path / "store", {"log.dirs": f"data,{tmp_path}/disk/logs"})
+    store.create_topic("t", 1, COMPACT)
+    fill(store)
+    before, rewrite = records(store), compaction.rewrite
+
+    def moved_meanwhile(*arguments):
+        result = rewrite(*arguments)
+        Store.open(store.path).move_partition("t", 0, f"{tmp_path}/disk/logs")
+        return result
+
+    monkeypatch.setattr(compaction, "rewrite", moved_meanwhile)
+    appender, reader = store.appender("t", 0), store.reader("t", 0)
+    done = compaction.run(appender, reader, 1 << 20, lambda _: None)
+    assert done is not None
+    assert not done.finished
+    assert records(store) == before
+    monkeypatch.undo()
+    done = compaction.run(appender, reader, 1 << 20, lambda _: None)
+    assert done is not None
+    assert records(store) == compacted(before, done.cleaned_to)
+    assert not (tmp_path / "store/data/t-0").exists()
+    assert faults(store.path) == []
