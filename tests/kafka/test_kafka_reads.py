@@ -8,14 +8,14 @@ from itertools import pairwise
 
 import pytest
 from kafka_clients import Clients, as_printed, create_topics
-from written import NOW, Row
+from written import NOW, Row, read
 
 from pyspark_log import Store
 from pyspark_log.storage.errors import OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.storage.import_kafka import import_kafka
 from pyspark_log.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.types import EARLIEST, TopicPartition
+from pyspark_log.storage.types import TopicPartition
 from pyspark_log.storage.verify import verify
 
 with warnings.catch_warnings():
@@ -90,18 +90,6 @@ def consumed(broker, topic, partition=0, level=READ_UNCOMMITTED):
         return [Row(r.offset, r.timestamp, r.key, r.value, tuple((k, v) for k, v in r.headers)) for r in records], end
     finally:
         consumer.close()
-
-
-def read(store, topic, partition=0, level=READ_UNCOMMITTED, start=EARLIEST):
-    """All rows that we read, and the offset behind them."""
-    end = store.latest_offset(topic, partition, isolation_level=level)
-    rows = []
-    for batch in store.read(topic, partition, start, end, headers=True, isolation_level=level):
-        columns = [batch[name].to_pylist() for name in ("offset", "key", "value", "headers")]
-        times = [time // 1000 for time in batch["timestamp"].cast("int64").to_pylist()]
-        for time_ms, (offset, key, value, headers) in zip(times, zip(*columns, strict=True), strict=True):
-            rows.append(Row(offset, time_ms, key, value, tuple((h["key"], h["value"]) for h in headers or ())))
-    return rows, end
 
 
 def shown(broker, topic, end, partition=0, level=READ_UNCOMMITTED):

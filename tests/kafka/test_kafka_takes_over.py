@@ -4,17 +4,22 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from kafka_clients import Clients, as_printed, create_topics
-from written import CODECS, NOW, Row, end_transaction, extend, send, write
+from kafka_tools import PATIENCE
+from written import CODECS, NOW, SEGMENTED, Row, end_transaction, extend, read, send, write
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.storage import checkpoint_files
+from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.log_cleaner import compact
 from pyspark_log.storage.truncation import truncate
+from pyspark_log.storage.types import TopicPartition
 
 DOCS = Path(__file__).parents[2] / "docs" / "kafka.md"
 PARTITIONS = 2
@@ -24,6 +29,8 @@ EPOCHS = 5
 #: A producer id that the broker does not give to anybody here.
 PRODUCER = 5_000_000
 EXPORTED = ("exported", "transactions")
+#: Compacted by us; the broker has to leave the first as it is, and to compact the second once more.
+COMPACTED = ("compacted", "compacted.twice")
 #: The first has the id that the store gave to the topic, the second none.
 STRAYS = ("another.id", "no.id")
 
@@ -43,13 +50,30 @@ def written(tmp_path_factory):
                 end = truncate(held, held.state.next_offset - 3)
             rows["exported"][0] = rows["exported"][0][:end] + extend(store, "exported", 0)
         rows["transactions"] = write(store, "transactions")
-        rows["transactions"][1] += transact(store)
+        rows["transactions"][1] += transact(store, "transactions")
+        for topic in COMPACTED:
+            rows[topic] = write_compacted(store, topic)
     return store, rows
 
 
-def transact(store):
+def write_compacted(store, topic):
+    """Makes a topic and compacts it, one partition with transactions; returns what is left in each."""
+    store.create_topic(topic, PARTITIONS, SEGMENTED | {"cleanup.policy": "compact", "compression.type": "lz4"})
+    written = 0
+    for partition in range(PARTITIONS):
+        written += len(extend(store, topic, partition, 40, keyless=False))
+        if partition == 1:
+            written += len(transact(store, topic, keyless=False))
+        written += len(extend(store, topic, partition, 40, keyless=False))
+    assert not [outcome.problem for outcome in compact(store, topic) if outcome.problem]
+    rows = [read(store, topic, partition, READ_COMMITTED)[0] for partition in range(PARTITIONS)]
+    assert sum(map(len, rows)) < written / 2
+    return rows
+
+
+def transact(store, topic, *, keyless=True):
     """Appends transactions to a partition: one is committed, one aborted. Returns the rows of the first and more."""
-    place = ("transactions", 1)
+    place = (topic, 1)
     end = store.latest_offset(*place)
     rows = [Row(end + n, NOW, b"key", f"value {n}".encode(), ()) for n in range(60)]
     for sequence in range(0, 60, 3):
@@ -60,7 +84,7 @@ def transact(store):
     end_transaction(store, *place, PRODUCER + 1, commit=False)
     # The rows of the two alternate, three by three.
     committed = [row._replace(offset=end + 2 * (n - n % 3) + n % 3) for n, row in enumerate(rows)]
-    return committed + extend(store, *place, 20)
+    return committed + extend(store, *place, 20, keyless=keyless)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +92,10 @@ def taken_over(broker, written, tmp_path_factory):
     """The broker, with our folders in the place of its own: some as they are, others exported."""
     store, rows = written
     # Kafka would delete records of such times at once.
-    create_topics(broker, dict.fromkeys(rows, PARTITIONS), {"retention.ms": "-1"})
+    create_topics(broker, dict.fromkeys(rows.keys() - {COMPACTED[1]}, PARTITIONS), {"retention.ms": "-1"})
+    create_topics(
+        broker, {COMPACTED[1]: PARTITIONS}, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    )
     ids = broker.topic_ids()
     folders = {topic: tmp_path_factory.mktemp("exported") / topic for topic in EXPORTED}
     for topic, folder in folders.items():
@@ -112,12 +139,31 @@ def more(clients, topic, partition, end):
 
 
 # kafka-python reads snappy with a package of its own only.
-@pytest.mark.parametrize("topic", ["uncompressed", "gzip", "lz4", "zstd", *EXPORTED])
+@pytest.mark.parametrize("topic", ["uncompressed", "gzip", "lz4", "zstd", *EXPORTED, COMPACTED[0]])
 def test_a_consumer_reads_all_and_a_producer_appends(clients, written, topic):
     for partition, rows in enumerate(written[1][topic]):
         assert clients.read(topic, partition) == rows
         added = more(clients, topic, partition, rows[-1].offset + 1)
         assert clients.read(topic, partition) == rows + added
+
+
+def test_the_broker_goes_on_to_compact(taken_over, clients, written):
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        cleaned = checkpoint_files.read_offsets(f"{taken_over.log_folder}/{checkpoint_files.CLEANER}")
+        if all(cleaned.get(TopicPartition(COMPACTED[1], partition), 0) > 0 for partition in range(PARTITIONS)):
+            break
+        assert time.monotonic() < deadline, cleaned
+        time.sleep(0.1)
+    for partition, rows in enumerate(written[1][COMPACTED[1]]):
+        found = clients.read(COMPACTED[1], partition)
+        ours = Store.open(taken_over.log_folder)
+        assert read(ours, COMPACTED[1], partition, READ_COMMITTED)[0] == found
+        # It has more closed segments than there were for us, where the last of each key stays.
+        assert found == [row for row in rows if row in found]
+        assert {row.key: row for row in found} == {row.key: row for row in rows}
+        added = more(clients, COMPACTED[1], partition, rows[-1].offset + 1)
+        assert clients.read(COMPACTED[1], partition)[-len(added) :] == added
 
 
 def test_times_of_appends_stay(clients, written):

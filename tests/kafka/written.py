@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pyspark_log.storage.isolation import READ_UNCOMMITTED
 from pyspark_log.storage.records import BatchBuilder, RecordColumns
+from pyspark_log.storage.types import EARLIEST
 
 CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 SEGMENTED = {"segment.bytes": "6000", "index.interval.bytes": "300", "retention.ms": "-1"}
@@ -28,13 +30,14 @@ def write(store, topic, *, partitions=2, batches=40, configs=()):
     return [extend(store, topic, partition, batches) for partition in range(partitions)]
 
 
-def extend(store, topic, partition, batches=1):
-    """Appends batches of three to nineteen records; returns their rows."""
+def extend(store, topic, partition, batches=1, *, keyless=True):
+    """Appends batches of three to nineteen records, some without a key if they may; returns their rows."""
     chance = random.Random(f"{topic} {partition}")
     rows = []
     for _ in range(batches):
         first = store.latest_offset(topic, partition)
         batch = [_row(chance, first + number) for number in range(chance.randrange(3, 20))]
+        batch = [row if keyless or row.key is not None else row._replace(key=b"a key") for row in batch]
         store.append(topic, _columns(batch), partition=partition)
         rows += batch
     return rows
@@ -57,6 +60,18 @@ def _batch(rows, **fields):
     builder = BatchBuilder(1 << 20, 1 << 20)
     builder.append(RecordColumns(*(columns[name] for name in columns.schema.names), NOW), None, 0, len(rows))
     return builder.seal(**fields)
+
+
+def read(store, topic, partition=0, level=READ_UNCOMMITTED, start=EARLIEST):
+    """All rows that we read, and the offset behind them."""
+    end = store.latest_offset(topic, partition, isolation_level=level)
+    rows = []
+    for batch in store.read(topic, partition, start, end, headers=True, isolation_level=level):
+        columns = [batch[name].to_pylist() for name in ("offset", "key", "value", "headers")]
+        times = [time // 1000 for time in batch["timestamp"].cast("int64").to_pylist()]
+        for time_ms, (offset, key, value, headers) in zip(times, zip(*columns, strict=True), strict=True):
+            rows.append(Row(offset, time_ms, key, value, tuple((h["key"], h["value"]) for h in headers or ())))
+    return rows, end
 
 
 def _row(chance, offset):
