@@ -1,0 +1,40 @@
+"""`jobs/compact.py`: a store is compacted with Spark, a task for each partition."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.storage.store import Store
+from tests.campaign.cluster import SPARK_HOME
+
+JOB = Path(__file__).parents[2] / "jobs" / "compact.py"
+PARTITIONS = 3
+
+pytestmark = pytest.mark.slow
+
+
+def run(cluster, *arguments):
+    command = [
+        SPARK_HOME / "bin/spark-submit", "--master", cluster.master, "--conf", "spark.driver.host=127.0.0.1",
+        "--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false", JOB, *arguments,
+    ]  # fmt: skip
+    env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=env)
+
+
+def test_each_partition_is_compacted(cluster, store):
+    store.create_topic("t", PARTITIONS, {"cleanup.policy": "compact", "segment.bytes": "2000"})
+    for number in range(60):
+        for partition in range(PARTITIONS):
+            keys = [b"%d" % (n % 4) for n in range(5)]
+            store.append("t", pa.record_batch({"key": keys, "value": [b"%d" % number * 20] * 5}), partition=partition)
+    done = run(cluster, store.path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(line.split(":")[0] for line in done.stdout.splitlines()) == [f"t-{n}" for n in range(PARTITIONS)]
+    for partition in range(PARTITIONS):
+        left = sum(batch.num_rows for batch in Store.open(store.path).read("t", partition))
+        assert left < 100
