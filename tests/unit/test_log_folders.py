@@ -95,6 +95,12 @@ def test_partitions_that_a_publish_makes_are_spread_too(store, tmp_path):
     publish(store, "q", 0, stage(store, b"x", partitions=range(20), topic="many"))
     # One partition is that of the decisions.
     assert abs(len(folders(tmp_path / "second")) - len(folders(f"{store.path}/data"))) <= 1
+    # Those are counted, too, to which nobody has come to write yet.
+    store.create_topic("begun", 8)
+    for partition in range(8):
+        store.appender("begun", partition)
+    numbers = [state_file.read(store.place("begun", number).state_path).state.log_folder for number in range(8)]
+    assert sorted(numbers) == [0] * 4 + [1] * 4
 
 
 def test_the_store_lists_them_with_their_ids(store, tmp_path):

@@ -116,6 +116,13 @@ def test_readers_at_work_and_other_appenders_follow(store, tmp_path):
     store.move_partition("t", 0, f"{tmp_path}/second")
     got += [value for batch in reading for value in batch["value"].to_pylist()]
     assert [int(value[:6]) for value in got[1:]][-1] == 104
+    # Also one that meets several moves.
+    found = []
+    for number, batch in enumerate(other.read("t", 0, max_bytes=1)):
+        found += [int(value[:6]) for value in batch["value"].to_pylist()]
+        if number % 4 == 3:
+            store.move_partition("t", 0, ("data", f"{tmp_path}/second")[number // 4 % 2])
+    assert found == list(range(105))
     other.append("t", rows(105), partition=0)
     store.append("t", rows(110), partition=0)
     for one in (store, other):
@@ -193,6 +200,55 @@ def test_what_changes_while_it_is_copied_is_copied_again(store, tmp_path, monkey
     store.clean()
     assert where(store) == [f"{tmp_path}/second"]
     assert not verify(store.path).findings
+
+
+def moved_with(store, folder, monkeypatch, change):
+    """Moves partition 0; after the first pass comes a change."""
+    real, changes = move._Copy.follow, iter([change])
+
+    def follow(copy, state, *, locked):
+        copied = real(copy, state, locked=locked)
+        if not locked and (then := next(changes, None)):
+            then()
+        return copied
+
+    monkeypatch.setattr(move._Copy, "follow", follow)
+    store.move_partition("t", 0, folder)
+    assert next(changes, None) is None
+
+
+def test_a_log_that_was_cut_and_written_on_is_not_taken_for_one_that_grew(store, tmp_path, monkeypatch):
+    store.alter_configs("t", {"segment.bytes": "1000000"})
+    fill(store, 50)
+    other = Store.open(store.path)
+
+    def change():
+        truncated(other, 20)
+        fill(other, 100)
+
+    moved_with(store, f"{tmp_path}/second", monkeypatch, change)
+    assert values(store) == [*range(20), *range(100)]
+
+
+def test_by_its_time_alone_no_file_counts_as_unchanged(store, tmp_path, monkeypatch):
+    fill(store, 50)
+    active = Path(store.segment_files("t", 0)[-1])
+    changed = [active.with_suffix(".timeindex"), active.parent / "leader-epoch-checkpoint"]
+    wanted = []
+
+    def change():
+        for path in changed:
+            status, data = path.stat(), path.read_bytes()
+            wanted.append(data[:-1] + bytes([data[-1] ^ 1]))
+            with path.open("r+b") as file:
+                file.write(wanted[-1])
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    with monkeypatch.context() as patched:
+        # The holder would mend them.
+        patched.setattr("pyspark_log.storage.held_log.HeldLog._cut_leftovers", lambda _: None)
+        moved_with(store, f"{tmp_path}/second", patched, change)
+    assert [(tmp_path / "second" / "t-0" / path.name).read_bytes() for path in changed] == wanted
 
 
 def truncated(store, offset):
