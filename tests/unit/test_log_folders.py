@@ -297,8 +297,11 @@ def test_only_its_partitions_are_out(store, failed, tmp_path, request):
             with pytest.raises(LogFolderOfflineError, match=OFFLINE):
                 one.offset_for_timestamp("t", partition, 0)
         for call in (one.clean, one.flush, one.close):
+            one.append("t", rows(b"unsynced"), partition=2)
             with pytest.raises(LogFolderOfflineError):
                 call()
+            state = one.reader("t", 2).state()
+            assert call == one.clean or state.synced == state.position
     # New partitions go elsewhere.
     store.create_topic("new", 2)
     for partition in (0, 1):
@@ -373,6 +376,18 @@ def test_a_topic_is_deleted_though_a_folder_has_failed(store, failed, tmp_path, 
     assert folders(tmp_path / "second") == []
     assert folders(f"{store.path}/topics/deleted") == os.listdir(f"{store.path}/topics/deleted") == []
     assert not verify(store.path).findings
+
+
+def test_a_new_partition_is_not_put_where_a_deleted_one_of_its_name_is(store, tmp_path, monkeypatch):
+    mend = gone(monkeypatch, str(tmp_path / "second"))
+    store.delete_topic("t")
+    store.create_topic("t", PARTITIONS)
+    mend()
+    for partition in range(PARTITIONS):
+        store.append("t", rows(b"again"), partition=partition)
+        assert values(store, partition) == [b"again"]
+    assert {"t-1", "t-3"} < set(folders(f"{store.path}/data"))
+    assert folders(tmp_path / "second") == ["t-1", "t-3"]
 
 
 def test_nothing_is_written_where_a_disk_should_be_mounted(store, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import files, move
+from pyspark_log.storage import files, intent, move
 from pyspark_log.storage.errors import InvalidConfigError, LogFolderOfflineError, UnknownTopicError
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.publish import publish
@@ -290,8 +290,9 @@ def test_a_copy_that_does_not_count_is_told_and_removed(store, tmp_path):
     assert values(store) == list(range(100))
 
 
-def test_what_was_staged_is_applied_after_the_move(store, tmp_path):
-    """Its files may be on another device than the log by then."""
+def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
+    """Its files may be on another device than the log by then; that is seen before anything is tried."""
+    monkeypatch.setattr(intent, "drop", lambda _: pytest.fail("it was begun, and given up"))
     store.alter_configs("t", {"segment.bytes": "20000"})
     writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
     writer.append("t", rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))
