@@ -226,6 +226,7 @@ cdef class KeyOffsets:
                     self.key_low, self.key_high, record.key, record.key_length, &record.hash_low, &record.hash_high
                 )
                 prefetch(&self.entries[scaled(record.hash_low, self.size)])
+                prefetch(<const char*>&self.entries[scaled(record.hash_low, self.size)] + 64)
 
     cdef inline Py_ssize_t away(self, Py_ssize_t slot, uint64_t low) noexcept nogil:
         cdef Py_ssize_t slots = slot - <Py_ssize_t>scaled(low, self.size)

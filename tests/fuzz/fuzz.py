@@ -38,6 +38,7 @@ _PIECE = 5_000
 #: The families by name: module and class.
 FAMILIES = {
     "decoder": ("fuzz_decoder", "Decoder"),
+    "cleaner": ("fuzz_cleaner", "Cleaner"),
     "indexes": ("fuzz_indexes", "Indexes"),
     "side-files": ("fuzz_side_files", "SideFiles"),
     "descriptions": ("fuzz_descriptions", "Descriptions"),
