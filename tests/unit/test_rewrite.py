@@ -14,6 +14,7 @@ from test_messages import BOTH, SET_CODECS, message, message_set
 from pyspark_log.storage import batch as layout
 from pyspark_log.storage import files
 from pyspark_log.storage.batch import CODECS
+from pyspark_log.storage.compression import compress, decompress
 from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError, SegmentOverflowError
 from pyspark_log.storage.records import KeyOffsets
 from pyspark_log.storage.rewrite import remove_unfinished, rewrite
@@ -75,6 +76,21 @@ def test_a_batch_keeps_all_but_its_records(log, codec):
     assert log.records() == [rows[1], rows[3], *rows[4:]]
 
 
+def test_the_level_of_the_topic_is_that_of_its_codec(log):
+    log = Log(log.folder + "/small", compression_type="zstd", compression_zstd_level=-50)
+    for codec in "zstd", "gzip":
+        log.put(pair("a", "1"), pair(codec, " ".join(map(str, range(500)))), codec=codec)
+    log.put(pair("a", "2"))
+    log.roll()
+    log.clean()
+    data, found = log.bytes(), log.headers()
+    for header, level in zip(found, (-50, None), strict=False):
+        payload = data[header.position + layout.HEADER_SIZE : header.end]
+        records = decompress(header.codec, payload, 1 << 20)
+        assert (header.count, payload) == (1, compress(header.codec, records, level))
+    assert compress("zstd", records, -50) != compress("zstd", records)
+
+
 def test_a_batch_with_the_time_of_the_append_keeps_it(log):
     log.put(pair("a", "1", 5), pair("b", None, 9), log_append_time=NOW)
     log.put(pair("a", "2"))
@@ -98,13 +114,13 @@ def test_batches_with_nothing_to_drop_stay_byte_for_byte(log):
 
 
 def test_records_above_the_known_part_stay(log):
-    for value in "1234":
-        log.put(pair("a", value), pair(None, value))
+    for value in "123":
+        log.put(pair("a", value), pair("a", value), pair(None, value))
     log.roll()
     keys = KeyOffsets(4096)
-    log.fill(keys, 0, 4)
+    log.fill(keys, 0, 5)  # within a batch
     log.rewrite(log.round(keys))
-    assert [offset for offset, _ in kept(log)] == [2, 4, 5, 6, 7]
+    assert [offset for offset, _ in kept(log)] == [4, 5, 6, 7, 8]
 
 
 def test_records_without_a_key_go(log):
@@ -429,6 +445,17 @@ def test_sets_of_messages_of_old_formats(log, magic, codec):
     assert [record.offset for record in log.records()] == [1, 11, 14, 15, 16, 17]
 
 
+@BOTH
+def test_a_set_may_lose_its_first_messages(log, magic):
+    inside = b"".join(message(magic, key, b"v", offset=(0 if magic else 1) + at) for at, key in enumerate([b"a", b"b"]))
+    log.put(pair("x", "1"))
+    log.append(message_set(magic, "gzip", inside, offset=2), 3)
+    log.put(pair("a", "2"))
+    log.roll()
+    log.clean()
+    assert [offset for offset, _ in kept(log)] == [0, 2, 3]
+
+
 def test_a_set_with_the_time_of_the_append_keeps_it(log):
     inside = message(1, b"a", b"1", offset=0, time=3) + message(1, b"b", b"2", offset=1, time=4)
     log.append(message_set(1, "gzip", inside, offset=1, attributes=layout.LOG_APPEND_TIME), 2)
@@ -605,7 +632,7 @@ def test_kafka_python_reads_the_output(log):
         log.put(
             *[Record(b"%d" % (number * index % 23), b"v" if index % 3 else None, NOW - index, (("h", b"x"),))
               for index in range(9)],
-            codec=("none", "gzip", "snappy", "lz4", "zstd")[number % 5],
+            codec=("none", "gzip", "lz4", "zstd")[number % 4],  # it has no library for snappy
         )  # fmt: skip
     log.roll()
     log.clean()
@@ -613,11 +640,7 @@ def test_kafka_python_reads_the_output(log):
     for header in log.headers():
         batch = DefaultRecordBatch(data[header.position : header.end])
         assert batch.validate_crc()
-        if header.delete_horizon is None:
-            found += [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in batch]
-    horizon_bases = {h.base_offset: h for h in log.headers() if h.delete_horizon is not None}
-    ours = [
-        (r.offset, r.timestamp, r.key, r.value, r.headers) for r in log.records()
-        if not any(h.base_offset <= r.offset <= h.last_offset for h in horizon_bases.values())
-    ]  # fmt: skip
+        found += [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in batch]
+    assert any(header.delete_horizon for header in log.headers())
+    ours = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in log.records()]
     assert found == ours != []
