@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 _PARTITION_FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
 #: The log of a segment; a swap is whole, and takes the place of a log that is gone by then.
 LOG_NAME = re.compile(r"[0-9]{20}\.log(\.swap)?")
+# Kafka's CleanShutdownFileHandler.
+_CLOSED_IN_ORDER = ".kafka_cleanshutdown"
 _Stamp = tuple[int, int]
 _NOTHING: _Stamp = (-1, -1)
 
@@ -168,6 +170,10 @@ class BrokerFolder:
         return f"{self.path}/{at}"
 
     # ---- checkpoints
+
+    def is_closed(self) -> bool:
+        """Whether its broker was shut down in order, and has not started again: nothing is half written then."""
+        return os.path.exists(f"{self.path}/{_CLOSED_IN_ORDER}")
 
     def high_watermark(self, at: TopicPartition) -> int | None:
         """The offset below which all replicas have a partition's records; None if no checkpoint says it.

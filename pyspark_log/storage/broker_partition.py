@@ -8,6 +8,7 @@ and what goes away while it is read is looked for anew.
 
 from __future__ import annotations
 
+import logging
 import os
 from bisect import bisect_right
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from pyspark_log.storage import files, state_file
 from pyspark_log.storage.batch import HEADER_SIZE, MAX_BATCH_BYTES, BatchHeader
 from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.broker_folder import LOG_NAME, BrokerFolder
+from pyspark_log.storage.checkpoint_files import LOG_START
 from pyspark_log.storage.config import LONG_MAX
 from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError, UnknownTopicError
 from pyspark_log.storage.locks import Mutex
@@ -27,6 +29,8 @@ from pyspark_log.storage.segment import SegmentReader
 from pyspark_log.storage.state_file import Flags, PartitionState
 from pyspark_log.storage.types import TopicPartition
 
+log = logging.getLogger(__name__)
+
 
 class _End(NamedTuple):
     """Up to where the batches of a segment's file are whole: the position, and the offset behind the last one."""
@@ -37,24 +41,24 @@ class _End(NamedTuple):
     next_offset: int
 
 
-def _next(log: files.File, position: int, size: int, limit: int) -> BatchHeader | None:
+def _next(file: files.File, position: int, size: int, settled: bool) -> BatchHeader | None:
     """The batch that counts next, if there is one.
 
-    One with a wrong CRC is half written, in a file that was made in its full size; but if it lies below the high
-    watermark, or another one stands behind it, it is damaged, of which those who read it are to be told.
+    One with a wrong CRC is half written, in a file that was made in its full size; but if it lies where the log is
+    `settled`, or another one stands behind it, it is damaged, of which those who read it are to be told.
     """
-    found = batch_at(log, position, size)
+    found = batch_at(file, position, size)
     if found is not None or position >= size:
         return found
     try:
-        headers = headers_in(log.pread(min(HEADER_SIZE, size - position), position), position, size)
+        headers = headers_in(file.pread(min(HEADER_SIZE, size - position), position), position, size)
     except CorruptRecordError:
         return None
     if not headers:
         return None
-    behind = batch_at(log, headers[0].end, size)
-    known = limit != LONG_MAX or (behind is not None and behind.base_offset > headers[0].base_offset)
-    return headers[0] if known else None
+    behind = batch_at(file, headers[0].end, size)
+    settled = settled or (behind is not None and behind.base_offset > headers[0].base_offset)
+    return headers[0] if settled else None
 
 
 class BrokerPartition(Partition):
@@ -72,6 +76,7 @@ class BrokerPartition(Partition):
         self._at = TopicPartition(place.topic, place.partition)
         self._files: tuple[int, dict[int, str]] = (0, {})
         self._end = _End(-1, -1, 0, 0)
+        self._told_start = -1
         self._owner = ""  # the topic's id, as far as the folder has told it
         self._mutex = Mutex()
 
@@ -100,6 +105,13 @@ class BrokerPartition(Partition):
                 if self._list()[0] == generation:
                     raise
                 continue
+            if end.next_offset < log_start != self._told_start:
+                self._told_start = log_start
+                log.warning(
+                    "%s: the log starts at offset %d, by %s, but ends at %d: it reads as empty, and a broker that "
+                    "starts here deletes it. If the checkpoint is that of another time, remove it from the copy",
+                    self.place, log_start, LOG_START, end.next_offset,
+                )  # fmt: skip
             return state_file.EMPTY._replace(
                 # Whether producers have numbered batches is not known.
                 flags=Flags.PRODUCERS, generation=generation, log_start=log_start, active_base=end.base_offset,
@@ -147,7 +159,9 @@ class BrokerPartition(Partition):
             if known[:2] != (base, status.st_ino) or known.position > size or known.next_offset > limit:
                 known = _End(base, status.st_ino, segment.position_of(limit - 1, size), base)
             position, end = known.position, known.next_offset
-            while (header := _next(segment.log, position, size, limit)) is not None and header.base_offset < limit:
+            # Below the high watermark all was written, and all of it was when its broker was shut down in order.
+            settled = limit != LONG_MAX or self._broker.is_closed()
+            while (header := _next(segment.log, position, size, settled)) is not None and header.base_offset < limit:
                 position, end = header.end, min(header.next_offset, limit)
         finally:
             segment.close()

@@ -205,7 +205,7 @@ class Partition:
                 until = end if following is None else min(end, following)
                 segment = self._open(base, state)
                 size = state.position if following is None else segment.log.size()
-                for chunk in reader.read(segment, size, position, until):
+                for chunk in reader.read(segment, size, position, until, following):
                     yield chunk
                     position = max(position, chunk.next_offset)
                 # Not in a `finally`: that would run when somebody drops this generator, and a Ctrl-C that comes while

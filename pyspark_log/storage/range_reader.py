@@ -15,7 +15,7 @@ from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError, L
 from pyspark_log.storage.isolation import AbortedRanges
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import Chunk, decode
-from pyspark_log.storage.segment import SegmentReader
+from pyspark_log.storage.segment import SWAP, SegmentReader
 
 #: Bytes that are read from a segment at a time, unless a batch is larger.
 READ_SIZE = 1024 * 1024
@@ -54,13 +54,16 @@ class RangeReader:
         """Has the records of these transactions left out from now on."""
         self._aborted = aborted.hold if aborted else None
 
-    def read(self, segment: SegmentReader, size: int, start: int, until: int) -> Iterator[Chunk]:
+    def read(
+        self, segment: SegmentReader, size: int, start: int, until: int, following: int | None
+    ) -> Iterator[Chunk]:
         """The records [start, until) of a segment.
 
         Args:
             segment: which one.
             size: how many of its bytes count.
             start, until: offsets; the segment holds all records of the range.
+            following: the base offset of the next segment; None: it is the active one.
 
         Raises:
             CorruptRecordError, LogDamagedError: as Partition.read says.
@@ -86,6 +89,7 @@ class RangeReader:
                     if chunk.num_rows:
                         yield chunk
                     if offset >= until:
+                        self._check_bound(segment, position + at, size, following)
                         return
                     if not moved:
                         break
@@ -104,6 +108,23 @@ class RangeReader:
         raise LogDamagedError(
             f"{self._place}: {segment.log.path} ends at offset {offset}, but it must reach {until}: its end is missing"
         )
+
+    def _check_bound(self, segment: SegmentReader, position: int, size: int, following: int | None) -> None:
+        """Refuses a batch, at which a range has ended, that belongs to later segments.
+
+        Its base offset is under no CRC, and in a log with gaps no batch says where the next one begins; what stands
+        behind it would be missing without a word. The cleaner merges segments, though: what it has made takes the place
+        of those that are about to go.
+        """
+        if following is None or self._dense or position >= size or segment.log.path.endswith(SWAP):
+            return
+        base_offset = int.from_bytes(segment.log.pread(LENGTH_AT, position), "big", signed=True)
+        if base_offset >= following:
+            raise LogDamagedError(
+                f"{self._place}: {segment.log.path} at byte {position}: a batch has the base offset {base_offset}, "
+                f"but the next segment begins at {following}. Either that field is damaged, or this is a copy that was "
+                "made while the cleaner was at work: take these files from another copy"
+            )
 
     def _grow(self, segment: SegmentReader, position: int, size: int) -> None:
         """Makes the buffer as large as the batch at its start says that it is."""

@@ -25,6 +25,8 @@ from pyspark_log.storage.types import NO_TIMESTAMP
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 #: All that a segment can have; the last two only where producers number their records.
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
+#: What follows the name of a log that a broker's cleaner has made, until those that it replaces are gone.
+SWAP = ".swap"
 
 #: What is added to the name of a file that was let go.
 DELETED = ".deleted"

@@ -1,17 +1,21 @@
 """What a broker wrote is read from its folder as its own consumers read it, also while it writes."""
 
 import contextlib
+import json
 import threading
 import time
 import warnings
 from itertools import pairwise
 
 import pytest
+from click.testing import CliRunner
 from kafka_clients import Clients, as_printed, create_topics
 from written import NOW, Row, read
 
 from pyspark_log import Store
-from pyspark_log.storage.errors import OffsetOutOfRangeError, UnknownTopicError
+from pyspark_log.cli.main import main
+from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK
+from pyspark_log.storage.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.storage.import_kafka import import_kafka
 from pyspark_log.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from pyspark_log.storage.offsets_log import OffsetsLog
@@ -236,6 +240,43 @@ def test_positions_of_groups(broker):
     assert "readers" in OffsetsLog(Store.open(broker.log_folder)).groups()
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_groups_of_either_protocol(broker, protocol):
+    """Of the newer one (KIP-848) `__consumer_offsets` has other records of members, and the same of positions."""
+    topic, group = f"grouped-{protocol}", f"{protocol}-readers"
+    make(broker, topic, 2)
+    with producer(broker) as found:
+        for partition, count in enumerate((9, 4)):
+            send(found, topic, rows_of(count), partition)
+    broker.run(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", topic, "--from-beginning", "--group", group,
+        "--max-messages", 13, "--timeout-ms", 1000 * PATIENCE, "--command-property", f"group.protocol={protocol}",
+    )  # fmt: skip
+    with producer(broker) as found:
+        send(found, topic, rows_of(2), 1)
+    told = broker.run("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--describe", "--group", group)
+    fields = [line.split() for line in told.splitlines() if line.startswith(group)]
+    expected = sorted([int(field) for field in line[2:6]] for line in fields)
+    assert expected == [[0, 9, 9, 0], [1, 4, 6, 2]]
+    store = shown(broker, topic, 6, 1)
+
+    def run(*arguments):
+        result = CliRunner().invoke(main, ["--store", store.path, *arguments])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    deadline = time.monotonic() + PATIENCE
+    while group not in run("groups", "list").split():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    rows = json.loads(run("groups", "describe", group, "--json"))
+    assert [[row[name] for name in ("partition", "committed", "log_end", "lag")] for row in rows] == expected
+    records = [json.loads(line) for line in run("consume", "__consumer_offsets", "--format", "offsets").splitlines()]
+    assert not [record for record in records if "error" in record]
+    shows = {record["partition"]: record["committed"] for record in records if record.get("topic") == topic}
+    assert shows == {0: 9, 1: 4}
+
+
 def test_a_log_that_is_written_to_meanwhile(broker):
     """Whoever follows it gets each record once and in order; old segments go at the same time."""
     make(broker, "live", internal_segment_bytes="14000", retention_bytes="60000")
@@ -295,3 +336,33 @@ def test_a_topic_that_is_deleted_and_made_anew(broker):
     assert seen == list(range(len(seen)))
     assert len(seen) < 400
     assert read(store, "passing") == read(new, "passing") == (rows_of(600), 600)
+
+
+def test_the_end_after_a_shutdown(broker):
+    """A broker that was shut down in order believes its files: what is damaged at their end counts, for us as well."""
+    make(broker, "closed", 2)
+    with producer(broker) as found:
+        for partition in range(2):
+            send(found, "closed", rows_of(10), partition)
+    broker.stop()
+    try:
+        assert (broker.log_folder / ".kafka_cleanshutdown").exists()
+        (path,) = (broker.log_folder / "closed-1").glob("*.log")
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        # That of a copy that was made without it; with it the end is known in any case.
+        (broker.log_folder / HIGH_WATERMARK).unlink()
+        store = Store.open(broker.log_folder)
+        ends = [store.latest_offset("closed", partition) for partition in range(2)]
+        assert len(read(store, "closed")[0]) == 10
+        with pytest.raises(CorruptRecordError):
+            read(store, "closed", 1)
+    finally:
+        broker.start()
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap)
+    try:
+        places = [KafkaPartition("closed", partition) for partition in range(2)]
+        told = consumer.end_offsets(places)
+    finally:
+        consumer.close()
+    assert ends == [told[place] for place in places] == [10, 10]

@@ -16,6 +16,7 @@ from record_tools import Record, build
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.storage import checkpoint_files, log_folder
+from pyspark_log.storage.broker_partition import BrokerPartition
 from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, PARTITION_METADATA
 from pyspark_log.storage.errors import (
     CorruptRecordError,
@@ -281,6 +282,51 @@ def test_a_damaged_batch_is_not_taken_for_the_end(root, base, place, watermark, 
     assert store.latest_offset("t", 0) == (watermark or 23)
 
 
+@pytest.mark.parametrize(("number", "flipped"), [(0, 40), (1, 22), (1, 1 << 40), (2, 20)])
+@pytest.mark.parametrize("end", [14, 20, 21])
+def test_a_base_offset_of_a_later_segment_is_told(root, number, flipped, end):
+    """It is under no CRC; what stands behind it would be missing."""
+    path = Path(segment_path(str(root / "t-0"), 10, LOG))
+    batches = [batch(12, b"m"), batch(13, b"n"), batch(15, b"p", b"q")]
+    batches[number] = flipped.to_bytes(8, "big") + batches[number][8:]
+    path.write_bytes(b"".join(batches))
+    store = Store.open(root)
+    with pytest.raises(LogDamagedError, match=rf"10\.log at byte {71 * number}: .* base offset {flipped}, .* at 20"):
+        rows(store, end=end)
+    assert rows(store, end=10) == ALL[:3]
+    assert rows(store, start=20) == ALL[-1:]
+
+
+def test_a_log_start_above_the_end_is_told(root, caplog):
+    store = Store.open(root)
+    assert (rows(store), caplog.text) == (ALL, "")
+    checkpoint_files.write_offsets(str(root / LOG_START), {T0: 30})
+    assert (store.earliest_offset("t", 0), store.latest_offset("t", 0), rows(store)) == (30, 30, [])
+    (told,) = caplog.messages
+    assert "t-0: the log starts at offset 30, by log-start-offset-checkpoint, but ends at 21" in told
+    checkpoint_files.write_offsets(str(root / LOG_START), {T0: 21})
+    assert store.earliest_offset("t", 0) == 21
+    assert len(caplog.messages) == 1
+
+
+def test_nothing_is_half_written_where_a_broker_was_shut_down_in_order(root):
+    path = Path(segment_path(str(root / "t-0"), 20, LOG))
+    good = path.read_bytes()
+    more = batch(21, b"v" * 20)
+    # In a file that was made in its full size the end of the last batch can be missing while it is written.
+    path.write_bytes(good + more[:-5] + bytes(5))
+    assert rows(Store.open(root)) == ALL
+    (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":7}')
+    store = Store.open(root)
+    assert store.latest_offset("t", 0) == 22
+    with pytest.raises(CorruptRecordError, match="the header says CRC"):
+        rows(store)
+    # What is no batch at all does not count for the broker either.
+    for tail in (more[:-5], bytes(100)):
+        path.write_bytes(good + tail)
+        assert rows(Store.open(root)) == ALL
+
+
 # ---- while a broker is at work
 
 
@@ -312,10 +358,33 @@ def test_segments_that_the_cleaner_swaps_while_they_are_read(root):
         os.rename(path, path + ".deleted")
     left = [(2, b"c"), (3, b"d"), (15, b"p"), (16, b"q"), (20, b"u")]
     assert rows(store) == left
+    # A part of those that it replaces can still be there.
+    os.rename(segment_path(str(folder), 10, LOG) + ".deleted", segment_path(str(folder), 10, LOG))
+    assert rows(store) == [*left[:2], *ALL[3:]]
+    os.rename(segment_path(str(folder), 10, LOG), segment_path(str(folder), 10, LOG) + ".deleted")
+    assert rows(store) == left
     assert next(reader)["offset"].to_pylist() == [2, 3]
     os.rename(swap, log)
     assert rows(store) == left
     assert [row for part in reader for row in part["offset"].to_pylist()] == [15, 16, 20]
+
+
+def test_segments_that_are_merged_right_before_one_is_opened(root, monkeypatch):
+    folder = root / "t-0"
+    store = Store.open(root)
+    assert rows(store) == ALL
+    open_as_ever = BrokerPartition._open
+
+    def merge_first(self, base, state):
+        monkeypatch.undo()
+        for one in (0, 10):
+            path = segment_path(str(folder), one, LOG)
+            os.rename(path, path + ".deleted")
+        add(folder, 0, batch(2, b"c", b"d"), batch(15, b"p", b"q"))
+        return open_as_ever(self, base, state)
+
+    monkeypatch.setattr(BrokerPartition, "_open", merge_first)
+    assert rows(store, start=0, end=21) == [(2, b"c"), (3, b"d"), (15, b"p"), (16, b"q"), (20, b"u")]
 
 
 def test_a_topic_that_goes_and_comes(root):
