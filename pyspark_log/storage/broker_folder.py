@@ -24,11 +24,11 @@ from pyspark_log.storage.checkpoint_files import (
     read_partition_metadata,
 )
 from pyspark_log.storage.config import INT_MAX
-from pyspark_log.storage.errors import InvalidTopicError, SideFileError, StoreNotFoundError, UnknownTopicError
+from pyspark_log.storage.errors import InvalidTopicError, SideFileError, StoreNotFoundError
 from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.store_folder import STORE_FILE
 from pyspark_log.storage.topics import check_name
-from pyspark_log.storage.types import TopicDescription, TopicPartition
+from pyspark_log.storage.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,6 @@ class BrokerFolder:
         properties = read_meta_properties(f"{path}/{META_PROPERTIES}")
         self.cluster_id = (properties and properties.cluster_id) or _made_up_id(path)
         self._topics: tuple[_Stamp, dict[str, list[int]]] = (_NOTHING, {})
-        self._described: dict[str, tuple[_Stamp, list[int], TopicDescription]] = {}
         self._offsets: dict[str, tuple[_Stamp, Mapping[TopicPartition, int]]] = {}
         self._mutex = Mutex()
 
@@ -135,31 +134,18 @@ class BrokerFolder:
                 found.setdefault(at.topic, []).append(at.partition)
         return {topic: sorted(partitions) for topic, partitions in found.items()}
 
-    def describe(self, name: str) -> TopicDescription:
-        """A topic, with as many partitions as the number of the last one here asks for. UnknownTopicError."""
-        partitions = self.topics().get(name)
-        if not partitions:
-            raise UnknownTopicError(f"there is no folder of a partition of topic {name!r} in {self.path}")
-        first = TopicPartition(name, partitions[0])
-        # The same object for as long as it is the same topic: what is known of its partitions goes with it.
-        stamp = _stamp(f"{self.folder(first)}/{PARTITION_METADATA}")
-        with self._mutex:
-            known = self._described.get(name)
-            if known is None or known[:2] != (stamp, partitions):
-                missing = partitions[-1] + 1 - len(partitions)
-                if missing:
-                    log.warning("%s: %d partitions of %s are not here, and read as empty", self.path, missing, name)
-                known = stamp, partitions, TopicDescription(name, self._topic_id(first), partitions[-1] + 1)
-                self._described[name] = known
-        return known[2]
-
-    def _topic_id(self, at: TopicPartition) -> str:
+    def topic_id(self, at: TopicPartition) -> str:
+        """The id of a partition's topic; made from its name if the folder does not say."""
         try:
             found = read_partition_metadata(f"{self.folder(at)}/{PARTITION_METADATA}")
         except SideFileError as error:
             log.warning("%s", error)
             found = None
         return found or _made_up_id(at.topic)
+
+    def topic_id_stamp(self, at: TopicPartition) -> tuple[int, int]:
+        """Another one when the file with the id is another."""
+        return _stamp(f"{self.folder(at)}/{PARTITION_METADATA}")
 
     def has(self, at: TopicPartition) -> bool:
         """Whether a partition is here."""

@@ -1,4 +1,4 @@
-"""What a store's partitions are for its parts, for a folder of a Kafka broker: read, and never written to."""
+"""What a store's partitions are for its parts, for the folders of a Kafka broker: read, and never written to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from pyspark_log.storage.appender import Appender
-from pyspark_log.storage.broker_folder import BrokerFolder
+from pyspark_log.storage.broker_folders import BrokerFolders
 from pyspark_log.storage.broker_partition import BrokerPartition
 from pyspark_log.storage.errors import ReadOnlyError
 from pyspark_log.storage.log_folders import LogFolders
@@ -18,7 +18,7 @@ from pyspark_log.storage.topics import DeletedTopic, TopicCatalog, check_name
 from pyspark_log.storage.types import TopicDescription, TopicPartition
 
 
-def _refuse(broker: BrokerFolder) -> NoReturn:
+def _refuse(broker: BrokerFolders) -> NoReturn:
     raise ReadOnlyError(
         f"{broker.path} is a folder of a Kafka broker, and is only read. To write, copy its topics into a store"
     )
@@ -27,7 +27,7 @@ def _refuse(broker: BrokerFolder) -> NoReturn:
 class _BrokerCatalog(TopicCatalog):
     """The topics of which a broker's folder has partitions."""
 
-    def __init__(self, broker: BrokerFolder) -> None:
+    def __init__(self, broker: BrokerFolders) -> None:
         super().__init__(broker.path, "")
         self._broker = broker
 
@@ -53,24 +53,27 @@ class _BrokerCatalog(TopicCatalog):
 class _BrokerTopic(OpenTopic):
     """A topic of a broker. Its settings are in no file of the folder: reading goes by the defaults."""
 
-    def __init__(self, broker: BrokerFolder, description: TopicDescription) -> None:
+    def __init__(self, broker: BrokerFolders, description: TopicDescription) -> None:
         super().__init__(broker.path, {}, description, LogFolders(broker.path, broker.cluster_id))
-        self._broker = broker
+        self._where = broker.topics().get(description.name, {})
+        self._first = broker.first
 
     def place(self, partition: int) -> PartitionPlace:
         self.check(partition)
         name, topic_id = self.description.name, self.description.topic_id
+        folder = self._where.get(partition, self._first).folder(TopicPartition(name, partition))
         # There is no state file.
-        return PartitionPlace(name, topic_id, partition, self._broker.folder(TopicPartition(name, partition)), "")
+        return PartitionPlace(name, topic_id, partition, folder, "")
 
     def _open(self, place: PartitionPlace) -> Partition:
-        return BrokerPartition(place, self._broker, self.config.max_batch_bytes)
+        folder = self._where.get(place.partition, self._first)
+        return BrokerPartition(place, folder, self.config.max_batch_bytes)
 
 
 class BrokerPartitions(Partitions):
     """The partitions in a broker's folder. Safe to use from several threads."""
 
-    def __init__(self, broker: BrokerFolder) -> None:
+    def __init__(self, broker: BrokerFolders) -> None:
         """Looks at nothing yet."""
         super().__init__(broker.path, broker.cluster_id, {})
         self.catalog = _BrokerCatalog(broker)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pyspark_log.storage import cleaning, move, store_folder
 from pyspark_log.storage.appender import Appender
-from pyspark_log.storage.broker_folder import BrokerFolder
+from pyspark_log.storage.broker_folders import BrokerFolders
 from pyspark_log.storage.broker_partitions import BrokerPartitions
 from pyspark_log.storage.client_batch import admit
 from pyspark_log.storage.clock import now_ms
@@ -79,13 +79,14 @@ class Store:
 
         Args:
             path: the folder, or a `file:` URI. A broker's: one of its `log.dirs`, a copy of it, or the folder of a
-                single partition.
+                single partition; or several of its `log.dirs`, absolute, with commas between them.
 
         Raises:
             StoreNotFoundError: the folder is missing, or holds neither.
             StoreVersionError: a newer version wrote it.
             DescriptionError: its store.json is damaged.
             SideFileError: a broker's meta.properties is damaged.
+            InvalidConfigError: several folders are not those of one broker.
         """
         folder = local_path(path)
         try:
@@ -93,7 +94,7 @@ class Store:
             partitions = Partitions(folder, found.cluster_id, found.settings, found.log_folders)
             return cls(folder, found.cluster_id, found.settings, partitions)
         except StoreNotFoundError:
-            broker = BrokerFolder.find(folder)
+            broker = BrokerFolders.find(folder)
             if broker is None:
                 raise
             return cls(folder, broker.cluster_id, {}, BrokerPartitions(broker))

@@ -13,13 +13,14 @@ from click.testing import CliRunner
 from producer_tools import ending, ready
 from record_tools import Record, build
 
-from pyspark_log import Store
+from pyspark_log import DefaultSource, Store
 from pyspark_log.cli.main import main
 from pyspark_log.storage import checkpoint_files, log_folder
 from pyspark_log.storage.broker_partition import BrokerPartition
 from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, PARTITION_METADATA
 from pyspark_log.storage.errors import (
     CorruptRecordError,
+    InvalidConfigError,
     LogDamagedError,
     OffsetOutOfRangeError,
     ReadOnlyError,
@@ -173,6 +174,83 @@ def test_a_folder_that_is_neither_a_store_nor_a_brokers_is_refused(tmp_path):
     (tmp_path / META_PROPERTIES).write_text("version=1\ncluster.id=abc\nnode.id=3\n")
     assert Store.open(tmp_path).topics() == ["t"]
     assert Store.open(tmp_path).cluster_id == "abc"
+
+
+# ---- several folders of one broker
+
+
+@pytest.fixture
+def disks(root, tmp_path):
+    """Two more folders of the same broker, with other partitions; and the name of all."""
+    disks = [root, tmp_path / "disk 2", tmp_path / "disk3"]
+    for number, disk in enumerate(disks):
+        disk.mkdir(exist_ok=True)
+        (disk / META_PROPERTIES).write_text("version=1\ncluster.id=abc\nnode.id=3\n")
+        add(disk / f"u-{number}", 0, batch(0, b"%d" % number))
+    add(disks[1] / "t-2", 0, batch(0, b"a"), batch(1, b"b"))
+    checkpoint_files.write_offsets(str(disks[1] / HIGH_WATERMARK), {TopicPartition("t", 2): 1})
+    add(disks[2] / "t-1", 0, batch(0, b"c"))
+    return disks
+
+
+def joined(disks):
+    return ", ".join(map(str, disks))
+
+
+def test_several_folders_of_a_broker_are_one(disks):
+    store = Store.open(joined(disks))
+    assert (store.topics(), store.cluster_id) == (["t", "u"], "abc")
+    assert store.describe_topic("t").partitions == 3
+    # By the checkpoints of the folder that has it.
+    assert [rows(store, partition) for partition in range(3)] == [ALL, [(0, b"c")], [(0, b"a")]]
+    assert [rows(store, partition, "u") for partition in range(3)] == [[(0, b"%d" % number)] for number in range(3)]
+    with pytest.raises(ReadOnlyError, match="disk 2"):
+        store.append("t", pa.record_batch({"value": [b"x"]}))
+    source = DefaultSource({"path": joined(disks), "subscribe": "t"})
+    reader = source.reader(source.schema())
+    assert sum(part.num_rows for task in reader.partitions() for part in reader.read(task)) == len(ALL) + 2
+    result = CliRunner().invoke(main, ["--store", joined(disks), "topics", "list"])
+    assert result.output.split() == ["t", "u"]
+
+
+def test_a_partition_that_a_broker_moves_to_another_of_its_folders(disks):
+    store = Store.open(joined(disks))
+    assert rows(store, 1) == [(0, b"c")]
+    shutil.copytree(disks[2] / "t-1", disks[0] / "t-1.0-future")
+    assert rows(store, 1) == [(0, b"c")]
+    os.rename(disks[2] / "t-1", disks[2] / "t-1.0-delete")
+    os.rename(disks[0] / "t-1.0-future", disks[0] / "t-1")
+    add(disks[0] / "t-1", 0, batch(1, b"d"))
+    assert rows(store, 1) == [(0, b"c"), (1, b"d")]
+    assert rows(store) == ALL
+
+
+def test_a_folder_that_cannot_be_read_takes_only_its_partitions_out(disks, caplog):
+    missing = joined([*disks[:2], disks[2].with_name("gone")])
+    for store in (Store.open(missing), Store.open(joined(disks))):
+        if store.path != missing:
+            os.rename(disks[2], disks[2].with_name("gone away"))
+        assert (rows(store), rows(store, 1), rows(store, 2)) == (ALL, [], [(0, b"a")])
+        assert caplog.text.count("its partitions are left out") == 1
+        caplog.clear()
+    os.rename(disks[2].with_name("gone away"), disks[2])
+    assert rows(store, 1) == [(0, b"c")]
+
+
+def test_folders_that_are_not_of_one_broker_are_refused(disks, tmp_path):
+    shutil.copytree(disks[2] / "t-1", disks[1] / "t-1")
+    with pytest.raises(InvalidConfigError, match=r"partition t-1 is in .*disk 2 and in .*disk3: a broker has it once"):
+        Store.open(joined(disks))
+    (disks[1] / META_PROPERTIES).write_text("version=1\ncluster.id=xyz\nnode.id=3\n")
+    with pytest.raises(InvalidConfigError, match=r"logs is of the Kafka cluster abc, and .*disk 2 of xyz"):
+        Store.open(joined(disks))
+    (disks[1] / META_PROPERTIES).unlink()
+    with pytest.raises(StoreNotFoundError, match=r"disk 2 is none of a Kafka broker's log\.dirs"):
+        Store.open(joined(disks))
+    with pytest.raises(StoreNotFoundError, match="can be read"):
+        Store.open(joined([tmp_path / "none", tmp_path / "no other"]))
+    with pytest.raises(StoreNotFoundError, match=r"no store"):
+        Store.open(joined([tmp_path / "none"]))
 
 
 # ---- where it ends
