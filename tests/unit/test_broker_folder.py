@@ -15,7 +15,8 @@ from record_tools import Record, build
 
 from pyspark_log import DefaultSource, Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage import checkpoint_files, log_folder
+from pyspark_log.storage import broker_partition, checkpoint_files, log_folder
+from pyspark_log.storage.broker_folder import BrokerFolder
 from pyspark_log.storage.broker_partition import BrokerPartition
 from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, PARTITION_METADATA
 from pyspark_log.storage.errors import (
@@ -30,7 +31,7 @@ from pyspark_log.storage.errors import (
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.recover import recover
 from pyspark_log.storage.repair import repair
-from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, segment_path
+from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentReader, segment_path
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.transaction import Transactions
 from pyspark_log.storage.types import EARLIEST, TopicPartition
@@ -223,6 +224,21 @@ def test_a_partition_that_a_broker_moves_to_another_of_its_folders(disks):
     add(disks[0] / "t-1", 0, batch(1, b"d"))
     assert rows(store, 1) == [(0, b"c"), (1, b"d")]
     assert rows(store) == ALL
+
+
+def test_a_partition_that_is_moved_while_the_folders_are_listed(disks, monkeypatch):
+    list_folder = BrokerFolder.topics
+
+    def move_before_the_last(self):
+        if self.path == str(disks[2]):
+            monkeypatch.undo()
+            shutil.copytree(disks[0] / "u-0", disks[2] / "u-0")
+            os.rename(disks[0] / "u-0", disks[0] / "u-0.0-delete")
+        return list_folder(self)
+
+    monkeypatch.setattr(BrokerFolder, "topics", move_before_the_last)
+    store = Store.open(joined(disks))
+    assert store.reader("u", 0).place.folder == str(disks[2] / "u-0")
 
 
 def test_a_folder_that_cannot_be_read_takes_only_its_partitions_out(disks, caplog):
@@ -507,6 +523,27 @@ def test_another_topic_of_the_same_name_is_not_read_on(root):
         rest.extend(part["offset"].to_pylist() for part in slow)
     assert rest == [[2, 3]]
     assert rows(store) == rows(single) == [(0, b"new"), (10, b"new"), (20, b"new")]
+
+
+def test_another_topic_of_the_same_name_whose_segment_is_opened(root, monkeypatch):
+    checkpoint_files.write_partition_metadata(str(root / "t-0" / PARTITION_METADATA), "B" * 21 + "A")
+    store = Store.open(root)
+    assert rows(store) == ALL
+
+    opened = []
+
+    def instead_before_the_second(*arguments):
+        # The first is for the end of the log.
+        opened.append(arguments)
+        if len(opened) == 2:
+            os.rename(root / "t-0", root / "t-0.0-delete")
+            add(root / "t-0", 0, batch(0, b"new"))
+        return SegmentReader(*arguments)
+
+    monkeypatch.setattr(broker_partition, "SegmentReader", instead_before_the_second)
+    with pytest.raises(UnknownTopicError, match="another one was made"):
+        next(store.read("t", 0, 0, 10))
+    assert len(opened) == 2
 
 
 def test_a_folder_that_gets_its_topics_id_later_is_read_on(root):
