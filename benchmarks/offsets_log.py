@@ -1,0 +1,64 @@
+"""A million commits of a hundred groups, one position a call and ten: how fast, how large the log is then, and how long
+a process that comes new takes to know all positions. `python benchmarks/offsets_log.py [--commits N] [--folder FOLDER]`
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pyspark_log import OffsetsLog, Store, TopicPartition
+
+GROUPS, PARTITIONS, ROUNDS = 100, 10, 5
+
+OPEN = """
+import sys, time
+from pyspark_log import OffsetsLog, Store
+began = time.perf_counter()
+log = OffsetsLog(Store.open(sys.argv[1]))
+if len(sys.argv) > 2:
+    log.fetch(sys.argv[2])
+else:
+    log.groups()
+print(time.perf_counter() - began)
+"""
+
+
+def commit(store, commits, each):
+    """Makes the commits, `each` of them in a call; gives the calls a second."""
+    log, began = OffsetsLog(store), time.perf_counter()
+    for call in range(commits // each):
+        group, turn = call % GROUPS, call // GROUPS
+        offsets = {TopicPartition("orders", (turn * each + one) % PARTITIONS): turn for one in range(each)}
+        log.commit(f"group-{group}", offsets)
+    return commits // each / (time.perf_counter() - began)
+
+
+def opened(store, *group):
+    """Seconds until a new process knows the positions of all groups, or of one."""
+    command = [sys.executable, "-c", OPEN, store.path, *group]
+    return statistics.median(float(subprocess.check_output(command)) for _ in range(ROUNDS))
+
+
+def main(folder, commits):
+    for each in (1, PARTITIONS):
+        store = Store.create(Path(folder) / f"store-{each}")
+        speed = commit(store, commits, each)
+        logs = list(Path(store.path).glob("data/__consumer_offsets-*/*.log"))
+        size = sum(path.stat().st_size for path in logs)
+        name = f"{commits:,} commits, {each} a call"
+        print(f"{name:32}{speed:10,.0f} calls/s{speed * each:10,.0f} commits/s", end="")
+        print(f"{size / 1e6:9.1f} MB in {len(logs)} segments", end="")
+        print(f"{opened(store) * 1e3:9.0f} ms to open{opened(store, 'group-7') * 1e3:9.0f} ms for one group")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--commits", type=int, default=1_000_000)
+    parser.add_argument("--folder")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as place:
+        main(place, given.commits)
