@@ -6,17 +6,18 @@ groups that is some thousand. The others are passed over as columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.errors import CorruptRecordError
 from pyspark_log.storage.isolation import READ_COMMITTED
-from pyspark_log.storage.store import Store
+from pyspark_log.storage.partition import Partition
+from pyspark_log.storage.store import READ_BYTES, Store
 from pyspark_log.storage.topics import OFFSETS_TOPIC
 from pyspark_log.storage.types import EARLIEST, TopicPartition
 
@@ -78,7 +79,8 @@ class PartitionView:
         Raises:
             CorruptRecordError: a record cannot be understood, or is damaged.
         """
-        state = store.recovered(OFFSETS_TOPIC, self.partition).state()
+        reader = store.recovered(OFFSETS_TOPIC, self.partition)
+        state = reader.state()
         end = state.next_offset
         if store.is_brokers:
             # Kafka's clients commit in transactions, which are appended like others.
@@ -92,12 +94,12 @@ class PartitionView:
         if self._position == EARLIEST:
             self._position = state.log_start
         if self._position < end:
-            self._read(store, end)
+            self._read(reader, end)
         return state.applied
 
-    def _read(self, store: Store, end: int) -> None:
-        for batch in store.read(OFFSETS_TOPIC, self.partition, self._position, end, isolation_level=READ_COMMITTED):
-            for key, value, offset in _newest(batch):
+    def _read(self, reader: Partition, end: int) -> None:
+        for chunk in reader.read(self._position, end, max_bytes=READ_BYTES, committed=True):
+            for key, value, offset in _newest(chunk.columns):
                 try:
                     self._apply(key, value)
                 except ValueError as error:
@@ -130,13 +132,15 @@ class PartitionView:
             del self.groups[what.group]
 
 
-def _newest(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, bytes | None, int]]:
+def _newest(columns: Mapping[str, pa.Array]) -> Iterator[tuple[bytes | None, bytes | None, int]]:
     """The newest record of each key: key, value, offset; in the order of offsets."""
-    rows = batch.select(["key", "value", "offset"])
-    if rows.num_rows > _FEW:
-        # Offsets rise, so a key's largest one is its newest record's.
-        newest = pa.table({"key": rows["key"], "offset": rows["offset"]}).group_by("key", use_threads=False)
-        kept = newest.aggregate([("offset", "max")])["offset_max"].combine_chunks()
-        if len(kept) < rows.num_rows:
-            rows = rows.filter(pc.is_in(rows["offset"], kept))
-    yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)
+    found = [columns[name] for name in ("key", "value", "offset")]
+    keys = found[0]
+    if len(keys) > _FEW and not keys.null_count:
+        # Keys as numbers, and of each number the last row; all of it in compiled code.
+        numbers = memoryview(keys.dictionary_encode().indices.buffers()[1]).cast("i")[: len(keys)]
+        rows = array("q", sorted(dict(zip(numbers, range(len(keys)), strict=True)).values()))
+        # By its buffer: pa.array imports pandas where there is one, which takes longer than all of this.
+        kept = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+        found = [column.take(kept) for column in found]
+    yield from zip(*(column.to_pylist() for column in found), strict=True)

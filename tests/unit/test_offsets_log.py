@@ -21,6 +21,7 @@ from pyspark_log.storage.group_metadata import GroupState
 from pyspark_log.storage.group_positions import committed
 from pyspark_log.storage.group_view import OffsetAndMetadata
 from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.topics import OFFSETS_TOPIC
 from pyspark_log.storage.types import TopicPartition
@@ -42,6 +43,15 @@ def append(store: Store, group: str, key: bytes | None, value: bytes | None) -> 
 
 def offsets(log: OffsetsLog, group: str) -> dict[TopicPartition, int]:
     return {at: kept.offset for at, kept in log.fetch(group).items()}
+
+
+def reads_of(monkeypatch) -> list[int]:
+    """Where each later read of a partition begins."""
+    starts, read = [], Partition.read
+    monkeypatch.setattr(
+        Partition, "read", lambda self, start, *more, **options: starts.append(start) or read(self, start, *more, **options)
+    )
+    return starts
 
 
 def test_nothing_is_known_and_nothing_is_made_before_the_first_commit(store):
@@ -79,14 +89,7 @@ def test_a_view_follows_what_others_commit(store):
 
 def test_a_fetch_reads_only_what_is_new(store, monkeypatch):
     log = OffsetsLog(store)
-    starts = []
-    read = store.read
-
-    def noted(topic, partition, start, end, **more):
-        starts.append(start)
-        return read(topic, partition, start, end, **more)
-
-    monkeypatch.setattr(store, "read", noted)
+    starts = reads_of(monkeypatch)
     log.commit("g", {ORDERS_0: 1, ORDERS_1: 1})
     log.fetch("g")
     log.fetch("g")
@@ -227,8 +230,7 @@ def test_a_view_that_has_slept_for_long_may_have_missed_tombstones_and_begins_an
     log, now = OffsetsLog(store), group_view.now_ms()
     log.commit("g", {ORDERS_0: 5, ORDERS_1: 7})
     assert len(log.fetch("g")) == 2
-    starts, read = [], store.read
-    monkeypatch.setattr(store, "read", lambda *place, **more: starts.append(place[2]) or read(*place, **more))
+    starts = reads_of(monkeypatch)
     half_a_day = 12 * 3600 * 1000
     for later, expected in ((half_a_day - 60_000, []), (2 * half_a_day, [0]), (0, [0, 0])):
         monkeypatch.setattr(group_view, "now_ms", lambda later=later: now + later)
