@@ -153,6 +153,14 @@ def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int]
     return Outcome(at, tuple(rounds), time.monotonic() - begun, problem)
 
 
+def compact_if_due(store: Store, at: TopicPartition) -> Outcome | None:
+    """Compacts a partition if it is time to; None: it is not. For who has just begun a segment there.
+
+    No lock of the caller's is held. It costs him what a round takes; another cleaner at work there costs nothing.
+    """
+    return None if _look(store, at, asked=False) is None else compact_partition(store, at)
+
+
 def compact(
     store: Store, topic: str | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Outcome]:

@@ -24,6 +24,7 @@ from pyspark_log.storage.group_metadata import GroupDescription, GroupState
 from pyspark_log.storage.group_positions import GroupPositions
 from pyspark_log.storage.group_view import OffsetAndMetadata
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
+from pyspark_log.storage.log_cleaner import compact_if_due
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.topics import OFFSETS_TOPIC
 from pyspark_log.storage.types import OffsetStep, TopicPartition
@@ -106,7 +107,10 @@ class OffsetsLog:
     def _append(
         self, place: Place, make: Callable[[], list[bytes]], timeout: float = DEFAULT_TIMEOUT
     ) -> None:
-        """Appends the batches that `make` gives under the partition's lock, when all that was decided is applied."""
+        """Appends the batches that `make` gives under the partition's lock, when all that was decided is applied.
+
+        Whoever begins a segment compacts the closed ones, so that the log stays small however long nobody else comes.
+        """
         store = self._store
         while True:
             apply_in(store, place, timeout)
@@ -114,9 +118,13 @@ class OffsetsLog:
                 # Who decides to move positions holds this lock, too. So nothing comes between look and append.
                 if waits_in(store, place, appender.state.applied):
                     continue
+                active = appender.state.active_base
                 for pack in packed(make(), appender.config.segment_bytes):
                     appender.append(pack, sync=False)
-                return
+                if appender.state.active_base == active:
+                    return
+            compact_if_due(store, TopicPartition(place.topic, place.partition))
+            return
 
     # ---- fetching
 

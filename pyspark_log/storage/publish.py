@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_log.storage import group_positions, state_file
@@ -38,14 +38,15 @@ from pyspark_log.storage.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
+from pyspark_log.storage.log_cleaner import compact_if_due
 from pyspark_log.storage.mounts import is_shared
 from pyspark_log.storage.output import Output, discard
 from pyspark_log.storage.publish_checks import check_fenced, check_log_folders, check_number, check_parts
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import STATE_FOLDER
-from pyspark_log.storage.topics import OFFSETS_TOPIC
-from pyspark_log.storage.types import OffsetStep
+from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
+from pyspark_log.storage.types import OffsetStep, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +131,7 @@ def publish(
         places=output.places(), manifest=output.manifest, manifest_crc=output.manifest_crc, time=output.time,
         boot="" if sync else state_file.this_boot().hex(), one_off=one_off,
     )  # fmt: skip
+    before = _active_bases(store, wanted)
     try:
         decision, replayed = _decide(store, decisions, wanted, output, offsets, claimed)
     except LockTimeoutError:
@@ -171,7 +173,25 @@ def publish(
         except (PylogError, OSError) as error:
             # All of it is published; what is left over costs space until the next one tidies up.
             log.warning("%s: decision %d is done, but could not be tidied up: %s", store.path, decision.offset, error)
+    _compact_begun(store, wanted, before)
     return PublishResult(decision.offset, replayed, decision.records)
+
+
+def _active_bases(store: Store, decision: Decision) -> dict[TopicPartition, int]:
+    """Where the active segments begin of the engine's own partitions that a decision is written to."""
+    found = {}
+    moved = {TopicPartition(place.topic, place.partition) for place in decision.places if place.topic == OFFSETS_TOPIC}
+    for at in (TopicPartition(PUBLISH_TOPIC, 0), *moved):
+        with contextlib.suppress(UnknownTopicError):
+            found[at] = store.reader(at.topic, at.partition).state().active_base
+    return found
+
+
+def _compact_begun(store: Store, decision: Decision, before: Mapping[TopicPartition, int]) -> None:
+    """Whoever begins a segment of those partitions compacts the closed ones, so that their logs stay small."""
+    for at, base in _active_bases(store, decision).items():
+        if before.get(at, base) != base:
+            compact_if_due(store, at)
 
 
 def take_back(store: Store, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:

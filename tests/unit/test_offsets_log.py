@@ -49,7 +49,7 @@ def reads_of(monkeypatch) -> list[int]:
     """Where each later read of a partition begins."""
     starts, read = [], Partition.read
     monkeypatch.setattr(
-        Partition, "read", lambda self, start, *more, **options: starts.append(start) or read(self, start, *more, **options)
+        Partition, "read", lambda self, start, end, **more: starts.append(start) or read(self, start, end, **more)
     )
     return starts
 
@@ -247,6 +247,22 @@ def test_replaying_the_log_twice_gives_the_same(store):
     seen = [{group: OffsetsLog(Store.open(store.path)).fetch(group) for group in ("g0", "g1", "g2")} for _ in range(2)]
     assert seen[0] == seen[1] == {group: log.fetch(group) for group in ("g0", "g1", "g2")}
     assert {group: len(found) for group, found in seen[0].items()} == {"g0": 2, "g1": 1, "g2": 0}
+
+
+def test_the_log_is_compacted_as_it_is_written_to(store):
+    """A group commits 5 MB; of what is closed, only the last records are left, its own and its neighbour's."""
+    log, later = OffsetsLog(store), Store.open(store.path)
+    many = {TopicPartition("orders", number): number for number in range(1_000)}
+    partition = records.partition_for("g", 4)
+    neighbour = next(name for name in map(str, range(100)) if records.partition_for(name, 4) == partition)
+    log.commit(neighbour, {ORDERS_0: 3})
+    OffsetsLog(later).fetch("g")
+    for turn in range(24):
+        log.commit("g", dict.fromkeys(many, turn), "x" * 150)
+    assert store.size(OFFSETS_TOPIC, partition) < 1.5 * (1 << 20)
+    for reader in (OffsetsLog(Store.open(store.path)), OffsetsLog(later), log):
+        assert offsets(reader, "g") == dict.fromkeys(many, 23)
+        assert offsets(reader, neighbour) == {ORDERS_0: 3}
 
 
 # ---- members, and taking back

@@ -8,12 +8,15 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage import decision_log, janitor, publish, publishers
+from pyspark_log.storage.coordinator_records import partition_for
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import InvalidConfigError, PublisherFencedError, PublishError
+from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publishers import delete_publisher
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import PUBLISH_TOPIC
+from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
+from pyspark_log.storage.types import OffsetStep, TopicPartition
 from tests.unit.test_cli import output, pylog
 
 
@@ -134,6 +137,20 @@ def test_more_records_than_a_segment_holds_are_taken_at_once(store, monkeypatch)
     assert len(store.segment_files(PUBLISH_TOPIC, 0)) >= 3
     assert all(one.done for one in publishers.publishers(Store.open(store.path)))
     assert store.reader(PUBLISH_TOPIC, 0).state().first_undone == store.latest_offset(PUBLISH_TOPIC, 0) == 90
+
+
+def test_the_decisions_are_compacted_as_they_are_made(store):
+    """Of one publisher's forty records of 52 KB, and of what it has moved, the last ones are left."""
+    location, group = "/a/checkpoint" * 4_000, "g" * 30_000
+    partition = partition_for(group, 50)
+    for number in range(40):
+        step = OffsetStep(group, TopicPartition("t", 0), number or None, number + 1)
+        published(store, "q", number, location=location, offsets=[step])
+    assert store.size(PUBLISH_TOPIC, 0) < 1.5 * (1 << 20)
+    assert store.size(OFFSETS_TOPIC, partition) < 0.8 * (1 << 20)
+    fresh = Store.open(store.path)
+    assert published(fresh, "q", 39, location=location).replayed
+    assert OffsetsLog(fresh).fetch(group)[TopicPartition("t", 0)].offset == 40
 
 
 # --- the command
