@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from typing import ClassVar
 
 from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage import group_expiry, group_positions
@@ -40,7 +41,12 @@ class OffsetsLog:
 
     Positions that a publish moves (a transaction, say) count from the moment when it is decided. So a position is
     never fetched that a decided publish has left behind, and a commit comes behind all that was decided before it.
+
+    Attributes:
+        NEVER: as the expiry of a commit: its positions stay until they are taken back.
     """
+
+    NEVER: ClassVar[int] = records.NEVER
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives the time of commits, in seconds since 1970."""
