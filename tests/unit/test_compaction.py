@@ -423,3 +423,19 @@ def test_a_partition_that_is_moved_meanwhile_is_compacted_where_it_is_then(tmp_p
     assert records(store) == compacted(before, done.cleaned_to)
     assert not (tmp_path / "store/data/t-0").exists()
     assert faults(store.path) == []
+
+
+def test_old_segments_go_and_the_rest_is_compacted(store):
+    now, hour = store.appender("t", 0).clock(), 3_600_000
+    store.alter_configs("t", {"cleanup.policy": "compact,delete", "retention.ms": str(hour)})
+    for age in [*range(150, 50, -10), *range(50, 0, -5)]:
+        put(store, [age, 1, 2], timestamps=[now - age * 60_000] * 3)
+    store.clean("t")
+    (outcome,) = compact(store, "t")
+    left = records(store)
+    ages = [int(key) for _, key, _ in left]
+    assert store.earliest_offset("t", 0) > 0
+    # Of the keys that were written once those of the last hour are there, and few before: segments go whole.
+    assert set(range(5, 51, 5)) <= set(ages) - {1, 2} <= {*range(5, 51, 5), 60, 70, 80, 90}
+    assert len([row for row in left if row[1] == b"1" and row[0] < outcome.rounds[0].cleaned_to]) == 1
+    assert faults(store.path) == []

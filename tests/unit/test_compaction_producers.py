@@ -1,0 +1,90 @@
+"""Compaction of partitions with producers that number their records, and with transactions."""
+
+import pytest
+from producer_tools import ending, ready
+
+from pyspark_log.storage.clock import now_ms
+from pyspark_log.storage.errors import OutOfOrderSequenceError
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from pyspark_log.storage.log_cleaner import compact
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.verify import verify
+
+# Each batch has a segment of its own, or two of them have.
+CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "200", "delete.retention.ms": "0"}
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = Store.create(tmp_path / "store")
+    made.create_topic("t", 1, CONFIGS)
+    return made
+
+
+def send(store, sequence, *values, **how):
+    # The key is the same for all, so each replaces the one before.
+    return store.append_batch("t", 0, bytes(ready(sequence, *values, timestamp=now_ms(), **how)))
+
+
+def end(store, commit, producer=1):
+    with store.appender("t", 0).hold() as held:
+        held.append(bytearray(ending(commit, producer=producer, timestamp=now_ms())), sync=False)
+
+
+def values(store, level=READ_UNCOMMITTED):
+    return [value for batch in store.read("t", 0, isolation_level=level) for value in batch["value"].to_pylist()]
+
+
+def clean(store):
+    (outcome,) = compact(store, "t")
+    assert not outcome.problem
+    return outcome.rounds[-1].cleaned_to
+
+
+def faults(store):
+    return [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE]
+
+
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_a_producer_goes_on_where_it_was(store, tmp_path, snapshots):
+    for sequence in range(8):
+        send(store, sequence, b"value %d" % sequence)
+    # Another one's records take the place of all of its own.
+    for sequence in range(4):
+        send(store, sequence, b"other %d" % sequence, producer=2)
+    assert clean(store) >= 8
+    assert len(values(store)) < 6
+    assert faults(store) == []
+    if not snapshots:
+        # What is known of producers is then read from the log alone.
+        for path in (tmp_path / "store/data/t-0").glob("*.snapshot"):
+            path.unlink()
+    store = Store.open(store.path)
+    assert send(store, 7, b"value 7").base_offset == 7  # It has come before.
+    with pytest.raises(OutOfOrderSequenceError):
+        send(store, 9, b"value 9")
+    assert send(store, 8, b"value 8").base_offset == 12
+    assert values(store)[-1] == b"value 8"
+
+
+def test_an_open_transaction_holds_the_cleaner_back(store):
+    send(store, 0, b"a0", producer=1)
+    send(store, 1, b"a1", producer=1, transactional=True)
+    for sequence in range(6):
+        send(store, sequence, b"c%d" % sequence, producer=3)
+    send(store, 0, b"b0", producer=2, transactional=True)
+    for sequence in range(6, 12):
+        send(store, sequence, b"c%d" % sequence, producer=3)
+    assert (store.latest_offset("t", 0, isolation_level=READ_COMMITTED), store.latest_offset("t", 0)) == (1, 15)
+    assert clean(store) == 1
+    end(store, True, producer=1)
+    assert clean(store) == 8
+    assert values(store, READ_COMMITTED) == [b"c5"]
+    end(store, False, producer=2)
+    for sequence in range(12, 16):
+        send(store, sequence, b"c%d" % sequence, producer=3)
+    assert clean(store) > 15
+    assert b"b0" not in values(store)
+    assert values(store)[-1] == b"c15"
+    assert faults(store) == []
