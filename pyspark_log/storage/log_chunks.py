@@ -16,6 +16,27 @@ _READ_SIZE = 1024 * 1024
 Throttle = Callable[[int], None]
 
 
+def batch_size(start: memoryview, left: int, limit: int) -> int:
+    """The bytes of a batch that is larger than what was read of it.
+
+    Args:
+        start: what was read.
+        left: bytes of the log from its beginning on.
+        limit: the most that it may have.
+
+    Raises:
+        CorruptRecordError: it is not larger, or would pass the end of the log; BatchTooLargeError. Positions count
+            from its beginning.
+    """
+    base_offset = int.from_bytes(start[:LENGTH_AT], "big", signed=True)
+    size = int.from_bytes(start[LENGTH_AT : LENGTH_AT + 4], "big", signed=True) + LENGTH_PREFIX
+    if left < HEADER_SIZE or not len(start) < size <= left:
+        raise CorruptRecordError(f"no whole batch: its length field says {size} bytes, {left} are left", 0, base_offset)
+    if size > limit:
+        raise BatchTooLargeError(size, limit, 0, base_offset)
+    return size
+
+
 class Source(NamedTuple):
     """A segment that is open, and how many bytes of it count."""
 
@@ -62,21 +83,10 @@ class LogChunks:
             try:
                 taken = take(self._buffer, filled)
                 if taken == 0:
-                    self._grow(filled, source.size - position)
+                    needed = batch_size(self._buffer[:filled], source.size - position, self._max_batch_bytes)
+                    self._buffer = memoryview(bytearray(needed))
             except CorruptRecordError as error:
                 raise error.located(position, file.path, self._place.topic, self._place.partition) from None
             if taken is None:
                 return
             position += taken
-
-    def _grow(self, filled: int, left: int) -> None:
-        """Makes the buffer as large as the batch at its start says that it is."""
-        base_offset = int.from_bytes(self._buffer[:LENGTH_AT], "big", signed=True)
-        needed = int.from_bytes(self._buffer[LENGTH_AT : LENGTH_AT + 4], "big", signed=True) + LENGTH_PREFIX
-        if filled < HEADER_SIZE or not filled < needed <= left:
-            raise CorruptRecordError(
-                f"no whole batch: its length field says {needed} bytes, {left} are left", 0, base_offset
-            )
-        if needed > self._max_batch_bytes:
-            raise BatchTooLargeError(needed, self._max_batch_bytes, 0, base_offset)
-        self._buffer = memoryview(bytearray(needed))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pyspark_log.storage.batch import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX
-from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError, LogDamagedError
+from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError
 from pyspark_log.storage.isolation import AbortedRanges
+from pyspark_log.storage.log_chunks import batch_size
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import Chunk, decode
 from pyspark_log.storage.segment import SWAP, SegmentReader
@@ -128,16 +128,9 @@ class RangeReader:
 
     def _grow(self, segment: SegmentReader, position: int, size: int) -> None:
         """Makes the buffer as large as the batch at its start says that it is."""
-        needed = int.from_bytes(self._buffer[LENGTH_AT : LENGTH_AT + 4], "big", signed=True) + LENGTH_PREFIX
-        if size - position < HEADER_SIZE or not len(self._buffer) < needed <= size - position:
-            raise CorruptRecordError(
-                f"no whole batch: its length field says {needed} bytes, {size - position} are left",
-                position, int.from_bytes(self._buffer[:LENGTH_AT], "big", signed=True),
-                segment.log.path, self._place.topic, self._place.partition,
-            )  # fmt: skip
-        if needed > self._max_batch_bytes:
-            raise BatchTooLargeError(
-                needed, self._max_batch_bytes, position, int.from_bytes(self._buffer[:LENGTH_AT], "big", signed=True),
-                segment.log.path, self._place.topic, self._place.partition,
-            )  # fmt: skip
+        filled = min(len(self._buffer), size - position)
+        try:
+            needed = batch_size(self._buffer[:filled], size - position, self._max_batch_bytes)
+        except CorruptRecordError as error:
+            raise error.located(position, segment.log.path, self._place.topic, self._place.partition) from None
         self._buffer = memoryview(bytearray(needed))
