@@ -10,13 +10,14 @@ from cleaning_tools import Log, pair
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from producer_tools import ending, ready
-from record_tools import Record, build, with_crc
+from record_tools import Record, build, patched, with_crc
 from test_messages import message, message_set, three
 
+from pyspark_log.storage import batch as layout
 from pyspark_log.storage.batch import CODECS
 from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError, LogDamagedError
 from pyspark_log.storage.key_offsets import siphash128
-from pyspark_log.storage.records import KeyOffsets, stamp
+from pyspark_log.storage.records import KeyOffsets, scan, stamp
 
 ENTRY = 24
 
@@ -244,6 +245,34 @@ def test_a_missing_segment_is_damage(log):
     os.unlink(log.path(".log", 1))
     with pytest.raises(LogDamagedError, match="ends at offset 1, but it must reach 3"):
         log.fill(KeyOffsets(4096))
+
+
+TWO = build([pair("a", "1"), pair("b", "2")])
+
+
+@pytest.mark.parametrize(
+    ("batch", "what"),
+    [
+        (patched(TWO, layout.COUNT_AT, 4, 1), "record 1 of 1: bytes remain behind it"),
+        (patched(TWO, layout.COUNT_AT, 4, 3), "3 records do not fit into 18 bytes"),
+        (patched(TWO, layout.LAST_OFFSET_DELTA_AT, 4, 0), "record 1 of 2: its offset delta"),
+        (with_crc(TWO[:-1]), "record 1 of 2: its length is not inside the batch"),
+        # The last record's length says one byte more, which is there.
+        (with_crc(TWO[:70] + bytes([TWO[70] + 2]) + TWO[71:] + b"x"), "record 1 of 2: it is shorter"),
+    ],
+)
+def test_records_that_make_no_sense_are_refused(log, batch, what):
+    log.put(pair("a", "1"))
+    data = bytearray(batch)
+    data[: layout.LENGTH_AT] = (1).to_bytes(8, "big")
+    position = log.writer.position
+    log.writer.log.pwrite(data, position)
+    log.writer.enter([scan(data, 0, len(data))[0]._replace(position=position)])
+    log.end = 3
+    log.roll()
+    with pytest.raises(CorruptRecordError, match=what) as caught:
+        log.fill(KeyOffsets(4096))
+    assert (caught.value.base_offset, caught.value.position) == (1, position)
 
 
 @settings(max_examples=300, deadline=None)

@@ -486,7 +486,7 @@ def test_the_indexes_are_those_of_a_rebuild(log):
     log = Log(log.folder + "/small", index_interval_bytes=300)
     for number in range(300):
         log.put(
-            pair(f"{number % 40}", "x" * (number % 90), NOW + 2 * number - number % 70), pair(f"{number % 7}", "y", NOW),
+            pair(f"{number % 40}", "x" * (number % 90), NOW + 2 * number - number % 70), pair(f"{number % 7}", "y"),
             codec=CODECS[number % 5],
         )  # fmt: skip
         if number % 60 == 59:
