@@ -1,5 +1,5 @@
-"""A million commits of a hundred groups, one position a call and ten: how fast, how large the log is then, and how long
-a process that comes new takes to know all positions. `python benchmarks/offsets_log.py [--commits N] [--folder FOLDER]`
+"""A million commits of a hundred groups, ten positions a call and one: how fast, how large the log is then, and how
+long a process that comes new takes to know all positions. `python benchmarks/offsets_log.py [--commits N] [--folder F]`
 """
 
 import argparse
@@ -44,7 +44,7 @@ def opened(store, *group):
 
 
 def main(folder, commits):
-    for each in (1, PARTITIONS):
+    for each in (PARTITIONS, 1):
         store = Store.create(Path(folder) / f"store-{each}")
         speed = commit(store, commits, each)
         logs = list(Path(store.path).glob("data/__consumer_offsets-*/*.log"))
@@ -52,7 +52,7 @@ def main(folder, commits):
         name = f"{commits:,} commits, {each} a call"
         print(f"{name:32}{speed:10,.0f} calls/s{speed * each:10,.0f} commits/s", end="")
         print(f"{size / 1e6:9.1f} MB in {len(logs)} segments", end="")
-        print(f"{opened(store) * 1e3:9.0f} ms to open{opened(store, 'group-7') * 1e3:9.0f} ms for one group")
+        print(f"{opened(store) * 1e3:9.0f} ms to open{opened(store, 'group-7') * 1e3:9.0f} ms one group", flush=True)
 
 
 if __name__ == "__main__":

@@ -52,8 +52,9 @@ _TOPIC_CONFIGS = {
     # Who follows the log has so long to see that a position was taken back.
     "delete.retention.ms": "86400000",
     "max.message.bytes": "1048588",
-    # A hundredth of Kafka's: only closed segments are compacted, and this log is read whole by each process.
-    "segment.bytes": str(1 << 20),
+    # Kafka has 100 MiB. Only closed segments are compacted, and this log is read whole by each process: so all 50
+    # partitions together stay below 13 MiB, beside the newest record of each key.
+    "segment.bytes": str(256 << 10),
 }
 
 

@@ -71,7 +71,7 @@ class OffsetsLog:
     ) -> None:
         """Commits the offsets of the next records to read, all of them or none.
 
-        (Of more than a segment holds, some 10,000, each part that fills one.) Makes the topic if the store has none
+        (Of more than a segment holds, some 4,000, each part that fills one.) Makes the topic if the store has none
         (`offsets.topic.num.partitions` partitions, Kafka's 50). Now and then it also looks for positions that have
         expired (`offsets.retention.check.interval.ms`).
 

@@ -135,7 +135,7 @@ def test_the_topic_is_made_as_kafka_makes_it_with_smaller_segments(tmp_path):
     topic = store.describe_topic(OFFSETS_TOPIC)
     assert topic.partitions == 50
     assert topic.configs["cleanup.policy"] == "compact"
-    assert topic.configs["segment.bytes"] == "1048576"
+    assert topic.configs["segment.bytes"] == "262144"
 
 
 def test_groups_of_all_partitions_are_listed_in_order(store):
@@ -202,10 +202,10 @@ def test_a_commit_is_refused_where_a_position_is_not_the_expected_one(store):
 
 
 def test_a_commit_larger_than_a_segment_is_taken(store):
-    many = {TopicPartition("orders", number): number for number in range(4_000)}
+    many = {TopicPartition("orders", number): number for number in range(2_000)}
     OffsetsLog(store).commit("g", many, "x" * 300)
     assert offsets(OffsetsLog(Store.open(store.path)), "g") == many
-    assert len(store.segment_files(OFFSETS_TOPIC, records.partition_for("g", 4))) == 2
+    assert len(store.segment_files(OFFSETS_TOPIC, records.partition_for("g", 4))) == 3
 
 
 def test_of_many_records_only_the_newest_of_each_key_are_taken_apart(store, monkeypatch):
@@ -250,16 +250,16 @@ def test_replaying_the_log_twice_gives_the_same(store):
 
 
 def test_the_log_is_compacted_as_it_is_written_to(store):
-    """A group commits 5 MB; of what is closed, only the last records are left, its own and its neighbour's."""
+    """A group commits 2 MB; of what is closed, only the last records are left, its own and its neighbour's."""
     log, later = OffsetsLog(store), Store.open(store.path)
-    many = {TopicPartition("orders", number): number for number in range(1_000)}
+    many = {TopicPartition("orders", number): number for number in range(400)}
     partition = records.partition_for("g", 4)
     neighbour = next(name for name in map(str, range(100)) if records.partition_for(name, 4) == partition)
     log.commit(neighbour, {ORDERS_0: 3})
     OffsetsLog(later).fetch("g")
     for turn in range(24):
         log.commit("g", dict.fromkeys(many, turn), "x" * 150)
-    assert store.size(OFFSETS_TOPIC, partition) < 1.5 * (1 << 20)
+    assert store.size(OFFSETS_TOPIC, partition) < 400_000
     for reader in (OffsetsLog(Store.open(store.path)), OffsetsLog(later), log):
         assert offsets(reader, "g") == dict.fromkeys(many, 23)
         assert offsets(reader, neighbour) == {ORDERS_0: 3}
