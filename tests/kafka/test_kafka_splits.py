@@ -1,5 +1,7 @@
 """A partition that a broker wrote, read in pieces as the tasks of a query read it: at every split point the same."""
 
+import time
+
 import pyarrow as pa
 import pytest
 from kafka_clients import create_topics
@@ -53,8 +55,8 @@ def store(broker, ends):
     return shown(broker, TOPIC, ends[READ_UNCOMMITTED])
 
 
-def between(store, start, end, level):
-    parts = store.read(TOPIC, 0, start, end, isolation_level=level)
+def between(store, start, end, level, topic=TOPIC):
+    parts = store.read(topic, 0, start, end, isolation_level=level)
     return [row for part in parts for row in zip(part["offset"].to_pylist(), part["value"].to_pylist(), strict=True)]
 
 
@@ -69,6 +71,42 @@ def test_every_split_point(broker, store, ends, level):
         assert between(store, 0, cut, level) + between(store, cut, end, level) == whole
     for start in range(end):
         assert between(store, start, start + 1, level) == [row for row in whole if row[0] == start]
+
+
+def test_every_split_point_of_a_compacted_log(broker):
+    """The cleaner takes aborted records and what is superseded, and writes the indexes of transactions anew."""
+    topic = "split-compacted"
+    compact = {
+        "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "200",
+        "internal.segment.bytes": "3000", "min.compaction.lag.ms": "0", "delete.retention.ms": "0",
+    }  # fmt: skip
+    create_topics(broker, {topic: 1}, SMALL | compact)
+    sent, deadline = 0, time.monotonic() + 60
+    with producer(broker, transactional_id="split-compacted") as found:
+        found.init_transactions()
+        while True:
+            for number in range(sent, sent + 8):
+                found.begin_transaction()
+                rows = [Row(0, NOW, b"key %d" % (number * n % 11), b"%d" % number * 9, ()) for n in range(4)]
+                send(found, topic, rows)
+                if number % 3:
+                    found.commit_transaction()
+                else:
+                    found.abort_transaction()
+            sent += 8
+            time.sleep(0.5)
+            end = consumed(broker, topic)[1]
+            store = shown(broker, topic, end)
+            left = {level: between(store, 0, end, level, topic) for level in LEVELS}
+            if len(left[READ_UNCOMMITTED]) < 4 * sent - 60 and len(left[READ_COMMITTED]) < len(left[READ_UNCOMMITTED]):
+                break
+            assert time.monotonic() < deadline, "the cleaner does not run"
+    # Segments are closed by appends alone: the cleaner has nothing more to do.
+    for level in LEVELS:
+        whole = between(store, 0, end, level, topic)
+        assert whole == [(row.offset, row.value) for row in consumed(broker, topic, level=level)[0]]
+        for cut in range(end + 1):
+            assert between(store, 0, cut, level, topic) + between(store, cut, end, level, topic) == whole
 
 
 @pytest.mark.parametrize("level", LEVELS)
