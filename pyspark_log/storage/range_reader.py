@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from pyspark_log.storage.batch import LENGTH_AT
 from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError
 from pyspark_log.storage.isolation import AbortedRanges
 from pyspark_log.storage.log_chunks import batch_size
