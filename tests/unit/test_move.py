@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import files, intent, move
+from pyspark_log.storage import files, install, intent, move
 from pyspark_log.storage.errors import InvalidConfigError, LogFolderOfflineError, UnknownTopicError
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.publish import publish
@@ -293,17 +293,18 @@ def test_a_copy_that_does_not_count_is_told_and_removed(store, tmp_path):
 def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
     """Its files may be on another device than the log by then; that is seen before anything is tried."""
     monkeypatch.setattr(intent, "drop", lambda _: pytest.fail("it was begun, and given up"))
-    store.alter_configs("t", {"segment.bytes": "20000"})
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
-    writer.append("t", rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))
-    parts = writer.finish()
+    for name in ("_COPY_LEAST", "_COPY_MOST"):
+        monkeypatch.setattr(install, name, 3000)
+    store.alter_configs("t", {"segment.bytes": "400000"})
     for number, folder in enumerate(store.log_folders):
+        writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+        writer.append("t", rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))
+        parts = writer.finish()
         store.move_partition("t", 0, folder.path)
-        if number:
-            writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
-            writer.append("t", rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))
-            parts = writer.finish()
         publish(store, "q", number, parts)
+        # A segment that was staged has two names until the decision is done.
+        linked = any(os.stat(path).st_nlink == 2 for path in store.segment_files("t", 0))
+        assert linked == (os.stat(folder.path).st_dev == os.stat(store.path).st_dev)
         assert values(store) == [*range(9000)] * (number + 1)
     assert {finding.severity for finding in verify(store.path).findings} == {Severity.NOTE}
 
