@@ -260,6 +260,7 @@ TWO = build([pair("a", "1"), pair("b", "2")])
         # The last record's length says one byte more, which is there.
         (with_crc(TWO[:70] + bytes([TWO[70] + 2]) + TWO[71:] + b"x"), "record 1 of 2: it is shorter"),
     ],
+    ids=["too few", "too many", "delta", "cut", "longer"],
 )
 def test_records_that_make_no_sense_are_refused(log, batch, what):
     log.put(pair("a", "1"))
