@@ -172,7 +172,7 @@ def written(states: ProducerStates):
     }  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(OPERATIONS)
 def test_a_log_holds_what_the_model_holds(operations):
     with tempfile.TemporaryDirectory() as folder:
