@@ -15,7 +15,8 @@ def clean(target: Target, topic: str | None) -> None:
     """Remove what TOPIC's retention no longer asks for; without TOPIC, of all topics and of the store itself.
 
     Writers do this for a partition whenever they begin a segment of it. This is for partitions that nobody writes to
-    any more, for the files of deleted topics, and for staged output that was never published.
+    any more, for the files of deleted topics, for positions of groups that have expired, and for staged output that
+    was never published.
     """
     store = target.open()
     count = janitor.clean(store) if topic is None else store.clean(topic)

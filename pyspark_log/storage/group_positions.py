@@ -96,10 +96,8 @@ def encoded(
 ) -> list[bytes]:
     """The record batches that commit positions, for the group's partition; `now` and `expire_timestamp` in ms."""
     keys = [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in offsets]
-    value = records.OffsetCommitValue(0, -1, metadata, now, expire_timestamp)
-    return _batches(
-        store, keys, [records.encode_offset_value(replace(value, offset=offset)) for offset in offsets.values()], now
-    )
+    values = [records.OffsetCommitValue(offset, -1, metadata, now, expire_timestamp) for offset in offsets.values()]
+    return _batches(store, keys, list(map(records.encode_offset_value, values)), now)
 
 
 def tombstones(store: Store, keys: Sequence[bytes], now: int) -> list[bytes]:
