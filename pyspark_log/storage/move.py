@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyspark_log.storage import files, leader_epochs, state_file, topic_remains
+from pyspark_log.storage import cleaner_state, files, leader_epochs, state_file, topic_remains
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.checkpoint_files import PARTITION_METADATA
 from pyspark_log.storage.checksum import crc32c
@@ -57,7 +57,9 @@ def move(partitions: Partitions, topic: str, partition: int, folder: str) -> int
         if not os.path.exists(target.state_path):
             partitions.make_state(opened, partition, number)
         try:
-            copied = _Move(partitions, opened, partition, number).run()
+            # What a cleaner is writing beside the log does not come with it.
+            with cleaner_state.cleaning(target, DEFAULT_TIMEOUT):
+                copied = _Move(partitions, opened, partition, number).run()
         except OSError as error:
             told = partitions.log_folders.explained(error, target)
             if told is error:

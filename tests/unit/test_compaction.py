@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from pyspark_log.cli.main import main
 from pyspark_log.storage import cleaner_state, compaction, compaction_plan, state_file
 from pyspark_log.storage.compaction_plan import Closed
-from pyspark_log.storage.errors import ReadOnlyError, UnknownTopicError
+from pyspark_log.storage.errors import LockTimeoutError, ReadOnlyError, UnknownTopicError
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.log_cleaner import IoRate, LogCleaner, compact, compact_partition, due
 from pyspark_log.storage.segment import list_segments
@@ -399,29 +399,33 @@ def test_the_rate_of_io_is_bounded(monkeypatch):
     assert slept == [0.5, 2.0]
 
 
-def test_a_partition_that_is_moved_meanwhile_is_compacted_where_it_is_then(tmp_path, monkeypatch):
+def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
     (tmp_path / "disk").mkdir()
-    store = Store.create(tmp_path / "store", {"log.dirs": f"data,{tmp_path}/disk/logs"})
+    disk = f"{tmp_path}/disk/logs"
+    store = Store.create(tmp_path / "store", {"log.dirs": f"data,{disk}"})
     store.create_topic("t", 1, COMPACT)
     fill(store)
-    before, rewrite = records(store), compaction.rewrite
+    before, rewrite, refused = records(store), compaction.rewrite, []
 
     def moved_meanwhile(*arguments):
-        result = rewrite(*arguments)
-        Store.open(store.path).move_partition("t", 0, f"{tmp_path}/disk/logs")
-        return result
+        with pytest.raises(LockTimeoutError) as error:
+            Store.open(store.path).move_partition("t", 0, disk)
+        refused.append(error.value)
+        return rewrite(*arguments)
 
     monkeypatch.setattr(compaction, "rewrite", moved_meanwhile)
-    appender, reader = store.appender("t", 0), store.reader("t", 0)
-    done = compaction.run(appender, reader, 1 << 20, lambda _: None)
-    assert done is not None
-    assert not done.finished
-    assert records(store) == before
-    monkeypatch.undo()
-    done = compaction.run(appender, reader, 1 << 20, lambda _: None)
+    monkeypatch.setattr("pyspark_log.storage.move.DEFAULT_TIMEOUT", 0.01)
+    done = compaction.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    assert refused
     assert done is not None
     assert records(store) == compacted(before, done.cleaned_to)
-    assert not (tmp_path / "store/data/t-0").exists()
+    store.move_partition("t", 0, disk)
+    fill(store, 10)
+    before = records(store)
+    # It goes on where it had come to, in the other folder.
+    done = compaction.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    assert done is not None
+    assert records(store) == compacted(before, done.cleaned_to)
     assert faults(store.path) == []
 
 
