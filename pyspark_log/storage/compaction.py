@@ -124,7 +124,9 @@ class _Work:
     def _clean(self, plan: Plan, producers: Sequence[ProducerEntry]) -> Cleaned:
         folder, first = self._place.folder, plan.segments[0].base
         bases = [base for base in counted_segments(folder, self._reader.state()) if base >= first]
-        aborted = aborted_between(folder, bases, first, plan.first_uncleanable)
+        # All markers in them count: whole segments are written anew, also where a part of one must stay.
+        until = max(segment.until for segment in plan.segments if segment.base < plan.first_uncleanable)
+        aborted = aborted_between(folder, bases, first, until)
         # There are no more keys than offsets.
         offsets = plan.first_uncleanable - plan.first_dirty
         keys = KeyOffsets(min(self._memory, _KEY_BYTES * (offsets + offsets // 8 + _SPARE_KEYS)))

@@ -8,12 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from producer_tools import ending, ready
 
 from pyspark_log.cli.main import main
 from pyspark_log.storage import cleaner_state, compaction, compaction_plan, state_file
 from pyspark_log.storage.compaction_plan import Closed
 from pyspark_log.storage.errors import LockTimeoutError, ReadOnlyError, UnknownTopicError
 from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.isolation import READ_COMMITTED
 from pyspark_log.storage.log_cleaner import IoRate, LogCleaner, compact, compact_partition, due
 from pyspark_log.storage.segment import list_segments
 from pyspark_log.storage.store import Store
@@ -442,4 +444,22 @@ def test_old_segments_go_and_the_rest_is_compacted(store):
     # Of the keys that were written once those of the last hour are there, and few before: segments go whole.
     assert set(range(5, 51, 5)) <= set(ages) - {1, 2} <= {*range(5, 51, 5), 60, 70, 80, 90}
     assert len([row for row in left if row[1] == b"1" and row[0] < outcome.rounds[0].cleaned_to]) == 1
+    assert faults(store.path) == []
+
+
+def test_an_aborted_transaction_behind_an_open_one_in_the_same_segment_stays_aborted(store):
+    """What is behind the open one is not cleaned yet, but its segment is written anew, with its index."""
+    put(store, [0, 0])
+    store.append_batch("t", 0, ready(0, b"open", producer=1, transactional=True))
+    store.append_batch("t", 0, ready(0, b"aborted", producer=2, transactional=True))
+    with store.appender("t", 0).hold() as appender:
+        appender.append(bytearray(ending(False, producer=2)), sync=False)
+        appender.roll()
+    (outcome,) = compact(store, "t")
+    assert outcome.rounds[0].cleaned_to == 2
+    with store.appender("t", 0).hold() as appender:
+        appender.append(bytearray(ending(True, producer=1)), sync=False)
+    committed = [value for batch in store.read("t", 0, isolation_level=READ_COMMITTED) for value in
+                 batch["value"].to_pylist()]  # fmt: skip
+    assert committed == [b"v" * 40 + b"1", b"open"]
     assert faults(store.path) == []
