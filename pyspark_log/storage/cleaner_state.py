@@ -73,10 +73,15 @@ def read(place: PartitionPlace) -> CleanerState:
 
 
 def write(place: PartitionPlace, state: CleanerState) -> None:
-    """Replaces what is known, durably; the lock of `cleaning` is held. OSError."""
-    with files.open_write(place.cleaner_path) as file:
-        file.pwrite(_encode(state), 0)
-        file.sync()
+    """Replaces what is known, durably; the lock of `cleaning` is held.
+
+    Raises:
+        OSError: also where that lock was lost meanwhile, on a shared file system. A server refuses writes to a locked
+            file then, but only through the file that was locked.
+    """
+    file = lock_for(place.cleaner_path).file
+    file.pwrite(_encode(state), 0)
+    file.sync()
 
 
 @contextlib.contextmanager

@@ -144,8 +144,9 @@ class _Work:
         known = cleaner_state.read(self._place)
         # Durable before the first swap, for who verifies what a killed cleaner has left.
         touched_to = max(known.touched_to, groups[-1][-1].until)
-        cleaner_state.write(self._place, known._replace(touched_to=touched_to))
-        done = list(self._rewrite_all(one_round, groups))
+        known = known._replace(touched_to=touched_to)
+        cleaner_state.write(self._place, known)
+        done = list(self._rewrite_all(one_round, groups, known))
         finished = len(done) == len(groups)
         if finished:
             cleaned = CleanerState(end, self._leader_epoch, touched_to, self._appender.clock())
@@ -157,8 +158,10 @@ class _Work:
             finished and end == plan.first_uncleanable,
         )  # fmt: skip
 
-    def _rewrite_all(self, one_round: Round, groups: Sequence[Sequence[Closed]]) -> Iterator[Rewritten]:
-        """Replaces group after group, up to one that is not what it was any more."""
+    def _rewrite_all(
+        self, one_round: Round, groups: Sequence[Sequence[Closed]], known: CleanerState
+    ) -> Iterator[Rewritten]:
+        """Replaces group after group, up to one that is not what it was any more; `known`: as it is written."""
         for group in groups:
             with self._opened(group) as sources:
                 rewritten = rewrite(one_round, list(sources), group[-1].until)
@@ -166,6 +169,9 @@ class _Work:
                 if not self._is_unchanged(held, group):
                     self._remove_unfinished(held)
                     return
+                if held.shared:
+                    # Who lost the cleaner's lock finds it out here: the cleaned files are those of another one by now.
+                    cleaner_state.write(self._place, known)
                 swap.begin(held, group[0].base, group[-1].until)
                 closed_segments.bring_up(self._place, counted_segments(self._place.folder, held.state))
             yield rewritten

@@ -331,7 +331,8 @@ def test_what_is_known_of_cleaners_may_be_lost_or_torn(store):
         assert records(store) == before
         assert cleaner_state.read(place).cleaned_to > 0
     long = cleaner_state.CleanerState(1, 2, 3, 4, "ü" * 400)
-    cleaner_state.write(place, long)
+    with cleaner_state.cleaning(place):
+        cleaner_state.write(place, long)
     assert cleaner_state.read(place)._replace(reason="") == long._replace(reason="")
     assert set(cleaner_state.read(place).reason) == {"ü"}
 
