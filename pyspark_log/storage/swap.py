@@ -18,6 +18,7 @@ Each step looks at what is there, so all of it can be done again from the top af
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 
@@ -59,8 +60,13 @@ def begin(held: HeldLog, base: int, until: int) -> None:
         until: that of the segment behind the last of them.
 
     Raises:
+        FileNotFoundError: the cleaned log is not there; nothing has changed.
         OSError: nothing has changed; or the next holder of the lock goes on where this one has stopped.
     """
+    # Later it would mean that the swap of a single segment is done.
+    cleaned = segment_path(held.place.folder, base, LOG) + CLEANED
+    if not os.path.exists(cleaned):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), cleaned)
     held.save(
         held.claiming(held.state.without_intent()._replace(intent=Intent.SWAP, intent_base=base, intent_next=until)),
         durable=True,

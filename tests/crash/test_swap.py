@@ -128,12 +128,32 @@ def test_a_swap_in_which_the_power_goes(memory_path, base, until, monkeypatch):
     assert len(trace.changes) >= 10
 
 
-def test_old_segments_stay_where_the_cleaned_one_is_missing(memory_path):
+def test_old_segments_stay_where_the_cleaned_one_goes_during_the_swap(memory_path):
     path = memory_path / "store"
     make(path, 0, 18)
-    segment = path / "data/t-0/00000000000000000000.log.cleaned"
-    segment.unlink()
-    replace(path, 0, 18)
+    (path / "data/t-0/00000000000000000000.log.cleaned").unlink()
+    with Store.open(path).appender("t", 0).hold() as killed:
+        begun = killed.state._replace(intent=state_file.Intent.SWAP, intent_base=0, intent_next=18)
+        killed.save(begun, durable=True)
+    with Store.open(path).appender("t", 0).hold() as held:
+        assert held.state.intent == state_file.Intent.NONE
+    assert numbers(path) == list(range(RECORDS))
+    assert faults(path) == []
+
+
+@pytest.mark.parametrize(("base", "until"), CASES)
+def test_nothing_is_swapped_for_a_cleaned_segment_that_is_missing(memory_path, base, until):
+    path = memory_path / "store"
+    make(path, base, until)
+    folder = path / "data/t-0"
+    (folder / f"{base:020d}.log.cleaned").unlink()
+    # What an index says of aborted transactions is true only of the log that it is of.
+    aborted = folder / f"{base:020d}.txnindex"
+    aborted.touch()
+    names = sorted(os.listdir(folder))
+    with pytest.raises(FileNotFoundError):
+        replace(path, base, until)
+    assert sorted(os.listdir(folder)) == names
     assert numbers(path) == list(range(RECORDS))
     assert faults(path) == []
 
