@@ -90,21 +90,22 @@ class DecisionLog:
         except UnknownTopicError:
             reader = None
         with self._mutex:
+            now = now_ms()  # before the end: this process may stand still in between
             end = 0 if reader is None else reader.state().next_offset
             stamp = store_folder.stamp(store.path)
-            now = now_ms()
             slept = self._position > 0 and not 0 <= now - self._followed < _tombstones_stay(store) // 2
             if slept or stamp != self._stamp:
                 self._forget()
                 self._stamp = stamp
-            self._followed = now
             if reader is None or end <= self._position:
+                self._followed = now
                 return
             for chunk in reader.read(self._position, end, max_bytes=READ_SIZE):
                 names = ("key", "value", "offset")
                 for key, value, offset in zip(*(chunk.columns[name].to_pylist() for name in names), strict=True):
                     self._take(publisher_of(key, offset), value, offset)
-            self._position = end
+            # Only now: what could not be read to its end has not been followed.
+            self._position, self._followed = end, now
 
     def _forget(self) -> None:
         self.last, self.undone, self.applied, self._position = {}, {}, set(), 0

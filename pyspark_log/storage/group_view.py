@@ -80,21 +80,22 @@ class PartitionView:
             CorruptRecordError: a record cannot be understood, or is damaged.
         """
         reader = store.recovered(OFFSETS_TOPIC, self.partition)
+        now = now_ms()  # before the end: this process may stand still in between
         state = reader.state()
         end = state.next_offset
         if store.is_brokers:
             # Kafka's clients commit in transactions, which are appended like others.
             end = store.latest_offset(OFFSETS_TOPIC, self.partition, isolation_level=READ_COMMITTED)
-        now = now_ms()
         stay = store.topic_config(OFFSETS_TOPIC).delete_retention_ms
         if self._position != EARLIEST and not 0 <= now - self._followed < stay // 2:
             # Compaction can have removed a tombstone that was never seen here.
             self.groups, self._position = {}, EARLIEST
-        self._followed = now
         if self._position == EARLIEST:
             self._position = state.log_start
         if self._position < end:
             self._read(reader, end)
+        # Only now: what could not be read to its end has not been followed.
+        self._followed = now
         return state.applied
 
     def _read(self, reader: Partition, end: int) -> None:

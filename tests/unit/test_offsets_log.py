@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -236,6 +237,26 @@ def test_a_view_that_has_slept_for_long_may_have_missed_tombstones_and_begins_an
         monkeypatch.setattr(group_view, "now_ms", lambda later=later: now + later)
         assert len(log.fetch("g")) == 2
         assert starts == expected
+
+
+def test_a_log_that_could_not_be_read_was_not_followed(store, monkeypatch):
+    """What compaction removed meanwhile is not missed, however often it was tried."""
+    log, now = OffsetsLog(store), group_view.now_ms()
+    log.commit("g", {ORDERS_0: 5})
+    log.fetch("g")
+    log.commit("g", {ORDERS_0: 6})
+    name = store.segment_files(OFFSETS_TOPIC, records.partition_for("g", 4))[0]
+    whole = Path(name).read_bytes()
+    Path(name).write_bytes(whole[:-1] + b"?")
+    ten_hours = 10 * 3600 * 1000
+    monkeypatch.setattr(group_view, "now_ms", lambda: now + ten_hours)
+    with pytest.raises(CorruptRecordError):
+        log.fetch("g")
+    Path(name).write_bytes(whole)
+    monkeypatch.setattr(group_view, "now_ms", lambda: now + 2 * ten_hours)
+    starts = reads_of(monkeypatch)
+    assert offsets(log, "g") == {ORDERS_0: 6}
+    assert starts == [0]
 
 
 def test_replaying_the_log_twice_gives_the_same(store):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from pyspark_log.storage import decision_log, janitor, publish, publishers
 from pyspark_log.storage.coordinator_records import partition_for
 from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import InvalidConfigError, PublisherFencedError, PublishError
+from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError, PublisherFencedError, PublishError
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publishers import delete_publisher
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
@@ -124,6 +125,25 @@ def test_a_log_that_was_not_followed_for_long_is_read_anew(store, monkeypatch):
         monkeypatch.setattr(decision_log, "now_ms", lambda later=later: now + later)
         decisions.follow(sleeper)
         assert decisions.last.keys() == known
+
+
+def test_decisions_that_could_not_be_read_were_not_followed(store, monkeypatch):
+    published(store, "q", 0)
+    sleeper = Store.open(store.path)
+    decisions = DecisionLog.of(sleeper)
+    decisions.follow(sleeper)
+    decisions.last["ghost"] = decisions.last["q"]
+    published(store, "r", 0)
+    name = Path(store.segment_files(PUBLISH_TOPIC, 0)[0])
+    now, ten_hours, whole = decision_log.now_ms(), 10 * 3600 * 1000, name.read_bytes()
+    name.write_bytes(whole[:-1] + b"?")
+    monkeypatch.setattr(decision_log, "now_ms", lambda: now + ten_hours)
+    with pytest.raises(CorruptRecordError):
+        decisions.follow(sleeper)
+    name.write_bytes(whole)
+    monkeypatch.setattr(decision_log, "now_ms", lambda: now + 2 * ten_hours)
+    decisions.follow(sleeper)
+    assert decisions.last.keys() == {"q", "r"}
 
 
 def test_more_records_than_a_segment_holds_are_taken_at_once(store, monkeypatch):
