@@ -173,7 +173,8 @@ class _Work:
                     # Who lost the cleaner's lock finds it out here: the cleaned files are those of another one by now.
                     cleaner_state.write(self._place, known)
                 swap.begin(held, group[0].base, group[-1].until)
-                closed_segments.bring_up(self._place, counted_segments(self._place.folder, held.state))
+                bases = counted_segments(self._place.folder, held.state)
+                closed_segments.bring_up(self._place, [base for base in bases if base <= held.state.active_base])
             yield rewritten
 
     @contextlib.contextmanager

@@ -142,8 +142,9 @@ def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int]
     try:
         appender, reader = store.appender(at.topic, at.partition), store.recovered(at.topic, at.partition)
         while (done := compaction.run(appender, reader, memory, throttle)) is not None:
+            stuck = bool(rounds) and done.cleaned_to == rounds[-1].cleaned_to
             rounds.append(done)
-            if done.finished:
+            if done.finished or stuck:
                 break
     except LockTimeoutError as error:
         log.info("%s: %s is not compacted now: %s", store.path, at, error)
