@@ -38,6 +38,7 @@ SLOW_BOUNDS = {
     "publish_often": 32 * MIB,
     "repair_all": 96 * MIB,
     "retention": 32 * MIB,
+    "compact_all": 32 * MIB,
     "recover": 32 * MIB,
     "commit_offsets": 48 * MIB,
 }
@@ -74,7 +75,7 @@ def filled(tmp_path_factory):
         shutil.rmtree(folder)
 
 
-CHANGING = {"retention", "recover", "repair_all"}
+CHANGING = {"retention", "compact_all", "recover", "repair_all"}
 READING = {
     "read", "read_tiny_batches", "spark_task", "consume_all", "dump_all", "look_up_times", "verify_all", *CHANGING,
 }  # fmt: skip

@@ -23,6 +23,7 @@ from pyspark_log.spark_connector.task_reader import RangePartition, read_partiti
 from pyspark_log.storage import state_file
 from pyspark_log.storage.apply import apply
 from pyspark_log.storage.isolation import READ_UNCOMMITTED
+from pyspark_log.storage.log_cleaner import compact
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.repair import repair
@@ -208,6 +209,11 @@ def retention(store: Store, folder: Path, amount: int) -> None:
     assert store.clean() > 0
 
 
+def compact_all(store: Store, folder: Path, amount: int) -> None:
+    store.alter_configs("t", {"cleanup.policy": "compact"})
+    assert not [outcome.problem for outcome in compact(store, "t") if outcome.problem]
+
+
 def recover(store: Store, folder: Path, amount: int) -> None:
     """After a power loss: all that is not synced is looked through."""
     for topic in ("t", "tiny"):
@@ -231,13 +237,13 @@ WORK = {
         read, read_tiny_batches, spark_task, consume_all, dump_all, look_up_times, verify_all, repair_all, append,
         append_tiny_batches, stage, stage_for_many_topics, stage_for_many_partitions,
         stage_one_partition_after_another, publish_large, publish_copied, publish_large_batches,
-        publish_with_the_time_of_append, publish_often, retention, recover, commit_offsets,
+        publish_with_the_time_of_append, publish_often, retention, compact_all, recover, commit_offsets,
     )
 }  # fmt: skip
 #: What needs a store that was filled before.
 NEED_RECORDS = {
     "read", "read_tiny_batches", "spark_task", "consume_all", "dump_all", "look_up_times", "verify_all", "repair_all",
-    "retention", "recover",
+    "retention", "compact_all", "recover",
 }  # fmt: skip
 
 
