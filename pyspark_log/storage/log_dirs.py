@@ -16,6 +16,7 @@ from pyspark_log.storage.checkpoint_files import (
     read_meta_properties,
 )
 from pyspark_log.storage.errors import InvalidConfigError, SideFileError
+from pyspark_log.storage.folder_owner import OWNER_FILE
 from pyspark_log.storage.topics import new_id
 
 #: The log folder of a store that is told nothing.
@@ -102,7 +103,7 @@ def prepare(store: str, name: str, cluster_id: str) -> ListedFolder:
         files.make_folder(path)
     except FileNotFoundError:
         raise InvalidConfigError(f"log folder {path}: the folder above it does not exist") from None
-    found = {entry for entry in os.listdir(path) if not _UNFINISHED.fullmatch(entry)} - _SYSTEMS_OWN
+    found = {entry for entry in os.listdir(path) if not _UNFINISHED.fullmatch(entry)} - _SYSTEMS_OWN - {OWNER_FILE}
     meta = f"{path}/{META_PROPERTIES}"
     if found == {META_PROPERTIES}:
         directory_id = _own_id(meta, cluster_id)

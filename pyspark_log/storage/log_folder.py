@@ -16,7 +16,7 @@ import os
 import time
 from typing import NamedTuple
 
-from pyspark_log.storage import checkpoint_files, files, log_dirs
+from pyspark_log.storage import checkpoint_files, files, folder_owner, log_dirs
 from pyspark_log.storage.checkpoint_files import (
     HIGH_WATERMARK,
     LOG_START,
@@ -55,7 +55,9 @@ class LogFolder:
         directory_id: what its `meta.properties` says; "": that is not known.
     """
 
-    def __init__(self, path: str, lock_path: str, cluster_id: str, directory_id: str = "") -> None:
+    def __init__(
+        self, path: str, lock_path: str, cluster_id: str, directory_id: str = "", store_file: str = ""
+    ) -> None:
         """Changes nothing yet.
 
         Args:
@@ -63,10 +65,12 @@ class LogFolder:
             lock_path: a file outside of it, made when it is needed, whose lock the writer of checkpoints holds.
             cluster_id: of the store.
             directory_id: see above.
+            store_file: the store.json that lists it; "": none does.
         """
         self.path = path
         self.directory_id = directory_id
         self._lock_path = lock_path
+        self._store_file = store_file
         self._cluster_id = cluster_id
         self._seen = (-1, -1, -1)  # which `meta.properties` was found to be the right one
         self._noted: dict[TopicPartition, LogOffsets] = {}
@@ -87,17 +91,23 @@ class LogFolder:
         try:
             status = os.stat(path)
             stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
-            found = None if stamp == self._seen else read_meta_properties(path)
+            return "" if stamp == self._seen else self._look(path, stamp)
         except (FileNotFoundError, NotADirectoryError):
             return f"it has no {META_PROPERTIES}: it is missing, or its file system is not mounted"
         except OSError as error:
             return f"{path}: {error.strerror}"
         except SideFileError as error:
             return str(error)
+
+    def _look(self, path: str, stamp: tuple[int, int, int]) -> str:
+        """The same by what its `meta.properties` says, which is kept in mind if nothing is wrong with it."""
+        found = read_meta_properties(path)
         if found is not None and (found.cluster_id, found.directory_id) != (self._cluster_id, self.directory_id):
             return f"its {META_PROPERTIES} is that of another folder (directory.id {found.directory_id})"
-        self._seen = stamp
-        return ""
+        others = folder_owner.problem(self.path, self._store_file, self._cluster_id)
+        if not others:
+            self._seen = stamp
+        return others
 
     def write_problem(self) -> str:
         """The same; and why nothing can be written to it. Reads from the disk itself, where the system allows that."""
@@ -149,6 +159,9 @@ class LogFolder:
     def _write(self) -> None:
         with self._mutex:
             noted = dict(self._noted)
+        if self.directory_id:
+            # The store may have been moved since.
+            folder_owner.note(self.path, self._store_file)
         names = set(os.listdir(self.path))
         for file, field in (
             (LOG_START, "log_start"), (RECOVERY_POINT, "recovery_point"), (HIGH_WATERMARK, "high_watermark"),

@@ -64,7 +64,7 @@ class LogFolders:
         lock = f"checkpoints-{number}.lock" if number else "checkpoints.lock"
         return LogFolder(
             log_dirs.path_of(self._path, folder.name), f"{self._path}/{STATE_FOLDER}/{lock}", self._cluster_id,
-            folder.directory_id,
+            folder.directory_id, f"{self._path}/{store_folder.STORE_FILE}",
         )  # fmt: skip
 
     def refresh(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from pyspark_log.storage import files, log_dirs
+from pyspark_log.storage import files, folder_owner, log_dirs
 from pyspark_log.storage.config import check_store_settings
 from pyspark_log.storage.errors import DescriptionError, InvalidConfigError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.json_fields import Fields, text
@@ -140,7 +140,7 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
         if os.path.exists(f"{folder}/{STORE_FILE}"):
             raise StoreExistsError(f"{folder}: another process has just made a store there")
         cluster_id = new_id()
-        folders = tuple(log_dirs.prepare(folder, name, cluster_id) for name in names)
+        folders = tuple(_prepare(folder, name, cluster_id) for name in names)
         _describe(folder, StoreDescription(cluster_id, settings, folders))
     finally:
         lock.release()
@@ -189,9 +189,16 @@ def add_log_folder(folder: str, name: str) -> StoreDescription:
     if not known[0].directory_id:
         _make_first(folder, log_dirs.path_of(folder, known[0].name))
         known[0] = log_dirs.introduced(folder, known[0].name, before.cluster_id)
-    after = before._replace(log_folders=(*known, log_dirs.prepare(folder, name, before.cluster_id)))
+    after = before._replace(log_folders=(*known, _prepare(folder, name, before.cluster_id)))
     files.replace_whole(f"{folder}/{STORE_FILE}", after.encode())
     return after
+
+
+def _prepare(folder: str, name: str, cluster_id: str) -> ListedFolder:
+    """Makes a log folder ready that is about to be listed. Errors as of log_dirs.prepare."""
+    prepared = log_dirs.prepare(folder, name, cluster_id)
+    folder_owner.note(log_dirs.path_of(folder, name), f"{folder}/{STORE_FILE}")
+    return prepared
 
 
 def _make_first(folder: str, path: str) -> None:

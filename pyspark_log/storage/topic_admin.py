@@ -131,6 +131,12 @@ class TopicAdmin:
         touched: dict[str, PartitionPlace] = {}
         for place in self._partitions.open(topic).places():
             with self._failed_folder_waits(place):
+                problem = self._partitions.log_folders.problem_of(place)
+                if problem:
+                    # What is there is not this topic's, or not this store's.
+                    topic_remains.mark_dead(place)
+                    log.warning("%s: what is left of %s has to wait: %s", self._path, place, problem)
+                    continue
                 topic_remains.bury(place)
                 touched[os.path.dirname(place.folder)] = place
         for path, place in touched.items():

@@ -529,3 +529,76 @@ def read_only_mount(path):
     store.append("t", rows(b"x"), partition=0)
     assert (values(store, 0), values(store, 1)) == ([b"first", b"x"], [b"first"])
     assert [bool(one.problem) for one in store.log_folder_usage()] == [False, True]
+
+
+# ---- copies of a store that list the folders of the original
+
+
+@pytest.fixture
+def copy(store, tmp_path):
+    """A copy of the store's own folder; "second" stays where it is."""
+    store.close()
+    return Store.open(shutil.copytree(store.path, tmp_path / "copy"))
+
+
+def test_a_copy_changes_nothing_in_the_folders_of_the_original(store, copy, tmp_path):
+    store.append("t", rows(b"second"), partition=1, sync=True)
+    before = sorted(os.listdir(tmp_path / "second"))
+    parts = stage(copy, b"staged")
+    for change in (
+        lambda: copy.append("t", rows(b"other"), partition=1),
+        lambda: copy.delete_records("t", 1, 1),
+        lambda: copy.clean("t"),
+        lambda: copy.move_partition("t", 1, "data"),
+        lambda: copy.move_partition("t", 0, str(tmp_path / "second")),
+        lambda: publish(copy, "p", 0, parts),
+    ):
+        with pytest.raises(LogFolderOfflineError, match="this one is a copy of that"):
+            change()
+    copy.append("t", rows(b"other"), partition=0)
+    assert any("this one is a copy" in finding.what for finding in verify(copy.path).findings)
+    copy.delete_topic("t")
+    copy.clean()
+    assert sorted(os.listdir(tmp_path / "second")) == before
+    assert values(store, 0) == [b"first"]
+    assert values(store, 1) == [b"first", b"second"]
+    store.append("t", rows(b"third"), partition=1, sync=True)
+    assert not verify(store.path).findings
+
+
+def test_a_copy_with_logs_of_its_own_is_a_store_of_its_own(store, copy, tmp_path):
+    shutil.copytree(tmp_path / "second", tmp_path / "third")
+    listed = Path(copy.path, "store.json")
+    listed.write_text(listed.read_text().replace(f"{tmp_path}/second", f"{tmp_path}/third"))
+    copy = Store.open(copy.path)
+    copy.append("t", rows(b"other"), partition=1, sync=True)
+    copy.close()
+    assert values(store, 1) == [b"first"]
+    assert values(Store.open(copy.path), 1) == [b"first", b"other"]
+    assert not verify(copy.path).findings
+
+
+def test_a_store_that_was_moved_keeps_its_folders_to_itself(store, tmp_path, monkeypatch):
+    store.close()
+    monkeypatch.setattr(log_folder, "INTERVAL", 0.0)
+    moved = Store.open(os.rename(store.path, tmp_path / "moved") or tmp_path / "moved")
+    moved.append("t", rows(b"second"), partition=1, sync=True)
+    moved.close()
+    copy = Store.open(shutil.copytree(moved.path, tmp_path / "copy"))
+    with pytest.raises(LogFolderOfflineError, match=f"belongs to the store in {moved.path},"):
+        copy.append("t", rows(b"other"), partition=1)
+    assert values(Store.open(moved.path), 1) == [b"first", b"second"]
+
+
+def test_a_store_seen_at_two_places_is_one(store, tmp_path):
+    (tmp_path / "link").symlink_to(store.path)
+    linked = Store.open(tmp_path / "link")
+    linked.append("t", rows(b"second"), partition=1)
+    assert values(store, 1) == [b"first", b"second"]
+
+
+def test_the_note_may_be_removed_when_the_original_is_given_up(store, copy, tmp_path):
+    (tmp_path / "second" / "pylog-store.json").unlink()
+    copy.append("t", rows(b"other"), partition=1, sync=True)
+    copy.close()
+    assert values(Store.open(copy.path), 1) == [b"first", b"other"]
