@@ -19,6 +19,7 @@ from pyspark_log.storage.errors import InvalidConfigError, LogDamagedError, LogF
 from pyspark_log.storage.log_dirs import ListedFolder
 from pyspark_log.storage.log_folder import LogFolder
 from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.segment import list_segments
 from pyspark_log.storage.store_folder import STATE_FOLDER
 
 log = logging.getLogger(__name__)
@@ -119,6 +120,18 @@ class LogFolders:
                 if os.path.isdir(f"{folder.path}/{name}"):
                     return number
         return 0
+
+    def holds_segments(self, place: PartitionPlace) -> bool:
+        """Whether there are segments of a partition that has no state; False where its log folder has failed. OSError.
+
+        A partition that was never written to is looked for in the first folder, and that one must not take it out.
+        """
+        try:
+            return bool(list_segments(place.folder))
+        except OSError as error:
+            if isinstance(self.explained(error, place), LogFolderOfflineError):
+                return False
+            raise
 
     def choose(self, name: str, given: Counter[int] | None = None) -> int:
         """The log folder for a new partition: of those that can be used the one with the fewest partitions.

@@ -68,7 +68,7 @@ class Partition:
             LogDamagedError: there are segments but no state file.
         """
         loaded = state_file.read(self.place.state_path)
-        if loaded is None and (self._written or list_segments(self.place.folder)):
+        if loaded is None and (self._written or self._holds_segments()):
             # Perhaps it was made between the two looks; files are made with the first write, the state first.
             loaded = state_file.read(self.place.state_path)
             if loaded is None:
@@ -79,6 +79,10 @@ class Partition:
         if loaded.state.flags & Flags.DEAD:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
         return loaded.state
+
+    def _holds_segments(self) -> bool:
+        folders = self._log_folders
+        return bool(list_segments(self.place.folder)) if folders is None else folders.holds_segments(self.place)
 
     def place_in(self, state: PartitionState) -> PartitionPlace:
         """Where its files are by a state: it may be moved from one log folder to another."""

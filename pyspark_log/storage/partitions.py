@@ -20,7 +20,6 @@ from pyspark_log.storage.mounts import is_shared
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.power import RECOVERY
-from pyspark_log.storage.segment import list_segments
 from pyspark_log.storage.store_folder import STATE_FOLDER, TOPICS_FOLDER, TOPICS_LOCK
 from pyspark_log.storage.topics import TopicCatalog
 from pyspark_log.storage.types import TopicDescription
@@ -263,8 +262,9 @@ class Partitions:
                 raise UnknownTopicError(f"{place}: the topic was deleted")
             if os.path.exists(place.state_path):
                 return  # Another one was faster.
-            strange = len(self.log_folders) > 1 and place.owner() not in ("", place.topic_id)
-            if list_segments(place.folder) and not strange:
+            if self.log_folders.holds_segments(place) and (
+                len(self.log_folders) == 1 or place.owner() in ("", place.topic_id)
+            ):
                 raise no_state(place)
             number = self.log_folders.choose(str(place)) if log_folder is None else log_folder
             state_file.create(place.state_path, state_file.EMPTY._replace(log_folder=number))

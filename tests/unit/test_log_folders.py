@@ -602,3 +602,31 @@ def test_the_note_may_be_removed_when_the_original_is_given_up(store, copy, tmp_
     copy.append("t", rows(b"other"), partition=1, sync=True)
     copy.close()
     assert values(Store.open(copy.path), 1) == [b"first", b"other"]
+
+
+# ---- the folder in which partitions without a state are looked for
+
+
+@pytest.mark.parametrize("fail", [*FAILURES[::3], read_only], ids=lambda fail: fail.__name__)
+def test_the_first_folder_fails_and_the_others_go_on(tmp_path, monkeypatch, fail):
+    store = Store.create(tmp_path / "store", {"log.dirs": f"{tmp_path}/first,{tmp_path}/second"})
+    store.create_topic("t", PARTITIONS)
+    for partition in (0, 1):
+        store.append("t", rows(b"first"), partition=partition, sync=True)
+    mend = fail(monkeypatch, str(tmp_path / "first"))
+    try:
+        for one in (store, Store.open(store.path)):
+            assert one.latest_offset("t", 3) == 0
+            assert values(one, 3) == []
+            assert one.offset_for_timestamp("t", 3, 0) is None
+        store.append("t", rows(b"new"), partition=2)
+        assert values(store, 2) == [b"new"]
+        publish(store, "p", 0, stage(store, b"published", partitions=[1, 3]))
+        assert [values(store, partition) for partition in (1, 3)] == [[b"first", b"published"], [b"published"]]
+        verify(store.path)
+        store.create_topic("u", 1)
+        store.delete_topic("u")
+        assert len(store.log_folder_usage()) == 2
+    finally:
+        mend()
+    assert values(store, 0) == [b"first"]
