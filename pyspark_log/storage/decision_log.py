@@ -201,13 +201,15 @@ class DecisionWriter:
             last = Decision(publisher, NO_NUMBER, done=True, host=origin.host, process=origin.process, time=origin.time)
         self._append([(publisher, encode_decision(last.taken_over(run)))], None)
 
-    def finish(self, done: Sequence[Decision], forget: str, *, sync: bool = True) -> None:
-        """Records that decisions are applied everywhere, and forgets the publisher `forget`."""
-        records = [(forget, None) if decision.publisher == forget else _done(decision) for decision in done]
-        last = self._log.last.get(forget)
+    def finish(self, done: Sequence[Decision], forget: str | None, *, sync: bool = True) -> None:
+        """Records that decisions are applied everywhere, and forgets the publisher `forget` (None: nobody)."""
+        records = [
+            (decision.publisher, None) if decision.publisher == forget else _done(decision) for decision in done
+        ]
+        last = None if forget is None else self._log.last.get(forget)
         if last is not None and last.done:
             # Somebody else was faster with the record that it is done.
-            records.append((forget, None))
+            records.append((last.publisher, None))
         self._end(done, records, sync=sync)
 
     def forget(self, publishers: Sequence[str]) -> None:

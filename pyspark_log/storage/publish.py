@@ -189,9 +189,13 @@ def _active_bases(store: Store, decision: Decision) -> dict[TopicPartition, int]
 
 def _compact_begun(store: Store, decision: Decision, before: Mapping[TopicPartition, int]) -> None:
     """Whoever begins a segment of those partitions compacts the closed ones, so that their logs stay small."""
-    for at, base in _active_bases(store, decision).items():
-        if before.get(at, base) != base:
-            compact_if_due(store, at)
+    try:
+        for at, base in _active_bases(store, decision).items():
+            if before.get(at, base) != base:
+                compact_if_due(store, at)
+    except (PylogError, OSError) as error:
+        # All of it is published. A call that fails would be made again, by a publisher that may be forgotten by now.
+        log.warning("%s: it could not be found out whether to compact the decisions: %s", store.path, error)
 
 
 def take_back(store: Store, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
@@ -296,7 +300,7 @@ def help_apply(store: Store) -> int:
     return len(waiting)
 
 
-def tidy(store: Store, forget: str = "", *, sync: bool = True) -> None:
+def tidy(store: Store, forget: str | None = None, *, sync: bool = True) -> None:
     """Records which decisions are done, and removes what was staged for them.
 
     The publisher `forget` is no longer remembered. Only it may say so: while it lives it may come back to ask

@@ -213,7 +213,7 @@ class _Repair:
         if undone:
             # What could not be applied is given up: else nobody could publish behind it.
             with self._decisions.hold(self._copy) as writer:
-                writer.finish(undone, "")
+                writer.finish(undone, None)
 
     def _apply(self, decision: Decision) -> None:
         entries, problem = self._entries(decision)

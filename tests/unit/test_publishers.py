@@ -98,6 +98,27 @@ def test_a_batch_write_without_a_name_goes_with_a_record_when_it_is_done(store):
     assert records(store) == [("one", False), ("one", True)]
 
 
+def test_a_publisher_without_a_name_is_remembered_like_others(store):
+    published(store, "", 0)
+    janitor.clean(store)
+    assert published(store, "", 0).replayed
+    assert store.latest_offset("t", 0) == 1
+
+
+def test_what_fails_when_all_is_published_does_not_have_the_call_made_again(store, monkeypatch):
+    looks, look = [], publish._active_bases
+
+    def fails_at_the_end(*args):
+        looks.append(args)
+        if len(looks) > 1:
+            raise OSError(24, "Too many open files")
+        return look(*args)
+
+    monkeypatch.setattr(publish, "_active_bases", fails_at_the_end)
+    assert not published(store, "once", 0, one_off=True).replayed
+    assert len(looks) == 2
+
+
 def test_one_whose_call_was_killed_goes_when_the_store_is_cleaned_a_week_later(store, monkeypatch):
     with monkeypatch.context() as killed:
         killed.setattr(publish, "tidy", lambda *_, **__: None)
