@@ -196,8 +196,11 @@ def add_log_folder(folder: str, name: str) -> StoreDescription:
 
 def _prepare(folder: str, name: str, cluster_id: str) -> ListedFolder:
     """Makes a log folder ready that is about to be listed. Errors as of log_dirs.prepare."""
-    prepared = log_dirs.prepare(folder, name, cluster_id)
-    folder_owner.note(log_dirs.path_of(folder, name), f"{folder}/{STORE_FILE}")
+    prepared, path = log_dirs.prepare(folder, name, cluster_id), log_dirs.path_of(folder, name)
+    problem = folder_owner.problem(path, f"{folder}/{STORE_FILE}", cluster_id)
+    if problem:
+        raise InvalidConfigError(f"log folder {path}: {problem}")
+    folder_owner.note(path, f"{folder}/{STORE_FILE}")
     return prepared
 
 

@@ -597,6 +597,16 @@ def test_a_store_seen_at_two_places_is_one(store, tmp_path):
     assert values(store, 1) == [b"first", b"second"]
 
 
+def test_a_copy_does_not_take_an_empty_folder_that_the_original_has_been_given_since(store, copy, tmp_path):
+    store.add_log_folder(tmp_path / "third")
+    with pytest.raises(InvalidConfigError, match="this one is a copy of that"):
+        copy.add_log_folder(tmp_path / "third")
+    store.create_topic("u", 4)
+    for partition in range(4):
+        store.append("u", rows(b"x"), partition=partition)
+    assert "u-0" in os.listdir(tmp_path / "third")
+
+
 def test_the_note_may_be_removed_when_the_original_is_given_up(store, copy, tmp_path):
     (tmp_path / "second" / "pylog-store.json").unlink()
     copy.append("t", rows(b"other"), partition=1, sync=True)
