@@ -1,5 +1,6 @@
 """One broker of Kafka for all tests here, what they need to run Kafka's command-line classes, and Spark's connector."""
 
+import gc
 import os
 
 import pytest
@@ -12,6 +13,15 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent.name == "kafka":
             item.add_marker("slow")
+            # kafka-python lets go of sockets without closing them, when a broker is not there at once.
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sockets_that_are_let_go():
+    """They are collected while that is borne, and not in a test elsewhere."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

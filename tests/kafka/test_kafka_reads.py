@@ -270,7 +270,8 @@ def test_groups_of_either_protocol(broker, protocol):
         assert time.monotonic() < deadline
         time.sleep(0.2)
     rows = json.loads(run("groups", "describe", group, "--json"))
-    assert [[row[name] for name in ("partition", "committed", "log_end", "lag")] for row in rows] == expected
+    names = ("partition", "current_offset", "log_end_offset", "lag")
+    assert [[row[name] for name in names] for row in rows] == expected
     records = [json.loads(line) for line in run("consume", "__consumer_offsets", "--format", "offsets").splitlines()]
     assert not [record for record in records if "error" in record]
     shows = {record["partition"]: record["committed"] for record in records if record.get("topic") == topic}

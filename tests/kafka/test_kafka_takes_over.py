@@ -30,7 +30,7 @@ EPOCHS = 5
 PRODUCER = 5_000_000
 EXPORTED = ("exported", "transactions")
 #: Compacted by us; the broker has to leave the first as it is, and to compact the second once more.
-COMPACTED = ("compacted", "compacted.twice")
+COMPACTED = ("compacted.by.us", "compacted.twice")
 #: The first has the id that the store gave to the topic, the second none.
 STRAYS = ("another.id", "no.id")
 
