@@ -198,6 +198,13 @@ def store_setting(settings: Mapping[str, str], name: str) -> Value:
     return key.value(settings.get(name, key.default))
 
 
+def whole_setting(settings: Mapping[str, str], name: str) -> int:
+    """The same, of a setting that is a whole number."""
+    value = store_setting(settings, name)
+    assert isinstance(value, int)
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """The resolved settings of a topic that the engine works by; units as in TOPIC_CONFIGS."""
@@ -247,12 +254,8 @@ class TopicConfig:
         compact = "compact" in policy
         # Compaction leaves the active segment alone, so that one must not stay active for longer than the lag.
         longest = whole("max.compaction.lag.ms") if compact else LONG_MAX
-        expiration = store_setting(store, "producer.id.expiration.ms")
-        max_batch_bytes = store_setting(store, "batch.max.memory.bytes")
         ratio = TOPIC_CONFIGS["min.cleanable.dirty.ratio"].value(text("min.cleanable.dirty.ratio"))
         assert isinstance(ratio, float)
-        assert isinstance(expiration, int)
-        assert isinstance(max_batch_bytes, int)
         return cls(
             compact=compact,
             deletes="delete" in policy,
@@ -268,11 +271,11 @@ class TopicConfig:
             flush_messages=whole("flush.messages"),
             flush_ms=whole("flush.ms"),
             index_interval_bytes=whole("index.interval.bytes"),
-            max_batch_bytes=max_batch_bytes,
+            max_batch_bytes=whole_setting(store, "batch.max.memory.bytes"),
             max_message_bytes=whole("max.message.bytes"),
             message_timestamp_after_max_ms=whole("message.timestamp.after.max.ms"),
             message_timestamp_before_max_ms=whole("message.timestamp.before.max.ms"),
-            producer_id_expiration_ms=expiration,
+            producer_id_expiration_ms=whole_setting(store, "producer.id.expiration.ms"),
             retention_bytes=whole("retention.bytes"),
             retention_ms=whole("retention.ms"),
             segment_bytes=whole("segment.bytes"),

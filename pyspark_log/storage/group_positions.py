@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage import manifest, store_folder
 from pyspark_log.storage.batch import CRC_AT
-from pyspark_log.storage.config import store_setting
+from pyspark_log.storage.config import whole_setting
 from pyspark_log.storage.decision import Decision, Place
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.encoder import encode
@@ -67,7 +67,7 @@ def place_of(store: Store, group: str) -> Place:
         topic = store.describe_topic(OFFSETS_TOPIC)
     except UnknownTopicError:
         try:
-            count = int(str(store_setting(store.settings, "offsets.topic.num.partitions")))
+            count = whole_setting(store.settings, "offsets.topic.num.partitions")
             store.create_topic(OFFSETS_TOPIC, count, _TOPIC_CONFIGS)
         except TopicExistsError:
             pass  # another process was faster

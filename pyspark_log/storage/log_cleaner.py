@@ -15,7 +15,7 @@ from types import TracebackType
 
 from pyspark_log.storage import cleaner_state, compaction
 from pyspark_log.storage.compaction import Cleaned
-from pyspark_log.storage.config import store_setting
+from pyspark_log.storage.config import whole_setting
 from pyspark_log.storage.errors import LockTimeoutError, PylogError, UnknownTopicError
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.types import TopicPartition
@@ -130,8 +130,8 @@ def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int]
         at: the partition.
         progress: told how many bytes were read or written since the last call.
     """
-    memory = _whole(store, "log.cleaner.dedupe.buffer.size")
-    rate = IoRate(_whole(store, "log.cleaner.io.max.bytes.per.second"))
+    memory = whole_setting(store.settings, "log.cleaner.dedupe.buffer.size")
+    rate = IoRate(whole_setting(store.settings, "log.cleaner.io.max.bytes.per.second"))
 
     def throttle(size: int) -> None:
         if progress is not None:
@@ -183,12 +183,6 @@ def compact(
 
     for one in waiting:
         yield compact_partition(store, one.at, add)
-
-
-def _whole(store: Store, name: str) -> int:
-    value = store_setting(store.settings, name)
-    assert isinstance(value, int)
-    return value
 
 
 class LogCleaner:

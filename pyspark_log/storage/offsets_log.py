@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage import group_expiry, group_positions
-from pyspark_log.storage.config import store_setting
+from pyspark_log.storage.config import whole_setting
 from pyspark_log.storage.decided import apply_in, waits_in
 from pyspark_log.storage.decision import Place
 from pyspark_log.storage.encoder import packed
@@ -52,8 +52,8 @@ class OffsetsLog:
         """`clock` gives the time of commits, in seconds since 1970."""
         self._store = store
         self._clock = clock
-        self._retention_ms = _whole(store, "offsets.retention.minutes") * 60_000
-        self._check_interval_ms = _whole(store, "offsets.retention.check.interval.ms")
+        self._retention_ms = whole_setting(store.settings, "offsets.retention.minutes") * 60_000
+        self._check_interval_ms = whole_setting(store.settings, "offsets.retention.check.interval.ms")
 
     def _now(self) -> int:
         return int(self._clock() * 1000)
@@ -273,9 +273,3 @@ class OffsetsLog:
 
 def _position_keys(group: str, partitions: Collection[TopicPartition]) -> list[bytes]:
     return [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in partitions]
-
-
-def _whole(store: Store, name: str) -> int:
-    value = store_setting(store.settings, name)
-    assert isinstance(value, int)
-    return value

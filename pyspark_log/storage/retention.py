@@ -18,8 +18,8 @@ from pyspark_log.storage.errors import CorruptRecordError, OffsetOutOfRangeError
 from pyspark_log.storage.segment import (
     DELETED,
     LOG,
-    SEGMENT_SUFFIXES,
     SegmentReader,
+    let_go,
     list_segments,
     read_headers,
     segment_path,
@@ -140,10 +140,4 @@ def _let_go(appender: Appender, bases: Sequence[int], count: int) -> None:
     start = max(start, state.log_start)
     log.info("%s: %d segments go; the log starts at offset %d", place, count, start)
     appender.save(state._replace(log_start=start, generation=state.generation + 1), durable=True)
-    names = set(os.listdir(place.folder))
-    for base in bases[:count]:
-        # The log last: where it is left, the next pass takes the whole segment.
-        for suffix in reversed(SEGMENT_SUFFIXES):
-            path = segment_path(place.folder, base, suffix)
-            if os.path.basename(path) in names:
-                files.rename(path, path + DELETED)
+    let_go(place.folder, bases[:count])

@@ -68,6 +68,17 @@ def counted_segments(folder: str, state: PartitionState) -> list[int]:
     return [base for base in bases if not state.intent_base < base < state.intent_next]
 
 
+def let_go(folder: str, bases: Iterable[int]) -> None:
+    """Gives all files of segments the suffix under which they are removed later. Not durable by itself. OSError."""
+    names = set(os.listdir(folder))
+    for base in bases:
+        # The log last: where it is left, the next pass takes the whole segment.
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            path = segment_path(folder, base, suffix)
+            if os.path.basename(path) in names:
+                files.rename(path, path + DELETED)
+
+
 def same_file(path: str, other: str) -> bool:
     """Whether both names are of one file; not if one is missing."""
     try:

@@ -31,10 +31,10 @@ from pyspark_log.storage.segment import (
     DELETED,
     INDEX,
     LOG,
-    SEGMENT_SUFFIXES,
     SWAP,
     TIME_INDEX,
     TXN_INDEX,
+    let_go,
     list_segments,
     read_headers,
     same_file,
@@ -142,13 +142,7 @@ def _replace_first(held: HeldLog) -> None:
 
 def _let_go_of_others(held: HeldLog) -> None:
     state, folder = held.state, held.place.folder
-    names = set(os.listdir(folder))
-    for base in list_segments(folder):
-        if state.intent_base < base < state.intent_next:
-            for suffix in reversed(SEGMENT_SUFFIXES):
-                path = segment_path(folder, base, suffix)
-                if os.path.basename(path) in names:
-                    files.rename(path, path + DELETED)
+    let_go(folder, [base for base in list_segments(folder) if state.intent_base < base < state.intent_next])
     for suffix in (INDEX, TIME_INDEX):
         with contextlib.suppress(FileNotFoundError):
             files.rename(_path(held, suffix, SWAP), _path(held, suffix))

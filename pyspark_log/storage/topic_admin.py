@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from pyspark_log.storage import files, state_file, topic_remains
 from pyspark_log.storage.clock import now_ms
-from pyspark_log.storage.config import store_setting
+from pyspark_log.storage.config import store_setting, whole_setting
 from pyspark_log.storage.errors import LogFolderOfflineError, PylogError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.partitions import Partitions
 from pyspark_log.storage.place import PartitionPlace
@@ -32,9 +32,7 @@ class TopicAdmin:
     def create(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> TopicDescription:
         """Makes a topic; None: with the store's num.partitions."""
         if partitions is None:
-            default = store_setting(self._partitions.settings, "num.partitions")
-            assert isinstance(default, int)
-            partitions = default
+            partitions = whole_setting(self._partitions.settings, "num.partitions")
         self._partitions.make_folders()
         with self._catalog.changing():
             self._make_room(name)
