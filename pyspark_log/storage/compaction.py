@@ -173,8 +173,7 @@ class _Work:
                     # Who lost the cleaner's lock finds it out here: the cleaned files are those of another one by now.
                     cleaner_state.write(self._place, known)
                 swap.begin(held, group[0].base, group[-1].until)
-                bases = counted_segments(self._place.folder, held.state)
-                closed_segments.bring_up(self._place, [base for base in bases if base <= held.state.active_base])
+                closed_segments.bring_up(self._place, held.bases())
             yield rewritten
 
     @contextlib.contextmanager
@@ -193,7 +192,7 @@ class _Work:
     def _is_unchanged(self, held: Appender, group: Sequence[Closed]) -> bool:
         """Whether the segments are those that were read: none has gone, none was cut or moved."""
         state, until = held.state, group[-1].until
-        bases = [base for base in counted_segments(self._place.folder, state) if group[0].base <= base < until]
+        bases = [base for base in held.bases() if group[0].base <= base < until]
         return (
             held.place == self._place
             and bases == [segment.base for segment in group]

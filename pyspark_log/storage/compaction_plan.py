@@ -21,7 +21,6 @@ from pyspark_log.storage.segment import (
     INDEX,
     LOG,
     SegmentReader,
-    counted_segments,
     read_headers,
     segment_path,
 )
@@ -86,7 +85,7 @@ def make(held: Appender, known: CleanerState, last_stable_offset: int) -> Plan:
         OSError: a file cannot be read.
     """
     state, folder, now = held.state, held.place.folder, held.clock()
-    bases = [base for base in counted_segments(folder, state) if base <= state.active_base]
+    bases = held.bases()
     bases = bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
     segments = [_closed(folder, base, until) for base, until in pairwise(bases)]
     dirty = cleaner_state.first_dirty(held.place, known, state)

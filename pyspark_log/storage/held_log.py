@@ -212,6 +212,10 @@ class HeldLog:
         state = self.state
         return state.unsynced_since if state.synced < state.position else self.clock()
 
+    def bases(self) -> list[int]:
+        """The base offsets of the segments that count, ascending."""
+        return [base for base in list_segments(self.place.folder) if self.state.counts(base)]
+
     # ---- the active segment
 
     @property

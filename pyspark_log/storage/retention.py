@@ -20,7 +20,6 @@ from pyspark_log.storage.segment import (
     LOG,
     SegmentReader,
     let_go,
-    list_segments,
     read_headers,
     segment_path,
 )
@@ -36,7 +35,7 @@ def clean(appender: Appender) -> int:
     """
     place, config, state = appender.place, appender.config, appender.state
     now = appender.clock()
-    bases = _bases(appender)
+    bases = appender.bases()
     # An empty active segment never goes; one that is not empty may, with all before it.
     limit = len(bases) if state.position else len(bases) - 1
     count = _below_start(appender, bases)
@@ -69,7 +68,7 @@ def delete_before(appender: Appender, offset: int) -> None:
         # Synced first: the log must not end before its start after a power loss.
         appender.settle()
         appender.save(appender.state._replace(log_start=offset), durable=True)
-    bases = _bases(appender)
+    bases = appender.bases()
     count = _below_start(appender, bases)
     if count:
         _let_go(appender, bases, count)
@@ -90,10 +89,6 @@ def remove_overdue(folder: str, delay_ms: int, now: int) -> None:
 def _note_closed(appender: Appender, left: Sequence[int]) -> None:
     """Has what is known of closed segments follow, after a roll too; `left` are the segments that did not go."""
     closed_segments.bring_up(appender.place, left or [appender.state.active_base])
-
-
-def _bases(appender: Appender) -> list[int]:
-    return [base for base in list_segments(appender.place.folder) if appender.state.counts(base)]
 
 
 def _below_start(appender: Appender, bases: Sequence[int]) -> int:

@@ -8,7 +8,7 @@ from pyspark_log.storage import files, leader_epochs
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.errors import OffsetOutOfRangeError
 from pyspark_log.storage.retention import delete_before
-from pyspark_log.storage.segment import SegmentReader, list_segments, read_headers
+from pyspark_log.storage.segment import SegmentReader, read_headers
 from pyspark_log.storage.state_file import Flags
 
 
@@ -63,7 +63,7 @@ def truncate(held: Appender, offset: int) -> int:
 
 def _place_of(held: Appender, offset: int) -> tuple[int, int, int]:
     """The batch that holds `offset`: its segment, its position and its first offset."""
-    bases = [base for base in list_segments(held.place.folder) if held.state.counts(base)]
+    bases = held.bases()
     base = bases[bisect_right(bases, offset) - 1]
     reader = SegmentReader(held.place.folder, base)
     try:
