@@ -118,8 +118,8 @@ class Fault:
             time.sleep(60)
         if self.kind == "two attempts at once":
             self.first(f"attempt {task.attemptNumber()}")
-            # The first one reports when the second has staged, too.
-            while task.attemptNumber() == 0 and not (self.marks / "attempt 1").exists():
+            # Each reports when both have staged: either may be the slower one, and Spark ends it at the first report.
+            while not all((self.marks / f"attempt {number}").exists() for number in range(2)):
                 time.sleep(0.01)
         batch = task.getLocalProperty("streaming.sql.batchId")
         if self.kind == "driver stopped in its third batch" and batch == "2" and self.first("struck"):
