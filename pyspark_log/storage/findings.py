@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from enum import Enum
+from typing import Final
+
+#: What to do about damage that only a copy without it mends.
+REPAIR: Final = "make a mended copy of the store: pylog repair"
 
 
 class Severity(str, Enum):
@@ -45,3 +50,28 @@ class Finding:
     def to_dict(self) -> dict[str, object]:
         """The fields by name, for JSON."""
         return asdict(self) | {"severity": self.severity.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Makes the findings of one partition.
+
+    Attributes:
+        topic: its topic.
+        partition: its number.
+        root: the store's folder, to which findings name files.
+    """
+
+    topic: str
+    partition: int
+    root: str
+
+    def __call__(
+        self, severity: Severity, path: str, position: int = -1, first_offset: int = -1, next_offset: int = -1,
+        *, what: str, advice: str = "",
+    ) -> Finding:
+        """A finding in the file `path`; the rest as in Finding."""
+        return Finding(
+            severity, self.topic, self.partition, os.path.relpath(path, self.root), position,
+            first_offset, next_offset, what, advice,
+        )  # fmt: skip

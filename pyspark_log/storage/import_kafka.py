@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark_log.storage import files
 from pyspark_log.storage.batch import MAGIC, BatchHeader
 from pyspark_log.storage.config import TopicConfig, check_topic_configs
+from pyspark_log.storage.epoch_check import Epochs
 from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError, TopicExistsError
 from pyspark_log.storage.log_copy import LogCopy
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
@@ -26,7 +27,6 @@ from pyspark_log.storage.topic_remains import FUTURE, aside_name
 from pyspark_log.storage.topics import check_open_to_all, new_id
 from pyspark_log.storage.types import TopicDescription, TopicPartition
 from pyspark_log.storage.verify import Progress, Told
-from pyspark_log.storage.verify_partition import Epochs
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC, new_id
 from pyspark_log.storage.types import TopicDescription
 from pyspark_log.storage.verify import Progress, Told, describe, log_bytes, open_damaged, strangers, written_places
 from pyspark_log.storage.verify_decisions import DecisionRecords, group_record_faults, region_fault
-from pyspark_log.storage.verify_partition import RecordCheck
+from pyspark_log.storage.verify_segment import RecordCheck
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from pyspark_log.storage import files, state_file
 from pyspark_log.storage.batch import LEADER_EPOCH_AT, MAGIC_AT, BatchHeader
 from pyspark_log.storage.config import TopicConfig
+from pyspark_log.storage.epoch_check import Epochs
 from pyspark_log.storage.errors import StoreVersionError
 from pyspark_log.storage.log_copy import LogCopy
 from pyspark_log.storage.place import PartitionPlace
@@ -23,7 +24,8 @@ from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_check import Slots, read_slots
 from pyspark_log.storage.state_file import Flags, Intent, PartitionState
 from pyspark_log.storage.store_folder import CUT_FOLDER
-from pyspark_log.storage.verify_partition import Epochs, RecordCheck, acknowledged_behind
+from pyspark_log.storage.verify_segment import RecordCheck
+from pyspark_log.storage.verify_slots import acknowledged_behind
 
 _EVIDENCE_SIZE = 1024 * 1024
 

@@ -45,7 +45,8 @@ from pyspark_log.storage.topics import DELETED_FOLDER, OFFSETS_TOPIC, PUBLISH_TO
 from pyspark_log.storage.types import TopicDescription
 from pyspark_log.storage.verify_decisions import DecisionCheck, DecisionRecords, group_record_faults
 from pyspark_log.storage.verify_log_folder import log_folder_faults
-from pyspark_log.storage.verify_partition import PartitionCheck, PartitionReport, RecordCheck, Totals
+from pyspark_log.storage.verify_partition import PartitionCheck, PartitionReport
+from pyspark_log.storage.verify_segment import RecordCheck, Totals
 
 #: Told how far it is: bytes of segments that were looked at, and bytes that there are.
 Progress = Callable[[int, int], None]

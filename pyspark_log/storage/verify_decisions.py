@@ -12,7 +12,7 @@ from pyspark_log.storage.clock import shown
 from pyspark_log.storage.decision import Decision, Origin, Place, SetAside, decode_decision, publisher_of
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import PylogError, UnknownTopicError
-from pyspark_log.storage.findings import Finding, Severity
+from pyspark_log.storage.findings import REPAIR, Finding, Severity
 from pyspark_log.storage.install import is_ready_name
 from pyspark_log.storage.staged_batches import Region, read_region
 from pyspark_log.storage.staged_names import SUFFIX, Job, job_of
@@ -104,7 +104,7 @@ class DecisionCheck:
                 Severity.DAMAGE, topic, partition, "state", -1, -1, -1,
                 f"decision {applied} was applied here, but the decision log ends at {end}: they are not of one time, "
                 "and the next decisions would be taken for applied",
-                "bring both back from one copy; or make a mended copy of the store: pylog repair",
+                f"bring both back from one copy; or {REPAIR}",
             )  # fmt: skip
 
     def _is_applied(self, decision: Decision, place: Place) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from damage import DAMAGES, build, log
 
-from pyspark_log.storage import checkpoint_files, producer_snapshot, txn_index, verify_partition
+from pyspark_log.storage import checkpoint_files, producer_snapshot, txn_index, verify_segment
 from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError, DescriptionError, SideFileError
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.leader_epochs import LeaderEpochs
@@ -110,7 +110,7 @@ def test_partitions_are_found_by_their_files_however_many_there_may_be(path):
 
 
 def test_no_more_findings_are_told_than_anybody_reads(path, monkeypatch):
-    monkeypatch.setattr(verify_partition, "_MOST_FINDINGS", 1)
+    monkeypatch.setattr(verify_segment, "_MOST_FINDINGS", 1)
     DAMAGES["two apart"](path)
     first, rest = (finding for finding in verify(path).findings if finding.severity is Severity.DAMAGE)
     assert (first.file, rest.file) == (f"data/t-0/{log(path, 1).name}",) * 2

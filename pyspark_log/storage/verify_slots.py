@@ -1,0 +1,94 @@
+"""Looks for damage in the state file of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark_log.storage import files
+from pyspark_log.storage.batch import BatchHeader
+from pyspark_log.storage.batch_proof import batch_at
+from pyspark_log.storage.findings import REPAIR, Finder, Finding, Severity
+from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.segment import LOG, segment_path
+from pyspark_log.storage.state_check import Slots
+from pyspark_log.storage.state_file import FILE_SIZE, Flags, Intent, PartitionState
+
+
+def slot_findings(place: PartitionPlace, finding: Finder, slots: Slots, bases: list[int]) -> Iterator[Finding]:
+    """What is wrong with what the state file says, or worth knowing.
+
+    Args:
+        place: whose it is.
+        finding: makes findings.
+        slots: what the file says.
+        bases: the base offsets of the partition's segments.
+    """
+    path, state = place.state_path, slots.state
+    if slots.problem:
+        yield finding(
+            Severity.DAMAGE, path, what=slots.problem, advice="use the version of pyspark-log that wrote it"
+        )
+    if state is None:
+        what = "the state file is missing" if slots.size < 0 else "no slot of the state file is valid"
+        what = slots.contradiction or what
+        yield finding(
+            Severity.DAMAGE, path, first_offset=bases[0] if bases else -1,
+            what=f"{what}: nobody knows where the log ends", advice=REPAIR,
+        )  # fmt: skip
+        return
+    if slots.size < FILE_SIZE:
+        yield finding(
+            Severity.DAMAGE, path, slots.size, what=f"the state file has {slots.size} bytes of {FILE_SIZE}",
+            advice=REPAIR,
+        )  # fmt: skip
+    if slots.torn:
+        yield _torn(place, finding, slots, state)
+    if state.intent == Intent.APPLY:
+        yield finding(
+            Severity.NOTE, path, what=f"decision {state.intent_decision} was being applied",
+            advice="none: the next writer finishes it, or drops and repeats it",
+        )  # fmt: skip
+    if state.swaps:
+        yield finding(
+            Severity.NOTE, path, first_offset=state.intent_base, next_offset=state.intent_next,
+            what="segments were being replaced by a cleaned one", advice="none: the next writer finishes it",
+        )  # fmt: skip
+    if state.flags & (Flags.CUTTING | Flags.SUSPECT):
+        names = "being cut" if state.flags & Flags.CUTTING else "not synced for certain"
+        yield finding(
+            Severity.NOTE, path, what=f"the active segment is {names}",
+            advice="none: the next writer puts it right",
+        )  # fmt: skip
+
+
+def _torn(place: PartitionPlace, finding: Finder, slots: Slots, state: PartitionState) -> Finding:
+    numbers = ", ".join(map(str, slots.torn))
+    behind = acknowledged_behind(place.folder, slots)
+    if behind is None:
+        newest = ", which may have been the newest" if slots.torn_newest else ""
+        return finding(
+            Severity.NOTE, place.state_path, what=f"slot {numbers} is torn{newest}; another one counts",
+            advice="none: it is written over",
+        )
+    return finding(
+        Severity.DAMAGE, place.state_path, first_offset=behind.base_offset,
+        what=f"slot {numbers} is torn, and whole records stand behind the end {state.next_offset} that the others "
+        "know: they may have been acknowledged, and the next writer would remove them",
+        advice=f"write nothing to this partition; {REPAIR}",
+    )  # fmt: skip
+
+
+def acknowledged_behind(folder: str, slots: Slots) -> BatchHeader | None:
+    """The whole batch right behind the log end, if a torn slot may have been the one that counted it in."""
+    state = slots.state
+    if not slots.torn or state is None or state.intent == Intent.APPLY:
+        return None
+    for base, position in ((state.active_base, state.position), (state.next_offset, 0)):
+        try:
+            with files.open_read(segment_path(folder, base, LOG)) as file:
+                found = batch_at(file, position, file.size())
+        except FileNotFoundError:
+            continue
+        if found is not None and found.base_offset == state.next_offset:
+            return found
+    return None
