@@ -15,15 +15,11 @@ from typing import NamedTuple
 
 from pyspark_log.storage import cleaner_state
 from pyspark_log.storage.appender import Appender
+from pyspark_log.storage.batch import HEADER_SIZE
 from pyspark_log.storage.cleaner_state import CleanerState
 from pyspark_log.storage.config import INT_MAX, TopicConfig
-from pyspark_log.storage.segment import (
-    INDEX,
-    LOG,
-    SegmentReader,
-    read_headers,
-    segment_path,
-)
+from pyspark_log.storage.segment import LOG, SegmentReader, read_headers, segment_path
+from pyspark_log.storage.sparse_index import TimeIndex
 from pyspark_log.storage.topics import PUBLISH_TOPIC
 from pyspark_log.storage.types import NO_TIMESTAMP
 
@@ -35,13 +31,11 @@ class Closed(NamedTuple):
         base: its base offset.
         until: that of the segment behind it.
         size: bytes of its log.
-        index_size: bytes of its offset index.
     """
 
     base: int
     until: int
     size: int
-    index_size: int
 
 
 class Plan(NamedTuple):
@@ -111,32 +105,29 @@ def groups(segments: Sequence[Closed], end: int, config: TopicConfig) -> list[li
     Args:
         segments: closed ones, oldest first.
         end: only those that begin before this offset.
-        config: of the topic: a group is no larger than a segment may be, before it is cleaned.
+        config: of the topic: a group is no larger than a segment may be, before it is cleaned, and its indexes cannot
+            become so. The present ones do not tell that: an append of many batches makes one entry, a cleaning more.
     """
     found: list[list[Closed]] = []
-    size = index_size = 0
+    size, interval = 0, max(config.index_interval_bytes, HEADER_SIZE)
     for segment in segments:
         if segment.base >= end:
             break
-        size, index_size = size + segment.size, index_size + segment.index_size
+        size += segment.size
         fits = (
-            size <= config.segment_bytes and index_size <= config.segment_index_bytes
+            size <= config.segment_bytes and (size // interval + 1) * TimeIndex.WIDTH <= config.segment_index_bytes
             and found and segment.until - 1 - found[-1][0].base <= INT_MAX
         )  # fmt: skip
         if fits:
             found[-1].append(segment)
         else:
             found.append([segment])
-            size, index_size = segment.size, segment.index_size
+            size = segment.size
     return found
 
 
 def _closed(folder: str, base: int, until: int) -> Closed:
-    try:
-        index_size = os.path.getsize(segment_path(folder, base, INDEX))
-    except FileNotFoundError:
-        index_size = 0
-    return Closed(base, until, os.path.getsize(segment_path(folder, base, LOG)), index_size)
+    return Closed(base, until, os.path.getsize(segment_path(folder, base, LOG)))
 
 
 def _largest_timestamp(folder: str, segment: Closed) -> int:

@@ -102,17 +102,34 @@ def test_small_segments_become_one(store):
 
 @pytest.mark.parametrize(("limit", "sizes"), [(10_000, [6]), (450, [3, 3]), (100, [1] * 6), (250, [2, 2, 2])])
 def test_segments_are_grouped_up_to_the_size_of_one(limit, sizes):
-    store_config = type("C", (), {"segment_bytes": limit, "segment_index_bytes": 1000})
-    closed = [Closed(10 * n, 10 * n + 10, 120 if limit < 10_000 else 1000, 8) for n in range(6)]
+    store_config = type("C", (), {"segment_bytes": limit, "segment_index_bytes": 1000, "index_interval_bytes": 4096})
+    closed = [Closed(10 * n, 10 * n + 10, 120 if limit < 10_000 else 1000) for n in range(6)]
     assert [len(group) for group in compaction_plan.groups(closed, 60, store_config)] == sizes
     assert sum(len(group) for group in compaction_plan.groups(closed, 31, store_config)) == 4
 
 
 def test_a_group_has_no_more_offsets_than_a_segment_may(store):
     far = 2**31
-    closed = [Closed(0, 10, 10, 0), Closed(10, far - 5, 10, 0), Closed(far - 5, far + 10, 10, 0)]
+    closed = [Closed(0, 10, 10), Closed(10, far - 5, 10), Closed(far - 5, far + 10, 10)]
     config = store.topic_config("t")
     assert [len(group) for group in compaction_plan.groups(closed, far + 10, config)] == [2, 1]
+
+
+def test_a_group_has_no_more_index_entries_than_a_segment_may(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1, COMPACT | {"segment.bytes": "400", "index.interval.bytes": "100"})
+    for number in range(24):
+        put(store, [number], timestamps=[1_700_000_000_000 + number])
+    # More entries than these have room in an index of offsets, but not in one of times; and an index may be missing.
+    store.alter_configs("t", {"segment.bytes": "100000", "segment.index.bytes": "120"})
+    os.unlink(f"{store.place('t', 0).folder}/{0:020}.index")
+    before = records(store)
+    (outcome,) = compact(store, "t")
+    assert not outcome.problem
+    assert records(store) == before
+    segments = store.segment_files("t", 0)
+    assert 2 < len(segments) < 8, segments
+    assert not faults(store.path)
 
 
 def test_it_is_time_by_the_dirty_ratio(store):
