@@ -10,7 +10,7 @@ from pyspark_log.cli.target import Target
 
 @click.group("log-dirs")
 def log_dirs() -> None:
-    """List and add log folders (Kafka's log.dirs), and move partitions between them."""
+    """List, add and remove log folders (Kafka's log.dirs), and move partitions between them."""
 
 
 @log_dirs.command("list")
@@ -52,6 +52,19 @@ def add(target: Target, folder: str) -> None:
     It is missing, or empty. New partitions go to the folder with the fewest; those that are there stay.
     """
     target.open().add_log_folder(folder)
+
+
+@log_dirs.command()
+@click.argument("folder")
+@click.pass_obj
+def remove(target: Target, folder: str) -> None:
+    """Take the log folder FOLDER, in which no partition is, off the store's list.
+
+    Empty it with `move` first. One that has failed is taken off without being touched, if no partition is in it.
+    """
+    left = target.open().remove_log_folder(folder)
+    if left:
+        click.echo(f"{folder} is off the list; it may still hold something of the store: {left}")
 
 
 @log_dirs.command()

@@ -249,6 +249,11 @@ def remove_folder(path: str) -> None:
         return
     for name in names:
         unlink(f"{path}/{name}")
+    remove_empty_folder(path)
+
+
+def remove_empty_folder(path: str) -> None:
+    """Removes a folder, if it is there. Not durable. OSError: e.g. something is in it."""
     _tell("rmdir", path)
     with contextlib.suppress(FileNotFoundError):
         os.rmdir(path)

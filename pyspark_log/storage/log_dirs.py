@@ -46,6 +46,8 @@ class ListedFolder(NamedTuple):
 
 #: What a store has that is told nothing.
 DEFAULT = (ListedFolder(DATA_FOLDER, ""),)
+#: Stands in the place of a folder that was taken off the list, so that its number never comes to mean another one.
+REMOVED = ListedFolder("", "")
 
 
 def parse(text: str) -> list[str]:

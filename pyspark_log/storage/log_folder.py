@@ -129,7 +129,6 @@ class LogFolder:
 
     def write_due(self) -> None:
         """Writes what was noted to the checkpoints, if it is time. Never waits, never fails: the next one does it."""
-        # Where something else should be mounted, nothing is to be written.
         if not self._noted or not self._due() or self.problem():
             return
         lock = lock_for(self._lock_path)
@@ -142,9 +141,29 @@ class LogFolder:
             log.warning("%s: %s", self._lock_path, error)
             return
         try:
-            self._write()
+            # Where something else should be mounted, nothing is to be written; nor where it was taken off the list.
+            if not self.problem():
+                self._write()
         except OSError as error:
             log.warning("%s: the checkpoints could not be written: %s", self.path, error)
+        finally:
+            lock.release()
+
+    def leave(self) -> None:
+        """Removes what was written here beside the logs, for the store does not list the folder any more.
+
+        Its `meta.properties` goes last: as long as that is there, it can be told whose the rest is.
+
+        Raises:
+            LockTimeoutError, OSError: some of it may be left.
+        """
+        files.open_or_create(self._lock_path).close()
+        lock = lock_for(self._lock_path)
+        lock.acquire()
+        try:
+            for name in (LOG_START, RECOVERY_POINT, HIGH_WATERMARK, folder_owner.OWNER_FILE, META_PROPERTIES):
+                files.unlink(f"{self.path}/{name}")
+            files.sync_folder(self.path)
         finally:
             lock.release()
 

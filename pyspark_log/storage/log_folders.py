@@ -35,7 +35,7 @@ _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 
 
 class _UnlistedFolder(LogFolder):
-    """One that a state file names and store.json does not list."""
+    """What has a number that store.json gives to none, or not any more."""
 
     def problem(self) -> str:
         """That there is none."""
@@ -54,14 +54,16 @@ class LogFolders:
 
     def _take(self, listed: Sequence[ListedFolder]) -> None:
         folders = [self._make(number, folder) for number, folder in enumerate(listed)]
-        # Those that are known stay, with what they have noted; the first may have got an id since.
+        # Those that are known stay, with what they have noted; the first may have got an id since, and any may be gone.
         kept = [
-            known if known.directory_id == new.directory_id else new
+            known if (known.path, known.directory_id) == (new.path, new.directory_id) else new
             for known, new in zip(self._folders, folders, strict=False)
         ]
         self._folders = kept + folders[len(kept) :]
 
     def _make(self, number: int, folder: ListedFolder) -> LogFolder:
+        if folder == log_dirs.REMOVED:
+            return _UnlistedFolder(f"{self._path}/log-folder-{number}", "", self._cluster_id)
         lock = f"checkpoints-{number}.lock" if number else "checkpoints.lock"
         return LogFolder(
             log_dirs.path_of(self._path, folder.name), f"{self._path}/{STATE_FOLDER}/{lock}", self._cluster_id,
@@ -69,17 +71,32 @@ class LogFolders:
         )  # fmt: skip
 
     def refresh(self) -> None:
-        """Looks whether there are more by now; a store that cannot be described has those that it had."""
+        """Looks which there are by now; a store that cannot be described has those that it had."""
         try:
-            self._take(store_folder.describe(self._path).log_folders)
+            self.follow()
         except (StoreError, OSError) as error:
             log.debug("%s: %s", self._path, error)
 
+    def follow(self) -> None:
+        """The same for who is about to put something there: an error if it cannot be found out. StoreError, OSError."""
+        self._take(store_folder.describe(self._path).log_folders)
+
     def __iter__(self) -> Iterator[LogFolder]:
-        return iter(self._folders)
+        return (folder for _, folder in self.numbered())
 
     def __len__(self) -> int:
-        return len(self._folders)
+        return sum(1 for _ in self)
+
+    def numbered(self) -> Iterator[tuple[int, LogFolder]]:
+        """Those that are listed, with their numbers, in which there may be gaps."""
+        return (
+            (number, folder) for number, folder in enumerate(self._folders) if not isinstance(folder, _UnlistedFolder)
+        )
+
+    @property
+    def had_several(self) -> bool:
+        """Whether there are, or were, others than the one that a store has from the beginning."""
+        return len(self._folders) > 1
 
     def at(self, number: int) -> LogFolder:
         """The one with that number; one that cannot be used, if there is none."""
@@ -90,14 +107,19 @@ class LogFolders:
         return self._folders[number]
 
     def find(self, folder: str) -> int:
-        """The number of a log folder, by its path, or by its name in store.json. InvalidConfigError: there is none."""
-        self.refresh()
+        """The number of a log folder, by its path, or by its name in store.json.
+
+        Raises:
+            InvalidConfigError: there is none.
+            StoreError, OSError: as `follow`.
+        """
+        self.follow()
         path = log_dirs.path_of(self._path, os.path.normpath(folder))
-        for number, known in enumerate(self._folders):
+        for number, known in self.numbered():
             if known.path == path:
                 return number
         raise InvalidConfigError(
-            f"{folder!r} is no log folder of the store; these are: {', '.join(known.path for known in self._folders)}"
+            f"{folder!r} is no log folder of the store; these are: {', '.join(known.path for known in self)}"
         )
 
     # ---- where partitions are
@@ -115,11 +137,11 @@ class LogFolders:
             loaded = None
         if loaded is not None:
             return loaded.state.log_folder
-        if len(self._folders) > 1:
-            for number, folder in enumerate(self._folders):
+        if self.had_several:
+            for number, folder in self.numbered():
                 if os.path.isdir(f"{folder.path}/{name}"):
                     return number
-        return 0
+        return next(number for number, _ in self.numbered())
 
     def holds_segments(self, place: PartitionPlace) -> bool:
         """Whether there are segments of a partition that has no state; False where its log folder has failed. OSError.
@@ -144,13 +166,14 @@ class LogFolders:
 
         Raises:
             LogFolderOfflineError: none can be used.
+            StoreError, OSError: as `follow`; in the last one known it would be lost if that was taken off the list.
         """
-        self.refresh()
+        self.follow()
         if len(self._folders) == 1 and not self._folders[0].directory_id:
             return 0
         counts: dict[int, int] = {}
         problems = []
-        for number, folder in enumerate(self._folders):
+        for number, folder in self.numbered():
             problem = folder.write_problem()
             try:
                 names = [] if problem else os.listdir(folder.path)

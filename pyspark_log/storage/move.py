@@ -49,9 +49,10 @@ def move(partitions: Partitions, topic: str, partition: int, folder: str) -> int
     partitions.check_writable()
     opened = partitions.topic(topic)
     opened.check(partition)
-    number = partitions.log_folders.find(folder)
-    with _moving(partitions, DEFAULT_TIMEOUT):
-        _sweep(partitions)
+    with moving(partitions, DEFAULT_TIMEOUT):
+        # With the lock: nobody takes it off the list now.
+        number = partitions.log_folders.find(folder)
+        sweep_held(partitions)
         target = opened.place_in(partition, number)
         partitions.log_folders.check(number, target, written=True)
         if not os.path.exists(target.state_path):
@@ -65,7 +66,7 @@ def move(partitions: Partitions, topic: str, partition: int, folder: str) -> int
             if told is error:
                 raise
             raise told from error
-        _sweep(partitions)
+        sweep_held(partitions)
         return copied
 
 
@@ -74,14 +75,14 @@ def sweep(partitions: Partitions) -> None:
 
     What is in the way is logged, and left to the next time. Nothing is done while a partition is being moved.
     """
-    if len(partitions.log_folders) > 1:
-        with contextlib.suppress(LockTimeoutError), _moving(partitions, 0):
-            _sweep(partitions)
+    if partitions.log_folders.had_several:
+        with contextlib.suppress(LockTimeoutError), moving(partitions, 0):
+            sweep_held(partitions)
 
 
 @contextlib.contextmanager
-def _moving(partitions: Partitions, timeout: float) -> Iterator[None]:
-    """Holds the lock of all moves; it comes before all others."""
+def moving(partitions: Partitions, timeout: float) -> Iterator[None]:
+    """Holds the lock of all moves; it comes before all others. LockTimeoutError, OSError."""
     partitions.make_folders()
     path = f"{partitions.path}/{STATE_FOLDER}/{_LOCK}"
     files.open_or_create(path).close()
@@ -300,14 +301,14 @@ def _put_away(place: PartitionPlace) -> None:
     files.sync_folder(os.path.dirname(place.folder))
 
 
-def _sweep(partitions: Partitions) -> None:
+def sweep_held(partitions: Partitions) -> None:
     """Removes what moves have left, as far as it can; the lock of moves is held."""
     topics: dict[str, OpenTopic] = {}
     for name in partitions.catalog.names():
         with contextlib.suppress(PylogError):
             topics[name] = partitions.topic(name)
     by_id = {topic_remains.hex_id(opened.description.topic_id): opened for opened in topics.values()}
-    for number, folder in enumerate(partitions.log_folders):
+    for number, folder in partitions.log_folders.numbered():
         try:
             names = [] if folder.problem() else os.listdir(folder.path)
             for name in names:

@@ -263,7 +263,7 @@ class Partitions:
             if os.path.exists(place.state_path):
                 return  # Another one was faster.
             if self.log_folders.holds_segments(place) and (
-                len(self.log_folders) == 1 or place.owner() in ("", place.topic_id)
+                not self.log_folders.had_several or place.owner() in ("", place.topic_id)
             ):
                 raise no_state(place)
             number = self.log_folders.choose(str(place)) if log_folder is None else log_folder

@@ -24,6 +24,7 @@ class Slots(NamedTuple):
         size: bytes of the file; -1: there is none.
         problem: why a whole slot cannot be understood; "" if none is so.
         contradiction: what cannot be in the newest valid one; "" if it makes sense.
+        log_folders: the log folders that the valid ones name.
     """
 
     state: PartitionState | None
@@ -32,6 +33,7 @@ class Slots(NamedTuple):
     size: int
     problem: str = ""
     contradiction: str = ""
+    log_folders: frozenset[int] = frozenset()
 
 
 def read_slots(path: str) -> Slots:
@@ -54,6 +56,7 @@ def _look(path: str) -> Slots:
         data, size = file.pread(FILE_SIZE, 0), file.size()
     newest: PartitionState | None = None
     torn: list[int] = []
+    log_folders: set[int] = set()
     claimed = -1
     problem = ""
     for number in range(SLOT_COUNT):
@@ -68,10 +71,12 @@ def _look(path: str) -> Slots:
         if state is None:
             torn.append(number)
             claimed = max(claimed, int.from_bytes(slot[8:16], "big"))
-        elif newest is None or state.seq > newest.seq:
+            continue
+        log_folders.add(state.log_folder)
+        if newest is None or state.seq > newest.seq:
             newest = state
     torn_newest = newest is None or claimed > newest.seq
     contradiction = "" if newest is None else newest.contradiction()
     if contradiction:
         newest = None
-    return Slots(newest, tuple(torn), torn_newest, size, problem, contradiction)
+    return Slots(newest, tuple(torn), torn_newest, size, problem, contradiction, frozenset(log_folders))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
-from pyspark_log.storage import cleaning, move, store_folder
+from pyspark_log.storage import cleaning, log_folder_removal, move, store_folder
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.broker_folders import BrokerFolders
 from pyspark_log.storage.broker_partitions import BrokerPartitions
@@ -253,6 +253,25 @@ class Store:
             ReadOnlyError, OSError: nothing was changed.
         """
         self._partitions.add_log_folder(os.fspath(folder))
+
+    def remove_log_folder(self, folder: str | os.PathLike[str]) -> str:
+        """Takes a log folder off the store's list, durably. No partition is in it, and none can get there meanwhile.
+
+        What the store has written in it beside logs is removed. One that has failed is not touched.
+
+        Args:
+            folder: as store.json lists it, or the path.
+
+        Returns:
+            Why something of the store may be left in it; "": nothing is.
+
+        Raises:
+            InvalidConfigError: it is no log folder of the store, or the only one; or something is in it, and what.
+            LogDamagedError: the state of a partition cannot be read, which may be in it.
+            LockTimeoutError: a partition is being moved for too long, or written to.
+            ReadOnlyError, StoreError, OSError: nothing was changed.
+        """
+        return log_folder_removal.remove(self._partitions, os.fspath(folder))
 
     def log_folder_usage(self) -> list[FolderUsage]:
         """What is in each log folder, whether it can be used, and how much room is left; in the order of store.json."""

@@ -43,7 +43,7 @@ class StoreDescription(NamedTuple):
     Attributes:
         cluster_id: 22 characters that tell the store from all others.
         settings: by Kafka's names.
-        log_folders: by their numbers.
+        log_folders: by their numbers; log_dirs.REMOVED where one was taken off the list.
     """
 
     cluster_id: str
@@ -55,10 +55,10 @@ class StoreDescription(NamedTuple):
         content: dict[str, object] = {
             "version": VERSION,
             "cluster_id": self.cluster_id,
-            "log_folders": [folder.name for folder in self.log_folders],
+            "log_folders": [folder.name or None for folder in self.log_folders],
         }
         if self.log_folders != log_dirs.DEFAULT:
-            content["directory_ids"] = [folder.directory_id for folder in self.log_folders]
+            content["directory_ids"] = [folder.directory_id or None for folder in self.log_folders]
         content["settings"] = dict(self.settings)
         return json.dumps(content, indent=2).encode() + b"\n"
 
@@ -99,17 +99,25 @@ def describe(folder: str) -> StoreDescription:
 
 
 def _log_folders(content: Fields) -> Sequence[ListedFolder]:
-    names = [text(name, "log_folders") for name in content.list("log_folders")]
+    names = _texts_or_gaps(content, "log_folders")
     if not content.has("directory_ids"):
         if names != [log_dirs.DATA_FOLDER]:
             raise ValueError("'directory_ids' is missing")
         return log_dirs.DEFAULT
-    ids = [text(directory_id, "directory_ids") for directory_id in content.list("directory_ids")]
-    for directory_id in ids:
+    ids = _texts_or_gaps(content, "directory_ids")
+    for directory_id in filter(None, ids):
         check_id(directory_id)
-    if not 1 <= len(names) <= MOST_FOLDERS or len(ids) != len(names) or not all(names):
-        raise ValueError(f"{len(names)} 'log_folders' and {len(ids)} 'directory_ids'")
+    if not any(names) or len(names) > MOST_FOLDERS or list(map(bool, names)) != list(map(bool, ids)):
+        raise ValueError(f"{len(names)} 'log_folders' and {len(ids)} 'directory_ids' do not go together")
     return tuple(map(ListedFolder, names, ids))
+
+
+def _texts_or_gaps(content: Fields, field: str) -> list[str]:
+    """A list of texts; "" for null, which stands where a log folder was taken off."""
+    values = content.list(field)
+    if "" in values:
+        raise ValueError(f"an empty text in {field!r}")
+    return ["" if value is None else text(value, field) for value in values]
 
 
 def make(folder: str, settings: Mapping[str, str]) -> None:
@@ -184,14 +192,30 @@ def add_log_folder(folder: str, name: str) -> StoreDescription:
     (name,) = log_dirs.parse(name)
     known = list(before.log_folders)
     if len(known) == MOST_FOLDERS:
-        raise InvalidConfigError(f"{folder} has {MOST_FOLDERS} log folders, and cannot have more")
-    log_dirs.check_name(folder, name, [one.name for one in known], _OWN_NAMES)
-    if not known[0].directory_id:
+        raise InvalidConfigError(
+            f"{folder} has, or had, {MOST_FOLDERS} log folders, and cannot have more: the number of one that was taken "
+            "off the list is not given again"
+        )
+    log_dirs.check_name(folder, name, [one.name for one in known if one != log_dirs.REMOVED], _OWN_NAMES)
+    if known == list(log_dirs.DEFAULT):
         _make_first(folder, log_dirs.path_of(folder, known[0].name))
         known[0] = log_dirs.introduced(folder, known[0].name, before.cluster_id)
     after = before._replace(log_folders=(*known, _prepare(folder, name, before.cluster_id)))
     files.replace_whole(f"{folder}/{STORE_FILE}", after.encode())
     return after
+
+
+def remove_log_folder(folder: str, number: int) -> None:
+    """Takes a log folder off a store's list, durably; no state names it, and the lock of all topics is held. OSError.
+
+    Args:
+        folder: the store's.
+        number: which one; its number stays taken.
+    """
+    before = describe(folder)
+    left = [*before.log_folders]
+    left[number] = log_dirs.REMOVED
+    files.replace_whole(f"{folder}/{STORE_FILE}", before._replace(log_folders=tuple(left)).encode())
 
 
 def _prepare(folder: str, name: str, cluster_id: str) -> ListedFolder:

@@ -50,10 +50,14 @@ class TopicAdmin:
 
         Raises:
             TopicExistsError: there is one of that name.
+            LogFolderOfflineError: one of the log folders has failed, or was taken off the list meanwhile.
             OSError: what was done is removed with the deleted topics.
         """
         name, opened = description.name, self._partitions.open(description)
         with self._catalog.changing():
+            self._partitions.log_folders.follow()
+            for number, state in states.items():
+                self._partitions.log_folders.check(state.log_folder, opened.place_in(number, state.log_folder))
             self._make_room(name)
             self._catalog.prepare(description)
             for number, state in states.items():

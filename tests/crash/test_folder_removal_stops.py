@@ -1,0 +1,191 @@
+"""The removal of a log folder is stopped before each of its changes to files, or one of them fails, or the power goes.
+
+The folder is on the list, or it is not; the partitions that are elsewhere are whole; and it can be done again, or the
+folder can be given to the store again.
+"""
+
+import contextlib
+import errno
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from power import Trace
+from sampling import TIMEOUT, sample
+from stops import StopBefore, copy_folder, count_changes, run_until
+
+from pyspark_log.storage import files, state_file
+from pyspark_log.storage.errors import InvalidConfigError
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.verify import verify
+
+pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+
+
+def rows(value):
+    return pa.record_batch({"value": [value]})
+
+
+def values(path, partition):
+    return [value for batch in Store.open(path).read("t", partition) for value in batch["value"].to_pylist()]
+
+
+def listed(path):
+    return json.loads(Path(path, "store.json").read_bytes())["log_folders"]
+
+
+def make(path):
+    """A folder from which both partitions have gone, with the checkpoints that Kafka is given."""
+    Store.create(path, {"log.dirs": "data,second"})
+    with Store.open(path) as store:
+        store.create_topic("t", 2, {"file.delete.delay.ms": "0"})
+        for partition in (0, 1):
+            store.append("t", rows(b"first"), partition=partition, sync=True)
+            store.move_partition("t", partition, "second")
+    with Store.open(path) as store:
+        store.append("t", rows(b"second"), sync=True, partition=0)
+        for partition in (0, 1):
+            store.move_partition("t", partition, "data")
+        store.clean()
+
+
+def remove(path):
+    Store.open(path).remove_log_folder("second")
+
+
+def check(path, removed):
+    """All is there, whether it was removed or not; it is removed then, and added again."""
+    assert listed(path) == ["data", None if removed else "second"]
+    assert values(path, 0) == [b"first", b"second"]
+    assert [one for one in verify(path).findings if one.severity is not Severity.NOTE] == []
+    if not removed:
+        remove(path)
+    store = Store.open(path)
+    store.create_topic("u", 3)
+    for partition in range(3):
+        store.append("u", rows(b"x"), partition=partition)
+        assert os.path.dirname(store.place("u", partition).folder) == f"{path}/data"
+    with contextlib.suppress(FileNotFoundError):
+        # What a removal that was stopped has left there.
+        for name in [name for name in os.listdir(f"{path}/second") if name.endswith("-checkpoint")]:
+            os.unlink(f"{path}/second/{name}")
+    store.add_log_folder("second")
+    assert listed(path) == ["data", None, "second"]
+    store.move_partition("t", 0, "second")
+    store.append("t", rows(b"third"), partition=0)
+    store.clean()
+    assert (values(path, 0), values(path, 1)) == ([b"first", b"second", b"third"], [b"first"])
+    assert [one for one in verify(path).findings if one.severity is not Severity.NOTE] == []
+
+
+def test_a_removal_that_is_stopped(memory_path):
+    make(memory_path / "store")
+    copy_folder(memory_path / "store", memory_path / "whole")
+    count = count_changes(lambda: remove(memory_path / "whole"))
+    assert not (memory_path / "whole" / "second").exists()
+    outcomes = set()
+    for change, torn in sample([(change, torn) for torn in (False, True) for change in range(count)], count):
+        path = memory_path / f"{change}{torn}"
+        copy_folder(memory_path / "store", path)
+        stop = StopBefore(change, torn)
+        assert run_until(lambda path=path: remove(path), stop)
+        removed = listed(path)[1] is None
+        outcomes.add((removed, (path / "second" / "meta.properties").exists()))
+        try:
+            check(path, removed)
+        except Exception as error:
+            raise AssertionError(f"stopped before change {change} ({stop.stopped_at}), {torn}") from error
+    assert outcomes >= {(False, True), (True, True)}
+
+
+def test_a_change_of_a_removal_that_fails(memory_path):
+    make(memory_path / "store")
+    copy_folder(memory_path / "store", memory_path / "whole")
+    for change in sample(range(count_changes(lambda: remove(memory_path / "whole"))), 10):
+        path = memory_path / str(change)
+        copy_folder(memory_path / "store", path)
+        left = [change]
+
+        def fail(_, left=left):
+            left[0] -= 1
+            if left[0] == -1:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        files.set_observer(fail)
+        try:
+            with contextlib.suppress(OSError):
+                remove(path)
+        finally:
+            files.set_observer(None)
+        check(path, listed(path)[1] is None)
+
+
+def test_a_removal_in_which_the_power_goes(memory_path, monkeypatch):
+    make(memory_path / "store")
+    trace = Trace(memory_path / "store")
+    trace.record(lambda: remove(memory_path / "store"))
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    for count, disk in trace.disks(sample(range(1, len(trace.changes) + 1), 10)):
+        for number, fate in enumerate((disk.nothing(), disk.everything())):
+            path = memory_path / f"{count} {number}"
+            disk.write(path, fate)
+            try:
+                check(path, listed(path)[1] is None)
+            except Exception as error:
+                raise AssertionError(f"power lost before change {count}, fate {number}") from error
+
+
+def test_a_move_out_of_it_that_was_not_synced_is_before_the_removal(memory_path, monkeypatch):
+    """Who moved the partition was killed between the write of the state and its sync, and then the folder failed."""
+    path = memory_path / "store"
+    make(path)
+    Store.open(path).move_partition("t", 1, "second")
+    Store.open(path).clean()
+    state = Store.open(path).place("t", 1).state_path
+    trace, killed = Trace(path), []
+
+    class Killed(BaseException):
+        pass
+
+    def until_the_sync_of_the_move(change):
+        trace.changes.append(change)
+        if change.kind == "sync" and change.path == state and state_file.read(state).state.log_folder == 0:
+            killed.append(trace.changes.pop())
+        if killed:
+            raise Killed
+
+    files.set_observer(until_the_sync_of_the_move)
+    with contextlib.suppress(Killed):
+        Store.open(path).move_partition("t", 1, "data")
+    files.set_observer(None)
+    assert killed
+    os.rename(path / "second", memory_path / "away")
+    trace.record(lambda: remove(path))
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    ((_, disk),) = trace.disks([len(trace.changes)])
+    disk.write(memory_path / "later", disk.nothing())
+    assert listed(memory_path / "later") == ["data", None]
+    assert values(memory_path / "later", 1) == [b"first"]
+
+
+def test_a_folder_cannot_go_while_a_stopped_move_has_its_partition_in_it(memory_path):
+    make(memory_path / "store")
+    count = count_changes(lambda: Store.open(memory_path / "store").move_partition("t", 0, "second"))
+    make(memory_path / "again")
+    outcomes = set()
+    for change in sample(range(count), 14):
+        path = memory_path / str(change)
+        copy_folder(memory_path / "again", path)
+        assert run_until(lambda path=path: Store.open(path).move_partition("t", 0, "second"), StopBefore(change))
+        inside = state_file.read(Store.open(path).place("t", 0).state_path).state.log_folder == 1
+        outcomes.add(inside)
+        if inside:
+            with pytest.raises(InvalidConfigError, match="holds 1 partitions: t-0"):
+                remove(path)
+            Store.open(path).move_partition("t", 0, "data")
+        Store.open(path).clean()
+        check(path, removed=False)
+    assert outcomes == {False, True}
