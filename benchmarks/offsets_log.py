@@ -1,5 +1,6 @@
-"""A million commits of a hundred groups, ten positions a call and one: how fast, how large the log is then, and how
-long a process that comes new takes to know all positions. `python benchmarks/offsets_log.py [--commits N] [--folder F]`
+"""A million commits of a hundred groups, ten positions a call and one: how fast, how long single calls take, how large
+the log is then, and how long a process that comes new takes to know all positions.
+`python benchmarks/offsets_log.py [--commits N] [--folder F]`
 """
 
 import argparse
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from array import array
 from pathlib import Path
 
 from pyspark_log import OffsetsLog, Store, TopicPartition
@@ -28,13 +30,15 @@ print(time.perf_counter() - began)
 
 
 def commit(store, commits, each):
-    """Makes the commits, `each` of them in a call; gives the calls a second."""
-    log, began = OffsetsLog(store), time.perf_counter()
+    """Makes the commits, `each` of them in a call; gives the seconds of each call."""
+    log, seconds = OffsetsLog(store), array("d")
     for call in range(commits // each):
         group, turn = call % GROUPS, call // GROUPS
         offsets = {TopicPartition("orders", (turn * each + one) % PARTITIONS): turn for one in range(each)}
+        began = time.perf_counter()
         log.commit(f"group-{group}", offsets)
-    return commits // each / (time.perf_counter() - began)
+        seconds.append(time.perf_counter() - began)
+    return seconds
 
 
 def opened(store, *group):
@@ -46,11 +50,14 @@ def opened(store, *group):
 def main(folder, commits):
     for each in (PARTITIONS, 1):
         store = Store.create(Path(folder) / f"store-{each}")
-        speed = commit(store, commits, each)
+        seconds = commit(store, commits, each)
+        speed, seconds = len(seconds) / sum(seconds), sorted(seconds)
         logs = list(Path(store.path).glob("data/__consumer_offsets-*/*.log"))
         size = sum(path.stat().st_size for path in logs)
         name = f"{commits:,} commits, {each} a call"
         print(f"{name:32}{speed:10,.0f} calls/s{speed * each:10,.0f} commits/s", end="")
+        for share in (0.5, 0.99, 0.999, 1):
+            print(f"{seconds[int(share * (len(seconds) - 1))] * 1e3:9.2f} ms p{share * 100:g}", end="")
         print(f"{size / 1e6:9.1f} MB in {len(logs)} segments", end="")
         print(f"{opened(store) * 1e3:9.0f} ms to open{opened(store, 'group-7') * 1e3:9.0f} ms one group", flush=True)
 

@@ -19,9 +19,10 @@ from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.cleaned_transactions import CleanedTransactions
 from pyspark_log.storage.cleaner_state import CleanerState, cleaning
 from pyspark_log.storage.compaction_plan import Closed, Plan
-from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError, SideFileError
+from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError, LogDamagedError, SideFileError
 from pyspark_log.storage.isolation import AbortedRanges, aborted_between
 from pyspark_log.storage.key_map import fill
+from pyspark_log.storage.locks import DEFAULT_TIMEOUT
 from pyspark_log.storage.log_chunks import Source, Throttle
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.producer_state import ProducerEntry
@@ -67,43 +68,55 @@ def look(held: Appender, reader: Partition) -> Plan:
     return compaction_plan.make(held, cleaner_state.read(held.place), reader.last_stable_offset())
 
 
-def run(appender: Appender, reader: Partition, memory: int, throttle: Throttle, timeout: float = 0) -> Cleaned | None:
-    """Compacts what can be, in one round; None: there is nothing to be done.
+def run(
+    appender: Appender, reader: Partition, memory: int, throttle: Throttle, timeout: float = DEFAULT_TIMEOUT
+) -> Cleaned | None:
+    """Compacts what can be, in one round; None: there is nothing to be done. Another cleaner is not waited for.
 
     Args:
         appender, reader: of the partition.
         memory: bytes for the keys of one round; 24 are needed for each.
         throttle: told of what is read and written; it may wait.
-        timeout: how long another cleaner of the partition is waited for, in seconds.
+        timeout: how long the partition's lock is waited for each time that it is needed, in seconds: at first, and for
+            each segment that is put in place.
 
     Raises:
-        LockTimeoutError: another cleaner is at work there, or the partition's lock is not to be had.
+        LockTimeoutError: another cleaner is at work there, or the partition's lock is not to be had; what was put in
+            place by then stays so.
         CorruptRecordError, LogDamagedError, SideFileError: the log is damaged; what stands before that may be
             compacted. The partition is marked as uncleanable, with the reason.
-        SegmentOverflowError, InvalidConfigError: a segment would become too large; or the memory is too little.
+        SegmentOverflowError: a segment would become too large.
+        InvalidConfigError: `memory` is too little, or more than the system gives; nothing is wrong with the partition.
         UnknownTopicError: the topic was deleted.
         OSError: e.g. a full disk; the log is as it was, or compacted up to some segment.
     """
-    with cleaning(appender.place, timeout):
+    with cleaning(appender.place, timeout=0):
         try:
-            return _Work(appender, reader, memory, throttle).run()
+            return _Work(appender, reader, memory, throttle, timeout).run()
         except _DAMAGE as error:
             known = cleaner_state.read(appender.place)
             cleaner_state.write(appender.place, known._replace(reason=str(error), time=appender.clock()))
             raise
+        except MemoryError:
+            raise InvalidConfigError(
+                f"{appender.place}: there is not enough memory to compact it: give the process more, or set "
+                f"log.cleaner.dedupe.buffer.size (now {memory} bytes for the keys of a round) lower"
+            ) from None
 
 
 class _Work:
     """One round; the lock of the partition's cleaner is held."""
 
-    def __init__(self, appender: Appender, reader: Partition, memory: int, throttle: Throttle) -> None:
+    def __init__(
+        self, appender: Appender, reader: Partition, memory: int, throttle: Throttle, timeout: float
+    ) -> None:
         self._appender, self._reader = appender, reader
         self._place, self._config = appender.place, appender.config
-        self._memory, self._throttle = memory, throttle
+        self._memory, self._throttle, self._timeout = memory, throttle, timeout
         self._leader_epoch = -1
 
     def run(self) -> Cleaned | None:
-        with self._appender.hold() as held:
+        with self._appender.hold(self._timeout) as held:
             self._place = held.place
             self._remove_unfinished(held)
             plan, self._leader_epoch = look(held, self._reader), held.state.leader_epoch
@@ -165,7 +178,7 @@ class _Work:
         for group in groups:
             with self._opened(group) as sources:
                 rewritten = rewrite(one_round, list(sources), group[-1].until)
-            with self._appender.hold() as held:
+            with self._appender.hold(self._timeout) as held:
                 if not self._is_unchanged(held, group):
                     self._remove_unfinished(held)
                     return

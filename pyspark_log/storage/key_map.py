@@ -36,6 +36,7 @@ def fill(
     Raises:
         CorruptRecordError, LogDamagedError: damage, with its place.
         InvalidConfigError: the keys of the first batch alone are too many.
+        MemoryError: or the system has no memory for them.
     """
     keys.clear()
     # Nothing below has a later record below: an earlier cleaning has seen to that.
@@ -65,6 +66,8 @@ def fill(
     if not full and follows < end:
         raise LogDamagedError(f"{place}: the log ends at offset {follows}, but it must reach {end}")
     if full and keys.latest_offset < start:
+        if keys.count < keys.capacity:
+            raise MemoryError
         raise InvalidConfigError(
             f"{place}: the keys of the batch at offset {start} alone are more than {keys.capacity}: "
             "set log.cleaner.dedupe.buffer.size higher"

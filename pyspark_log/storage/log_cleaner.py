@@ -17,6 +17,8 @@ from pyspark_log.storage import cleaner_state, compaction
 from pyspark_log.storage.compaction import Cleaned
 from pyspark_log.storage.config import whole_setting
 from pyspark_log.storage.errors import LockTimeoutError, PylogError, UnknownTopicError
+from pyspark_log.storage.locks import DEFAULT_TIMEOUT
+from pyspark_log.storage.log_chunks import Throttle
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.types import TopicPartition
 
@@ -26,6 +28,10 @@ log = logging.getLogger(__name__)
 BACKOFF = 15.0
 # How long a look at a partition waits for its lock, in seconds; the next look comes soon.
 _LOOK_TIMEOUT = 5.0
+# The same for somebody whose commit or publish is done and who only helps; the next segment comes soon.
+_HELP_TIMEOUT = 0.5
+# And so many bytes of a log at most. One segment of the size that those of positions had in earlier versions is less.
+_HELP_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ def due(store: Store, topic: str | None = None) -> list[Due]:
     return sorted(found, key=lambda one: -one.ratio)
 
 
-def _look(store: Store, at: TopicPartition, *, asked: bool) -> Due | None:
+def _look(store: Store, at: TopicPartition, *, asked: bool, timeout: float = _LOOK_TIMEOUT) -> Due | None:
     try:
         reader = store.recovered(at.topic, at.partition)
         known, state = cleaner_state.read(reader.place), reader.state()
@@ -111,7 +117,7 @@ def _look(store: Store, at: TopicPartition, *, asked: bool) -> Due | None:
         if state.active_base <= max(known.cleaned_to, state.log_start) or (known.reason and not asked):
             return None
         appender = store.appender(at.topic, at.partition)
-        with appender.hold(_LOOK_TIMEOUT) as held:
+        with appender.hold(timeout) as held:
             plan = compaction.look(held, reader)
             if not (plan.is_due(held.config) or (asked and plan.dirty_bytes)):
                 return None
@@ -130,7 +136,6 @@ def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int]
         at: the partition.
         progress: told how many bytes were read or written since the last call.
     """
-    memory = whole_setting(store.settings, "log.cleaner.dedupe.buffer.size")
     rate = IoRate(whole_setting(store.settings, "log.cleaner.io.max.bytes.per.second"))
 
     def throttle(size: int) -> None:
@@ -138,10 +143,15 @@ def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int]
             progress(size)
         rate(size)
 
+    return _compact(store, at, throttle, DEFAULT_TIMEOUT)
+
+
+def _compact(store: Store, at: TopicPartition, throttle: Throttle, timeout: float) -> Outcome:
+    memory = whole_setting(store.settings, "log.cleaner.dedupe.buffer.size")
     begun, rounds, problem = time.monotonic(), list[Cleaned](), ""
     try:
         appender, reader = store.appender(at.topic, at.partition), store.recovered(at.topic, at.partition)
-        while (done := compaction.run(appender, reader, memory, throttle)) is not None:
+        while (done := compaction.run(appender, reader, memory, throttle, timeout)) is not None:
             stuck = bool(rounds) and done.cleaned_to == rounds[-1].cleaned_to
             rounds.append(done)
             if done.finished or stuck:
@@ -155,11 +165,23 @@ def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int]
 
 
 def compact_if_due(store: Store, at: TopicPartition) -> Outcome | None:
-    """Compacts a partition if it is time to; None: it is not. For who has just begun a segment there.
+    """Compacts a partition if it is time to; None: it is not, or it is left to `compact`.
 
-    No lock of the caller's is held. It costs him what a round takes; another cleaner at work there costs nothing.
+    For who has just begun a segment there, for his own purposes: no lock of his is held. It costs him what a round
+    takes, as fast as the disk gives it. He waits for nobody but those who are changing the partition at that moment,
+    for half a second at most each time. Another cleaner at work there costs nothing. A log that is too large for that
+    is left alone.
     """
-    return None if _look(store, at, asked=False) is None else compact_partition(store, at)
+    found = _look(store, at, asked=False, timeout=_HELP_TIMEOUT)
+    if found is None:
+        return None
+    if found.bytes > _HELP_BYTES:
+        log.warning(
+            "%s: %s is not compacted as it is written to, as that would read %d bytes: use `pylog compact`",
+            store.path, at, found.bytes,
+        )  # fmt: skip
+        return None
+    return _compact(store, at, lambda _: None, _HELP_TIMEOUT)
 
 
 def compact(

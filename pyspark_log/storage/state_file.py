@@ -82,7 +82,8 @@ class PartitionState(NamedTuple):
         intent_digest: CRC-32C over the CRC fields of the batches that are being applied.
         intent_decision: the decision that is being applied.
         intent_next, intent_base, intent_position: next_offset, active_base and position afterwards. Of a swap, the
-            second is the base offset of the cleaned segment, and the first that of the segment behind it.
+            second is the base offset of the cleaned segment, the first that of the segment behind it, and the third
+            how many bytes the cleaned log has.
     """
 
     flags: Flags = Flags.NONE

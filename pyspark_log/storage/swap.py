@@ -18,7 +18,6 @@ Each step looks at what is there, so all of it can be done again from the top af
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 
@@ -63,14 +62,11 @@ def begin(held: HeldLog, base: int, until: int) -> None:
         FileNotFoundError: the cleaned log is not there; nothing has changed.
         OSError: nothing has changed; or the next holder of the lock goes on where this one has stopped.
     """
-    # Later it would mean that the swap of a single segment is done.
-    cleaned = segment_path(held.place.folder, base, LOG) + CLEANED
-    if not os.path.exists(cleaned):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), cleaned)
-    held.save(
-        held.claiming(held.state.without_intent()._replace(intent=Intent.SWAP, intent_base=base, intent_next=until)),
-        durable=True,
+    size = os.path.getsize(segment_path(held.place.folder, base, LOG) + CLEANED)
+    begun = held.state.without_intent()._replace(
+        intent=Intent.SWAP, intent_base=base, intent_next=until, intent_position=size
     )
+    held.save(held.claiming(begun), durable=True)
     finish(held)
 
 
@@ -97,11 +93,17 @@ def _path(held: HeldLog, suffix: str, ending: str = "") -> str:
 
 
 def _is_ready(held: HeldLog) -> bool:
-    """Whether the cleaned log is there under one of its names. If not, none of the old segments may go."""
+    """Whether the cleaned log is there under one of its names. If not, none of the old segments may go.
+
+    Under its own name, as a file system without hard links leaves it, it is told from the old one by its size and by
+    where it ends. An old one that has both is alone, and differs in nothing that its indexes say.
+    """
     if os.path.exists(_path(held, LOG, CLEANED)) or os.path.exists(_path(held, LOG, SWAP)):
         return True
     try:
         with files.open_read(_path(held, LOG)) as first:
+            if first.size() != held.state.intent_position:
+                return False
             end = held.state.intent_base
             for header in read_headers(first, 0, first.size()):
                 end = header.next_offset

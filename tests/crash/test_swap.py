@@ -3,15 +3,16 @@
 What readers find is the old log or the cleaned one, and the next who comes finishes what was begun.
 """
 
+import errno
 import os
 import random
 
 import pyarrow as pa
 import pytest
 from power import Trace
-from stops import StopBefore, copy_folder, run_until
+from stops import StopBefore, Stopped, copy_folder, run_until
 
-from pyspark_log.storage import state_file, swap
+from pyspark_log.storage import files, state_file, swap
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.gap import gap_batch
 from pyspark_log.storage.records import scan
@@ -90,8 +91,20 @@ def check(path, base, until):
         assert list_segments(f"{path}/data/t-0") == [b for b in (0, 6, 12, 18, 24, 30) if not base < b < until]
 
 
+@pytest.fixture(params=["links", "no links"])
+def links(request, monkeypatch):
+    """A swap with hard links, and one without."""
+    def refuse(path, target, link=files.link):
+        if ".log." in target:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM), path)
+        link(path, target)
+
+    if request.param == "no links":
+        monkeypatch.setattr(files, "link", refuse)
+
+
 @pytest.mark.parametrize(("base", "until"), CASES)
-def test_a_swap_that_is_stopped(memory_path, base, until):
+def test_a_swap_that_is_stopped(memory_path, base, until, links):
     make(memory_path / "store", base, until)
     changes = 0
     while True:
@@ -128,17 +141,26 @@ def test_a_swap_in_which_the_power_goes(memory_path, base, until, monkeypatch):
     assert len(trace.changes) >= 10
 
 
-def test_old_segments_stay_where_the_cleaned_one_goes_during_the_swap(memory_path):
+@pytest.mark.parametrize(("base", "until"), CASES)
+def test_old_segments_stay_where_the_cleaned_one_goes_during_the_swap(memory_path, base, until):
     path = memory_path / "store"
-    make(path, 0, 18)
-    (path / "data/t-0/00000000000000000000.log.cleaned").unlink()
-    with Store.open(path).appender("t", 0).hold() as killed:
-        begun = killed.state._replace(intent=state_file.Intent.SWAP, intent_base=0, intent_next=18)
-        killed.save(begun, durable=True)
+    make(path, base, until)
+    folder = path / "data/t-0"
+    assert run_until(lambda: replace(path, base, until), stop_at_first_rename)
+    for cleaned in folder.glob("*.cleaned"):
+        cleaned.unlink()
+    names = sorted(os.listdir(folder))
     with Store.open(path).appender("t", 0).hold() as held:
         assert held.state.intent == state_file.Intent.NONE
     assert numbers(path) == list(range(RECORDS))
+    # With the indexes, also where it is one segment that has the offsets of the cleaned one.
+    assert sorted(os.listdir(folder)) == names
     assert faults(path) == []
+
+
+def stop_at_first_rename(change):
+    if change.kind == "rename":
+        raise Stopped
 
 
 @pytest.mark.parametrize(("base", "until"), CASES)

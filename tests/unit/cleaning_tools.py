@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 from record_tools import NOW, Record, build, read
@@ -26,6 +29,17 @@ DAY = 86_400_000
 
 def pair(key: str | None, value: str | None, timestamp: int = NOW) -> Record:
     return Record(None if key is None else key.encode(), None if value is None else value.encode(), timestamp)
+
+
+@contextlib.contextmanager
+def nothing_more_mapped() -> Iterator[None]:
+    """The system gives this process no more memory; little is still had of what it has."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 class Log:

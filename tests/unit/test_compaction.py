@@ -1,22 +1,28 @@
 """Compaction of a store's partitions: what is selected, what stays, and who is not disturbed."""
 
+import contextlib
 import json
 import os
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from cleaning_tools import nothing_more_mapped
 from click.testing import CliRunner
 from producer_tools import ending, ready
 
 from pyspark_log.cli.main import main
-from pyspark_log.storage import cleaner_state, compaction, compaction_plan, state_file
+from pyspark_log.storage import cleaner_state, compaction, compaction_plan, log_cleaner, state_file
 from pyspark_log.storage.compaction_plan import Closed
 from pyspark_log.storage.errors import LockTimeoutError, ReadOnlyError, UnknownTopicError
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.isolation import READ_COMMITTED
-from pyspark_log.storage.log_cleaner import IoRate, LogCleaner, compact, compact_partition, due
+from pyspark_log.storage.log_cleaner import IoRate, LogCleaner, compact, compact_if_due, compact_partition, due
+from pyspark_log.storage.records import KeyOffsets
 from pyspark_log.storage.segment import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.truncation import truncate
@@ -269,6 +275,28 @@ def test_a_partition_that_is_damaged_is_marked_and_the_others_are_compacted(stor
     assert cleaner_state.read(place).reason == ""
 
 
+def test_where_there_is_no_memory_for_keys_the_partition_is_not_marked_and_the_others_are_compacted(store, monkeypatch):
+    store.create_topic("u", 1, COMPACT)
+    fill(store)
+    fill(store, topic="u")
+    made = iter([False, True])
+    place = store.reader("t", 0).place
+    files = {name: Path(place.folder, name).read_bytes() for name in os.listdir(place.folder)}
+
+    def key_offsets(size):
+        if next(made):
+            return KeyOffsets(size)
+        with nothing_more_mapped():
+            return KeyOffsets(size)
+
+    monkeypatch.setattr(compaction, "KeyOffsets", key_offsets)
+    poor, rich = (compact_partition(store, TopicPartition(topic, 0)) for topic in ("t", "u"))
+    assert (poor.rounds, "log.cleaner.dedupe.buffer.size" in poor.problem, "t-0" in poor.problem) == ((), True, True)
+    assert rich.rounds[0].finished
+    assert {name: Path(place.folder, name).read_bytes() for name in os.listdir(place.folder)} == files
+    assert [one.at for one in due(store)] == [T]
+
+
 def test_two_cleaners_exclude_each_other(store):
     fill(store)
     with cleaner_state.cleaning(store.reader("t", 0).place):
@@ -403,6 +431,49 @@ def test_a_cleaner_in_the_background(store):
             deadline.wait(0.05)
     assert records(store) == compacted(before, cleaner_state.read(store.reader("t", 0).place).cleaned_to)
     assert not [thread for thread in threading.enumerate() if thread.name == "pylog-cleaner"]
+
+
+def test_who_helps_waits_for_nobody_and_is_not_held_back(tmp_path):
+    """As long as others clean, stand still with the lock, or bound the cleaner's rate."""
+    store = Store.create(tmp_path / "store", {"log.cleaner.io.max.bytes.per.second": "1"})
+    store.create_topic("t", 1, COMPACT)
+    fill(store)
+    before = records(store)
+    with cleaner_state.cleaning(store.reader("t", 0).place):
+        assert compact_if_due(store, T).rounds == ()
+    with held_by_another(store):
+        began = time.monotonic()
+        assert compact_if_due(store, T).rounds == ()
+        assert time.monotonic() - began < 4
+    assert records(store) == before
+    # At that rate it would take an hour.
+    assert compact_if_due(store, T).rounds[0].finished
+    assert records(store) == compacted(before, cleaner_state.read(store.reader("t", 0).place).cleaned_to)
+    assert compact_if_due(store, T) is None
+
+
+def test_who_helps_leaves_a_log_alone_that_is_too_large_for_that(store, monkeypatch, caplog):
+    fill(store)
+    monkeypatch.setattr(log_cleaner, "_HELP_BYTES", 1000)
+    assert compact_if_due(store, T) is None
+    assert "pylog compact" in caplog.text
+    assert [outcome.rounds[0].finished for outcome in compact(store)] == [True]
+
+
+@contextlib.contextmanager
+def held_by_another(store):
+    """Another process has the partition's lock."""
+    code = (
+        "import sys; from pyspark_log import Store\n"
+        "with Store.open(sys.argv[1]).appender('t', 0).hold(): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, store.path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        try:
+            yield
+        finally:
+            holder.communicate(b"")
 
 
 def test_the_rate_of_io_is_bounded(monkeypatch):

@@ -6,7 +6,7 @@ import contextlib
 import os
 
 import pytest
-from cleaning_tools import Log, pair
+from cleaning_tools import Log, nothing_more_mapped, pair
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from producer_tools import ending, ready
@@ -181,6 +181,20 @@ def test_a_batch_that_has_no_room_at_all_is_refused(log):
     log.roll()
     with pytest.raises(InvalidConfigError, match=r"more than 18: set log\.cleaner\.dedupe\.buffer\.size"):
         log.fill(KeyOffsets(20 * ENTRY))
+
+
+def test_a_table_that_the_system_lets_grow_no_more_is_full(log):
+    """With what it has, a batch still fits, or nothing is said of the setting that is too low."""
+    with contextlib.ExitStack() as without_memory:
+        def read(_size):
+            without_memory.enter_context(nothing_more_mapped())
+
+        log.put(*(pair(f"a{number}", "v") for number in range(5000)))
+        log.put(*(pair(f"b{number}", "v") for number in range(15_000)))
+        log.roll()
+        assert log.fill(KeyOffsets(ENTRY << 20), throttle=read) == 5000
+    with contextlib.ExitStack() as without_memory, pytest.raises(MemoryError):
+        log.fill(KeyOffsets(ENTRY << 20), start=5000, throttle=read)
 
 
 def test_batches_of_any_size_are_read(log):
