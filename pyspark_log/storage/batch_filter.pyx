@@ -284,7 +284,8 @@ cdef class BatchFilter:
                         kept.first_offset = record.offset
                     kept.last_offset = record.offset
                     kept.records += 1
-                    kept.tombstones += not record.has_value
+                    # Behind the keys nothing goes that they have replaced: their time does not run yet.
+                    kept.tombstones += known and not record.has_value
                     if record.time > kept.max_timestamp:
                         kept.max_timestamp = record.time
             if reason == NULL and run != NULL and kept.records < walk.header.count:

@@ -258,14 +258,17 @@ def test_a_retention_without_end_does_not_overflow(log):
     assert log.records() == [Record(b"a", None, 5)]
 
 
-def test_tombstones_of_the_dirty_rest_get_their_horizon_too(log):
+def test_tombstones_of_the_dirty_rest_get_their_horizon_when_it_is_cleaned(log):
+    """Until then a reader may find the records that they replace."""
     log.put(pair("a", "1"))
     log.put(pair("a", None))
     log.roll()
     keys = KeyOffsets(4096)
     log.fill(keys, 0, 1)
     log.rewrite(log.round(keys))
-    assert [header.delete_horizon for header in log.headers()] == [None, NOW + DAY]
+    assert [header.delete_horizon for header in log.headers()] == [None, None]
+    log.clean(NOW + DAY)
+    assert (kept(log), log.headers()[-1].delete_horizon) == ([(1, None)], NOW + 2 * DAY)
 
 
 # Transactions
