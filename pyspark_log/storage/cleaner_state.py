@@ -9,6 +9,7 @@ Layout: docs/format.md.
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -80,6 +81,9 @@ def write(place: PartitionPlace, state: CleanerState) -> None:
             file then, but only through the file that was locked.
     """
     file = lock_for(place.cleaner_path).file
+    if not file.size():
+        # Its name must not be lost to the power either: who verifies the log goes by what is written now.
+        files.sync_folder(os.path.dirname(place.cleaner_path))
     file.pwrite(_encode(state), 0)
     file.sync()
 

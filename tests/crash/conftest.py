@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log.storage import install, log_folder, staging
+from pyspark_log.storage import decision_log, group_positions, install, log_folder, staging
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +23,15 @@ def little_sizes():
         logging.disable(logging.ERROR)
         yield
         logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(scope="module")
+def little_logs(little_sizes):
+    """The same, and makes some records a segment of the engine's own logs, so that they are compacted, too."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(group_positions._TOPIC_CONFIGS, "segment.bytes", "1000")
+        patched.setitem(decision_log._TOPIC_CONFIGS, "segment.bytes", "1500")
+        yield
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pyspark_log.storage.txn_index import read_entries
 from pyspark_log.storage.txn_markers import decode_marker
 
 
-def batch(sequence, values, producer, transactional=False):
+def batch(sequence, values, producer, transactional=False, keys=None):
     """A batch as a client sends it."""
-    return _seal(None, values, producer, sequence, transactional=transactional)
+    return _seal(keys, values, producer, sequence, transactional=transactional)
 
 
 def abort(producer):

@@ -6,12 +6,19 @@ as many as else; `make test` has it try half as many.
 
 import os
 
+import pytest
+
 _WANTED = os.environ.get("CRASH_POINTS", "1")
 EVERYTHING = _WANTED == "all"
 #: So many times as many points are tried as in the tests' usual run.
 TIMES = 1.0 if EVERYTHING else float(_WANTED)
 #: How long a test may take, in seconds.
 TIMEOUT = 12 * 3600 if EVERYTHING else 300 * max(TIMES, 1)
+
+
+def few_or_many(few, many):
+    """How many points a test tries: a few among the fast tests, and many besides in all; where all are, once."""
+    return [many] if EVERYTHING else [few, pytest.param(many, marks=pytest.mark.slow)]
 
 
 def sample(points, most):

@@ -41,8 +41,8 @@ CONFIGS = {
 PRODUCER = 7
 
 
-class Workload:
-    """Steps with values that tell which step they are of; `begun` and `done` say how far it came.
+class Steps:
+    """Steps of a program; `begun` and `done` say how far it came.
 
     A step that may not be made again once it took place has a name, which its values bear.
     """
@@ -53,6 +53,26 @@ class Workload:
         self.begun = self.done = done
         self.steps = []
         self.syncs = set()  # numbers of steps whose records survive a power loss
+
+    def add(self, action, *arguments, name=None, sync=False):
+        self.steps.append((name, lambda: action(*arguments)))
+        if sync:
+            self.syncs.add(len(self.steps) - 1)
+        return len(self.steps) - 1
+
+    def run(self, until=None, after=lambda: None):
+        for _, step in self.steps[self.done : until]:
+            self.begun = self.done + 1
+            step()
+            self.done += 1
+            after()
+
+
+class Workload(Steps):
+    """Steps with values that tell which step they are of."""
+
+    def __init__(self, path, done=0):
+        super().__init__(path, done)
         self.add(self.create_store)
         for topic in CONFIGS:
             self.add(self.create_topic, topic)
@@ -80,12 +100,6 @@ class Workload:
                 self.add(self.truncate, 5 + number)
         self.add(lambda: janitor.clean(Store.open(self.path)))
 
-    def add(self, action, *arguments, name=None, sync=False):
-        self.steps.append((name, lambda: action(*arguments)))
-        if sync:
-            self.syncs.add(len(self.steps) - 1)
-        return len(self.steps) - 1
-
     def append(self, topic, number, sync=False, close=False):
         data = rows(f"append {topic} {number}")
 
@@ -96,13 +110,6 @@ class Workload:
 
         durable = sync or close or "flush.messages" in CONFIGS[topic]
         self.add(action, name=("append", topic, f"{number}"), sync=durable)
-
-    def run(self, until=None, after=lambda: None):
-        for _, step in self.steps[self.done : until]:
-            self.begun = self.done + 1
-            step()
-            self.done += 1
-            after()
 
     def create_store(self):
         try:

@@ -1,0 +1,215 @@
+"""The power goes before any change to files of a workload in which compaction meets all else.
+
+Of what was not synced any part may stay. Afterwards each key has its last durable record or a later one; nothing
+comes back that a cleaner has removed; what was seen has its offset; `verify` finds no damage; and a cleaning of all
+takes no key's last record then.
+"""
+
+import os
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from compacted import MEMORY, PARTITIONS, CompactedWorkload, check_dense, is_aborted, records_of, see
+from power import Trace
+from sampling import TIMEOUT, few_or_many, sample
+
+from pyspark_log.storage import cleaner_state, compaction, state_file
+from pyspark_log.storage.errors import StoreNotFoundError
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.publish import help_apply
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.verify import verify
+
+pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]
+
+BY_HAND = ("by hand", "other", "idle", "leaving")
+
+
+class Acknowledged:
+    """What holds after a step.
+
+    Attributes:
+        seen: what readers see.
+        positions: of the groups.
+        durable: of each partition the offset of each key's last record that survives a power loss.
+        ever: which positions each group has had.
+        flushed: the positions that survive, of groups that no publish moves.
+    """
+
+    def __init__(self):
+        self.seen, self.positions, self.durable, self.ever, self.flushed = {}, {}, {}, {}, {}
+
+    def after(self, workload, step):
+        """The same after one more step."""
+        now = Acknowledged()
+        now.seen, now.positions = see(workload.path)
+        now.ever = {group: self.ever.get(group, set()) | {position} for group, position in now.positions.items()}
+        now.ever = self.ever | now.ever
+        now.flushed = now.positions if step in workload.flushes else self.flushed
+        for at, seen in now.seen.items():
+            before = self.seen[at].records if at in self.seen else {}
+            kept = dict(self.durable.get(at, {}))
+            for offset, (key, value) in seen.records.items():
+                if is_aborted(value):
+                    continue
+                synced = step in workload.flushes or (step in workload.syncs and offset not in before)
+                # What has taken the place of a durable one was in a closed segment, and so is durable.
+                replaced = offset > kept.get(key, offset) and kept[key] not in seen.records
+                if replaced or (synced and offset > kept.get(key, -1)):
+                    kept[key] = offset
+            now.durable[at] = {key: offset for key, offset in kept.items() if offset in seen.records}
+        return now
+
+
+@pytest.fixture(scope="module")
+def recorded(little_logs):
+    """The trace of an undisturbed run, and what holds after each step."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        trace = Trace(Path(folder) / "store")
+        workload, held = CompactedWorkload(trace.root), [Acknowledged()]
+
+        def mark():
+            held.append(held[-1].after(workload, workload.done - 1))
+            trace.mark(workload.done)
+
+        trace.record(lambda: workload.run(after=mark))
+        yield trace, held, Path(folder)
+
+
+class PowerLoss:
+    """One power loss, and the checks of what is left."""
+
+    def __init__(self, path, before, after):
+        """`before` held; the step that leads to `after` was under way."""
+        self.path, self.before, self.after = path, before, after
+
+    def check(self):
+        if not (self.path / "store.json").exists():
+            assert not self.before.seen
+            with pytest.raises(StoreNotFoundError):
+                Store.open(self.path)
+            return
+        # First those who read, then those who look for what was decided, then those who write.
+        see(self.path)
+        help_apply(Store.open(self.path))
+        store = Store.open(self.path)
+        for topic in store.topics():
+            for partition in range(PARTITIONS[topic]):
+                last = pa.record_batch({"key": [b"after"], "value": [b"after"]})
+                store.append(topic, last, partition=partition)
+        seen, positions = see(self.path)
+        assert self.before.seen.keys() <= seen.keys() <= self.after.seen.keys()
+        for at, found in seen.items():
+            self.check_partition(at, found)
+        self.check_positions(positions)
+        self.check_verified()
+        self.clean(store, seen)
+
+    def check_partition(self, at, found):
+        held = [which.seen[at] for which in (self.before, self.after) if at in which.seen]
+        shown = held[0].records if at in self.before.seen else {}
+        new = set(held[-1].records.values()) - set(shown.values())
+        records = dict(found.records)
+        assert records.pop(max(records)) == ("after", "after"), at
+        assert held[0].start <= found.start <= held[-1].start, at
+        values = [value for _, value in records.values() if value is not None]
+        assert len(values) == len(set(values)), (at, "a record is there twice")
+        for offset, record in records.items():
+            # What is decided and not applied comes where the log goes on.
+            assert shown.get(offset) == record or (offset not in shown and record in new), (at, offset, record)
+        if shown and held[-1].end >= held[0].end:  # Else the step takes records back.
+            assert max(found.records) > max(shown), at
+        self.check_keys(at, found, held[-1])
+
+    def check_keys(self, at, found, after):
+        """Of each key the last durable record is there, or a later one."""
+        there, left = {key for key, _ in after.records.values()}, dict.fromkeys(self.before.durable.get(at, ()), -1)
+        left |= {key: offset for offset, (key, value) in found.records.items() if not is_aborted(value)}
+        for key, durable in self.before.durable.get(at, {}).items():
+            if found.start <= durable < after.end and key in there:
+                assert left[key] >= durable, (at, key)
+
+    def check_positions(self, found):
+        held = [self.before.positions, self.after.positions]
+        assert found.get("moved") in [positions.get("moved") for positions in held]
+        for group in BY_HAND:
+            if group in found:
+                assert found[group] in self.after.ever[group], group
+            kept, floor = self.before.flushed.get(group), found.get(group, -1)
+            if group in self.after.positions and kept is not None:
+                assert floor >= kept, (group, floor, kept)
+
+    def check_verified(self):
+        # The file of closed segments is never synced, and can be torn.
+        wrong = [finding for finding in verify(self.path).findings if finding.severity is Severity.DAMAGE]
+        assert not wrong, "\n".join(map(str, wrong))
+        check_dense(self.path)
+
+    def clean(self, store, seen):
+        """A cleaning of all takes no last record of a key, but for tombstones that are old enough."""
+        for (topic, partition), before in seen.items():
+            with store.appender(topic, partition).hold() as held:
+                held.roll()
+            log, reader = store.appender(topic, partition), store.reader(topic, partition)
+            while (done := compaction.run(log, reader, MEMORY, lambda _: None)) is not None and not done.finished:
+                pass
+            after = records_of(store, topic, partition)
+            assert after.items() <= before.records.items()
+            assert latest(after) == latest(before.records), (topic, partition)
+        check_dense(self.path)
+
+
+def latest(records):
+    """The last value of each key that has one; what was aborted is no value."""
+    found = {}
+    for key, value in records.values():
+        if not is_aborted(value):
+            found[key] = value
+    return {key: value for key, value in found.items() if value is not None}
+
+
+@pytest.mark.parametrize("most", few_or_many(6, 30))
+def test_power_losses(recorded, most, capsys, monkeypatch):
+    trace, held, folder = recorded
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    modes = ["nothing", "everything", "any part"]
+    chosen = sample(range(1, len(trace.changes) + 1), most)
+    seed, tried = random.randrange(2**32), 0
+    ends = [at for at, _ in trace.marks]
+    for count, disk in trace.disks(chosen):
+        step = sum(at <= count for at in ends)
+        for number, mode in enumerate(modes):
+            choices = random.Random(f"{seed} {count} {number}")
+            fate = disk.any_part(choices) if mode == "any part" else getattr(disk, mode)()
+            path = folder / "after"
+            disk.write(path, fate)
+            try:
+                PowerLoss(path, held[step], held[min(step + 1, len(held) - 1)]).check()
+            except Exception as error:
+                what = trace.changes[count] if count < len(trace.changes) else "the end"
+                where = f"power lost before change {count} in step {step}, keeping {mode}, seed {seed}: {what}"
+                raise AssertionError(where) from error
+            shutil.rmtree(path, ignore_errors=True)
+            tried += 1
+    with capsys.disabled():
+        print(f"\n{tried} power losses tried, at {len(chosen)} of {len(trace.changes)} changes")
+    assert tried == len(modes) * len(chosen)
+    assert len(trace.changes) >= 2000
+
+
+def test_how_far_a_cleaner_goes_is_on_the_disk_before_its_first_swap(memory_path):
+    """Who verifies the log goes by it."""
+    workload = CompactedWorkload(memory_path / "store")
+    first = min(workload.cleanings)
+    workload.run(until=first)
+    trace = Trace(workload.path)
+    trace.record(lambda: workload.run(until=first + 1))
+    (swap, *_) = [number for number, change in enumerate(trace.changes) if change.target.endswith(".swap")]
+    for _, disk in trace.disks([swap]):
+        disk.write(memory_path / "after", disk.nothing())
+    assert cleaner_state.read(Store.open(memory_path / "after").place("keyed", 0)).touched_to > 0
