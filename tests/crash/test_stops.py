@@ -8,13 +8,13 @@ import itertools
 import os
 import shutil
 import tempfile
-from bisect import bisect_right
 from pathlib import Path
 
 import pytest
 from numbered import check_index
 from sampling import TIMEOUT, sample
-from stops import StopBefore, copy_folder, count_changes, run_until
+from stops import StopBefore, run_until
+from undisturbed import Undisturbed
 from workload import Workload, content
 
 from pyspark_log.storage.findings import Severity
@@ -52,32 +52,12 @@ def check_healthy(path):
     assert not damage, damage
 
 
-class Undisturbed:
-    """A run that nobody stops: the store and what is in it before each step, and how many changes a step makes."""
-
-    def __init__(self, folder):
-        self._folder = folder
-        self.contents, self.starts = [{}], [0]
-        path, workload = folder / "store", Workload(folder / "store")
-        for step in range(len(workload.steps)):
-            self.starts.append(self.starts[-1] + count_changes(lambda step=step: workload.run(until=step + 1)))
-            self.contents.append(content(path))
-            copy_folder(path, folder / f"{step + 1}")
-
-    def begin(self, change, path):
-        """Makes the store of before the step that makes a change; the step, and how many changes it makes before."""
-        step = bisect_right(self.starts, change) - 1
-        if step:
-            copy_folder(self._folder / f"{step}", path)
-        return step, change - self.starts[step]
-
-
 @pytest.fixture(scope="module")
 def undisturbed(little_sizes):
     """In memory where there is some: a stop loses nothing that was written, synced or not."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Undisturbed(Path(folder))
+        yield Undisturbed(Path(folder), Workload, content, {})
 
 
 # Every step without a name may be repeated; an append that was stopped may be there or not, so it is not.

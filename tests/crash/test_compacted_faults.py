@@ -1,0 +1,148 @@
+"""The disk fails at a change to files, or an opening of one, while a compacted topic is written to and cleaned.
+
+The same process goes on, and tries again. A cleaning that fails has removed nothing but what it may, and does not
+take the disk's error for damage; positions and numbered batches stay known; and in the end all can be cleaned.
+"""
+
+import contextlib
+
+import pytest
+from compacted import MEMORY, SETTINGS, check_dense, numbered, records_of, rows
+from faults import FAULTS, again_until_done, try_faults
+from sampling import TIMEOUT, few_or_many, sample
+
+from pyspark_log.storage import cleaner_state, compaction
+from pyspark_log.storage.errors import UnknownGroupError
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.publish import publish
+from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.storage.verify import verify
+
+pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]
+
+CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "900", "index.interval.bytes": "200"}
+AT = TopicPartition("keyed", 1)
+
+
+class Work:
+    """Steps that are tried until they succeed, and what must be there after each."""
+
+    def __init__(self, path):
+        self.path = path
+        self.store = Store.create(path, SETTINGS)
+        self.store.create_topic("keyed", 2, CONFIGS)
+        self.offsets = OffsetsLog(self.store)
+        self.positions = {}
+
+    def run(self, calm):
+        for number in range(4):
+            self.append(f"append {number}", [number, number + 1, 9], calm)
+            again_until_done(lambda number=number: self.store.append_batch("keyed", 1, numbered(number)))
+            self.commit("by hand", number, calm)
+            if number % 2:
+                self.publish(number // 2)
+                self.compact(calm)
+                self.take_back(calm)
+            with calm():
+                self.check_positions()
+
+    def check_at_the_end(self):
+        log = self.store.appender("keyed", 1)
+        with log.hold() as held:
+            held.roll()
+        before = records_of(self.store, "keyed", 1)
+        assert compaction.run(log, self.store.reader("keyed", 1), 1 << 20, lambda _: None).finished
+        last = {key: offset for offset, (key, _) in before.items()}
+        assert records_of(self.store, "keyed", 1) == {offset: before[offset] for offset in sorted(last.values())}
+        assert cleaner_state.read(self.store.place("keyed", 1)).reason == ""
+        wrong = [finding for finding in verify(self.path).findings if finding.severity is Severity.DAMAGE]
+        assert not wrong, wrong
+        check_dense(self.path)
+        self.check_positions()
+        assert self.store.append_batch("keyed", 1, numbered(3)).duplicate
+
+    def check_positions(self):
+        for offsets in (self.offsets, OffsetsLog(Store.open(self.path))):
+            for group, position in self.positions.items():
+                found = offsets.fetch(group).get(AT)
+                assert (None if found is None else found.offset) == position, group
+
+    def append(self, name, keys, calm):
+        data = rows(name, keys)
+        with calm():
+            expected = records_of(self.store, "keyed", 1)
+            end = self.store.latest_offset("keyed", 1)
+            expected |= {end + row: (f"{key}", f"{name}: {row}") for row, key in enumerate(keys)}
+
+        def once():
+            with calm():
+                there = records_of(self.store, "keyed", 1) == expected
+            if not there:
+                self.store.append("keyed", data, partition=1, sync=True)
+
+        again_until_done(once)
+        with calm():
+            assert records_of(self.store, "keyed", 1) == expected
+
+    def publish(self, number):
+        step = OffsetStep("moved", AT, self.positions.get("moved"), number)
+
+        def stage_and_publish():
+            writer = StagedWriter(self.store, StagingPlan.make(self.store, ["keyed"]))
+            writer.append("keyed", rows(f"publish {number}", list(range(16)), partitions=2))
+            publish(self.store, "q", number, writer.finish(), offsets=[step])
+
+        again_until_done(stage_and_publish)
+        self.positions["moved"] = number
+
+    def commit(self, group, position, calm):
+        """Often enough that the log begins segments, and is compacted by who commits."""
+        for one in (position + 100, position):
+            again_until_done(lambda one=one: self.offsets.commit(group, {AT: one}, "." * 150))
+        self.positions[group] = position
+
+    def compact(self, calm):
+        """A round that fails has removed only what is replaced."""
+        log, reader = self.store.appender("keyed", 1), self.store.reader("keyed", 1)
+        with calm():
+            before = records_of(self.store, "keyed", 1)
+        last = {key: offset for offset, (key, _) in before.items()}
+
+        def once():
+            try:
+                done = compaction.run(log, reader, MEMORY, lambda _: None)
+                while done is not None and not done.finished:
+                    done = compaction.run(log, reader, MEMORY, lambda _: None)
+            finally:
+                with calm():
+                    after = records_of(self.store, "keyed", 1)
+                    assert after.items() <= before.items()
+                    assert set(last.values()) <= after.keys()
+
+        again_until_done(once)
+
+    def take_back(self, calm):
+        """One group expires, the other is deleted."""
+        again_until_done(lambda: self.offsets.commit("idle", {AT: 1}, expire_timestamp=1))
+        again_until_done(lambda: self.offsets.commit("leaving", {AT: 1}))
+        again_until_done(self.offsets.expire)
+
+        def delete():
+            # A second time it may be gone: it was deleted, and then something failed.
+            with contextlib.suppress(UnknownGroupError):
+                self.offsets.delete_group("leaving")
+
+        again_until_done(delete)
+        self.positions |= {"idle": None, "leaving": None}
+
+
+@pytest.mark.parametrize("most", few_or_many(5, 10))
+@pytest.mark.parametrize("kind", FAULTS)
+def test_faults(memory_path, kind, most, monkeypatch, capsys):
+    tried, count = try_faults(monkeypatch, Work, memory_path, kind, lambda points: sample(points, most))
+    with capsys.disabled():
+        print(f"\n{kind}: {tried} of {count} operations tried")
+    assert count > 300

@@ -1,0 +1,152 @@
+"""The engine is stopped before each change to files of a workload in which compaction meets all else.
+
+What was acknowledged is there in order and at its offset, less what a cleaner may remove; what was under way is there
+whole or not at all, but for a cleaner, which goes on segment by segment; and doing it again leads to the same end.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from compacted import CompactedWorkload, Seen, check_dense, is_aborted, numbered, see
+from sampling import TIMEOUT, few_or_many, sample
+from stops import StopBefore, run_until
+from undisturbed import Undisturbed
+
+from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.publish import help_apply
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.verify import verify
+
+pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]
+# So many steps are made after the one that was stopped.
+FOLLOWING = 6
+
+
+@pytest.fixture(scope="module")
+def undisturbed(little_logs):
+    """In memory where there is some: a stop loses nothing that was written, synced or not."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Undisturbed(Path(folder), CompactedWorkload, see, ({}, {}))
+
+
+def from_start(records, start):
+    return {offset: record for offset, record in records.items() if offset >= start}
+
+
+def check_committed(at, seen):
+    """Who leaves out what was aborted sees all else up to where a transaction is open."""
+    kept = [one for one in seen.records.items() if not is_aborted(one[1][1])]
+    assert list(seen.committed.items()) == kept[: len(seen.committed)], at
+    assert at == ("keyed", 1) or len(seen.committed) == len(kept), at
+
+
+def check_between(found, before, after, cleaning):
+    """Before a step that was under way there was one thing, and there will be the other when it is done again."""
+    (seen, groups), (old_seen, old_groups), (new_seen, new_groups) = found, before, after
+    for at in {**old_seen, **new_seen, **seen}:
+        one, old, new = (which.get(at, Seen()) for which in (seen, old_seen, new_seen))
+        check_committed(at, one)
+        # What the step lets go may be gone before its own records come.
+        assert old.start <= one.start <= new.start, at
+        records, earlier, later = one.records, from_start(old.records, one.start), from_start(new.records, one.start)
+        if cleaning:
+            assert later.items() <= records.items() <= earlier.items(), at
+        else:
+            assert records in (earlier, later), at
+    assert groups in (old_groups, new_groups)
+
+
+def check_same(found, expected):
+    """The end is that of the run that nobody stopped."""
+    (seen, groups), (expected_seen, expected_groups) = found, expected
+    for at, expected_one in expected_seen.items():
+        one = seen[at]
+        check_committed(at, one)
+        assert one.end == expected_one.end, at
+        start = max(one.start, expected_one.start)
+        records, wanted = from_start(one.records, start), from_start(expected_one.records, start)
+        if at[0] == "mixed":
+            # Retention goes by the size that cleaners have left. Two segments stay at least.
+            assert one.start <= max(expected_one.start, expected_one.end - 8), at
+        else:
+            assert one.start == expected_one.start, at
+        if at[0] == "brief":
+            # A cleaner that went over them once more has removed more of them.
+            gone = [offset for offset, (_, value) in wanted.items() if value is None and offset not in records]
+            wanted = {offset: record for offset, record in wanted.items() if offset not in gone}
+        assert records == wanted, at
+    assert groups == expected_groups
+
+
+def go_on(workload, path, undisturbed, cleaning):
+    expected = undisturbed.contents[workload.done], undisturbed.contents[workload.begun]
+    if (path / "store.json").exists():
+        check_between(see(path), *expected, cleaning)
+        help_apply(Store.open(path))
+        seen = see(path)
+        check_between(seen, *expected, cleaning)
+        name, _ = workload.steps[workload.done]
+        values = [value for one in seen[0].values() for _, value in one.records.values()]
+        if name is not None and any((value or "").startswith(f"{name}:") for value in values):
+            workload.done += 1
+    workload.run(until=workload.done + FOLLOWING)
+
+
+def check_healthy(path):
+    """Once somebody has written to each partition, nothing is wrong; and the numbers of a producer are known."""
+    store = Store.open(path)
+    store.flush()
+    found = [finding for finding in verify(path).findings if finding.severity is not Severity.NOTE]
+    assert not found, found
+    check_dense(path)
+    last = [
+        int(value.split(":")[0].removeprefix("numbered "))
+        for batch in (store.read("keyed", 1) if "keyed" in store.topics() else ())
+        for value in batch["value"].drop_null().cast("string").to_pylist()
+        if value.startswith("numbered")
+    ]  # fmt: skip
+    for number in last[-1:]:
+        assert store.append_batch("keyed", 1, numbered(number)).duplicate
+        assert not store.append_batch("keyed", 1, numbered(number + 1)).duplicate
+
+
+def try_stop(undisturbed, path, change, torn):
+    step, changes = undisturbed.begin(change, path)
+    workload, stop = CompactedWorkload(path, done=step), StopBefore(changes, torn)
+    if not run_until(lambda: workload.run(until=step + 1), stop):
+        return False  # Threads that apply side by side do not always make the very same number of changes.
+    try:
+        go_on(workload, path, undisturbed, step in workload.cleanings)
+        check_same(see(path), undisturbed.contents[workload.done])
+        check_healthy(path)
+    except Exception as error:
+        where = f"stopped {'half-way in' if torn else 'before'} change {change} ({stop.stopped_at}) in step {step}"
+        raise AssertionError(where) from error
+    return True
+
+
+def test_the_workload_compacts(undisturbed):
+    """Each cleaning has removed records; one took two rounds, one came behind a truncation."""
+    workload = CompactedWorkload("unused")
+    for step in workload.cleanings:
+        (before, _), (after, _) = undisturbed.contents[step : step + 2]
+        assert any(len(after[at].records) < len(before[at].records) for at in before), step
+
+
+@pytest.mark.parametrize("most", few_or_many(20, 60))
+def test_stops(undisturbed, most, capsys):
+    points = [(change, torn) for change in range(undisturbed.starts[-1]) for torn in (False, True)]
+    with tempfile.TemporaryDirectory(dir=undisturbed._folder) as folder:
+        path, chosen = Path(folder) / "store", sample(points, most)
+        tried = 0
+        for change, torn in chosen:
+            tried += try_stop(undisturbed, path, change, torn)
+            shutil.rmtree(path, ignore_errors=True)
+    with capsys.disabled():
+        print(f"\n{tried} stops tried, of {len(points)}")
+    assert len(points) >= 2000
+    assert tried >= 0.9 * len(chosen)
