@@ -242,7 +242,7 @@ class _Copy:
             self._drop(name)
             known = None
         if found != known:
-            self._copy_bytes(source, name, 0 if known is None else known.size, end)
+            self._copy_bytes(source, name, 0 if known is None else known.size, found)
             self._known[name] = found
         if size >= 0:
             self.close()
@@ -258,13 +258,15 @@ class _Copy:
         same = self._growing is not None and os.path.samestat(status, os.fstat(self._growing.fd))
         return same and known.epoch == found.epoch and known.size <= found.size
 
-    def _copy_bytes(self, source: files.File, name: str, start: int, end: int) -> None:
-        path, checksum = f"{self.folder}/{name}", 0
+    def _copy_bytes(self, source: files.File, name: str, start: int, found: _Copied) -> None:
+        path, checksum, end = f"{self.folder}/{name}", 0, found.size
         with files.open_write(path) if name in self._known else files.create(path) as target:
             for at in range(start, end, _PIECE):
                 data = source.pread(min(_PIECE, end - at), at)
                 checksum = crc32c(data, checksum)
                 target.pwrite(data, at)
+            # Retention goes by it where records have no times.
+            target.set_modified(found.modified)
             target.sync()
             target.drop_cached()
             written = 0

@@ -94,6 +94,22 @@ def test_all_files_are_byte_for_byte_the_same(store):
     assert not verify(store.path).findings
 
 
+def test_records_without_times_are_as_old_as_before(store, tmp_path, monkeypatch):
+    """Their age is that of the file. The last one is written to while the copy is made."""
+    untimed = rows(0).append_column("timestamp", pa.array([-1] * 5))
+    for _ in range(20):
+        store.append("t", untimed, partition=0)
+    for path in store.segment_files("t", 0):
+        os.utime(path, (time.time() - 7200,) * 2)
+    with monkeypatch.context() as patched:
+        moved_with(store, f"{tmp_path}/second", patched, lambda: store.append("t", untimed, partition=0))
+    *closed, active = store.segment_files("t", 0)
+    assert active.startswith(f"{tmp_path}/second/")
+    store.alter_configs("t", {"retention.ms": "3600000"})
+    assert store.clean("t") == len(closed) > 1
+    assert store.segment_files("t", 0) == [active]
+
+
 def values_of_numbers(store):
     return [int(v[:6]) for b in store.read("t", 0) for v in b["value"].to_pylist() if v != b"numbered"]
 
