@@ -93,7 +93,8 @@ def make(held: Appender, known: CleanerState, last_stable_offset: int) -> Plan:
                 uncleanable = min(uncleanable, segment.base)
                 break
     uncleanable = max(uncleanable, dirty)
-    cleanable = [segment for segment in dirty_segments if segment.base < uncleanable]
+    # Where an open transaction begins within a segment, what stands before it is cleaned once, and not again and again.
+    cleanable = [segment for segment in dirty_segments if dirty < uncleanable and segment.base < uncleanable]
     overdue = any(_first_timestamp(folder, one) < now - held.config.max_compaction_lag_ms for one in cleanable[:1])
     clean_bytes = sum(segment.size for segment in segments if segment.until <= dirty)
     return Plan(segments, dirty, uncleanable, clean_bytes, sum(segment.size for segment in cleanable), overdue)

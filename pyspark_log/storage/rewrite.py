@@ -23,7 +23,6 @@ from pyspark_log.storage.log_chunks import LogChunks, Source, Throttle
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import BatchFilter, CleanedOutput, KeyOffsets
 from pyspark_log.storage.segment import CLEANED, INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_path
-from pyspark_log.storage.sparse_index import OffsetIndex, TimeIndex
 from pyspark_log.storage.txn_index import AbortedTransaction
 
 
@@ -202,8 +201,6 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
                 )
         cleaned.finish(until)
         write()
-        if len(sources) > 1:
-            _check_room(cleaned, config.segment_index_bytes)
         log.set_modified(modified)
         log.sync()
     for suffix, entries in ((INDEX, cleaned.offset_index), (TIME_INDEX, cleaned.time_index)):
@@ -220,14 +217,3 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
         tombstones_kept=batches.tombstones_kept, tombstones_removed=batches.tombstones_removed,
         earliest_horizon=batches.earliest_horizon if batches.earliest_horizon >= 0 else None,
     )  # fmt: skip
-
-
-def _check_room(cleaned: CleanedOutput, index_bytes: int) -> None:
-    for entries, width, kind in (
-        (cleaned.offset_index, OffsetIndex.WIDTH, "offset"),
-        (cleaned.time_index, TimeIndex.WIDTH, "time"),
-    ):
-        if len(entries) > index_bytes:
-            raise SegmentOverflowError(
-                cleaned.base_offset, f"{len(entries) // width} entries in its {kind} index (segment.index.bytes)"
-            )
