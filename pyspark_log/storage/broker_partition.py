@@ -180,7 +180,7 @@ class BrokerPartition(Partition):
         name = self._list()[1].get(base)
         return super()._log_path(base, state) if name is None else f"{self.place.folder}/{name}"
 
-    def _open(self, base: int, state: PartitionState) -> SegmentReader:
+    def _open(self, base: int, following: int | None, state: PartitionState) -> SegmentReader:
         with missing_is_damage(self.place):
             # One that is not listed is missing by its usual name, too.
             segment = SegmentReader(self.place.folder, base, self._list()[1].get(base, ""))

@@ -221,7 +221,7 @@ def _chain(
     for span in spans:
         largest = known.get(span)
         if largest is None:
-            reader = SegmentReader(place.folder, span[0])
+            reader = SegmentReader(place.folder, span[0], until=span[1])
             try:
                 largest = reader.largest_timestamp(reader.log.size())
             except CorruptRecordError:

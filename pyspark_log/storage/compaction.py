@@ -196,9 +196,9 @@ class _Work:
 
             def each() -> Iterator[Source]:
                 for segment in segments:
-                    reader = SegmentReader(self._place.folder, segment.base)
+                    reader = SegmentReader(self._place.folder, segment.base, until=segment.until)
                     stack.callback(reader.close)
-                    yield Source(reader, segment.size)
+                    yield Source(reader, reader.counted())
 
             yield each()
 

@@ -18,7 +18,7 @@ from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.batch import HEADER_SIZE
 from pyspark_log.storage.cleaner_state import CleanerState
 from pyspark_log.storage.config import INT_MAX, TopicConfig
-from pyspark_log.storage.segment import LOG, SegmentReader, read_headers, segment_path
+from pyspark_log.storage.segment import LOG, SegmentReader, segment_path
 from pyspark_log.storage.sparse_index import TimeIndex
 from pyspark_log.storage.topics import PUBLISH_TOPIC
 from pyspark_log.storage.types import NO_TIMESTAMP
@@ -133,7 +133,7 @@ def _closed(folder: str, base: int, until: int) -> Closed:
 
 def _largest_timestamp(folder: str, segment: Closed) -> int:
     """The largest time of a segment's records (ms); that of its file, if they have none."""
-    reader = SegmentReader(folder, segment.base)
+    reader = SegmentReader(folder, segment.base, until=segment.until)
     try:
         largest = reader.largest_timestamp(segment.size)
         return largest if largest != NO_TIMESTAMP else os.fstat(reader.log.fd).st_mtime_ns // 1_000_000
@@ -143,9 +143,9 @@ def _largest_timestamp(folder: str, segment: Closed) -> int:
 
 def _first_timestamp(folder: str, segment: Closed) -> int:
     """The largest time of a segment's first batch (ms); the time of its file, if that has none."""
-    reader = SegmentReader(folder, segment.base)
+    reader = SegmentReader(folder, segment.base, until=segment.until)
     try:
-        for header in read_headers(reader.log, 0, segment.size):
+        for header in reader.headers(0, segment.size):
             if header.max_timestamp != NO_TIMESTAMP:
                 return header.max_timestamp
             break

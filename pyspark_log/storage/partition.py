@@ -30,7 +30,7 @@ from pyspark_log.storage.missing import missing_is_damage, no_state
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.range_reader import RangeReader
 from pyspark_log.storage.records import Chunk, decode
-from pyspark_log.storage.segment import LOG, SegmentReader, list_segments, segment_path
+from pyspark_log.storage.segment import LOG, NO_OFFSET, SegmentReader, list_segments, segment_path
 from pyspark_log.storage.state_file import Flags, PartitionState
 from pyspark_log.storage.types import NO_TIMESTAMP, OffsetAndTimestamp
 
@@ -207,7 +207,7 @@ class Partition:
             try:
                 base, following = self._segment_of(position, state, listed)
                 until = end if following is None else min(end, following)
-                segment = self._open(base, state)
+                segment = self._open(base, following, state)
                 size = state.position if following is None else segment.log.size()
                 for chunk in reader.read(segment, size, position, until, following):
                     yield chunk
@@ -254,9 +254,9 @@ class Partition:
             )
         return bases[number], bases[number + 1]
 
-    def _open(self, base: int, state: PartitionState) -> SegmentReader:
+    def _open(self, base: int, following: int | None, state: PartitionState) -> SegmentReader:
         with missing_is_damage(self.place):
-            segment = SegmentReader(self._folder(state), base)
+            segment = SegmentReader(self._folder(state), base, until=NO_OFFSET if following is None else following)
         # The folder may belong to a newer topic of the same name by now; but not if this one still lives.
         if self.state().leader_epoch != state.leader_epoch:
             raise LogDamagedError(f"{self.place}: the log was truncated while it was read")
@@ -323,7 +323,7 @@ class Partition:
         position: int | None = offset
         while position is not None and position < state.next_offset:
             base, position = self._segment_of(position, state, listed)
-            segment = self._open(base, state)
+            segment = self._open(base, position, state)
             yield segment, state.position if position is None else segment.log.size()
             segment.close()
 
@@ -333,7 +333,8 @@ class Partition:
         Raises:
             LogDamagedError: one is missing, or went meanwhile.
         """
-        return self._segments_from(state.log_start, state, listed=True)
+        for segment, size in self._segments_from(state.log_start, state, listed=True):
+            yield segment, size if segment.until == NO_OFFSET else segment.counted()
 
     def _times(
         self, segment: SegmentReader, header: BatchHeader, state: PartitionState

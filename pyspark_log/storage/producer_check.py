@@ -23,7 +23,6 @@ from pyspark_log.storage.segment import (
     TXN_INDEX,
     SegmentReader,
     list_segments,
-    read_headers,
     segment_path,
 )
 from pyspark_log.storage.state_file import Flags, PartitionState
@@ -90,7 +89,7 @@ class _Check:
         waiting = [offset for offset in snapshots if offset > first]
         try:
             for base, until in zip(self._bases, [*self._bases[1:], self._state.next_offset], strict=True):
-                expected, aborts = self._walk(base, waiting)
+                expected, aborts = self._walk(base, until, waiting)
                 if until > end:
                     return
                 self._compare_index(base, until, expected, aborts)
@@ -102,14 +101,14 @@ class _Check:
     def _fault(self, severity: Severity, path: str, first_offset: int, next_offset: int, what: str) -> None:
         self.found.append(ProducerFault(severity, path, first_offset, next_offset, what))
 
-    def _walk(self, base: int, waiting: list[int]) -> tuple[list[AbortedTransaction], dict[int, int]]:
+    def _walk(self, base: int, end: int, waiting: list[int]) -> tuple[list[AbortedTransaction], dict[int, int]]:
         """Takes a segment in: transactions that were aborted in it, and all markers that say so, with their producers.
 
-        Snapshots whose offsets come by are compared, and are no longer waiting.
+        It reaches up to the offset `end`. Snapshots whose offsets come by are compared, and are no longer waiting.
         """
         expected: list[AbortedTransaction] = []
         aborts: dict[int, int] = {}
-        for header, marker in self._batches(base):
+        for header, marker in self._batches(base, end):
             while waiting and waiting[0] <= header.base_offset:
                 self._compare_snapshot(waiting.pop(0))
             if header.producer_id < 0:
@@ -127,11 +126,11 @@ class _Check:
             self._states.enter(header, marker)
         return expected, aborts
 
-    def _batches(self, base: int) -> Iterator[tuple[BatchHeader, Marker | None]]:
-        reader = SegmentReader(self._folder, base)
+    def _batches(self, base: int, until: int) -> Iterator[tuple[BatchHeader, Marker | None]]:
+        reader = SegmentReader(self._folder, base, until=until)
         try:
             end = self._state.position if base == self._state.active_base else reader.log.size()
-            for header in read_headers(reader.log, 0, end):
+            for header in reader.headers(0, end):
                 if header.base_offset >= self._until:
                     break
                 marker = None

@@ -206,7 +206,7 @@ class Producers:
         bases = [base for base in list_segments(self._folder) if state.counts(base)]
         first = max(bisect_right(bases, start) - 1, 0)
         for base, following in zip(bases[first:], [*bases[first + 1 :], state.next_offset], strict=True):
-            reader = SegmentReader(self._folder, base)
+            reader = SegmentReader(self._folder, base, until=following)
             try:
                 end = state.position if base == state.active_base else reader.log.size()
                 # What reaches beyond it was taken back, where the log was emptied and goes on at its start.

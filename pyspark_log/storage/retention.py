@@ -18,9 +18,9 @@ from pyspark_log.storage.errors import CorruptRecordError, OffsetOutOfRangeError
 from pyspark_log.storage.segment import (
     DELETED,
     LOG,
+    NO_OFFSET,
     SegmentReader,
     let_go,
-    read_headers,
     segment_path,
 )
 
@@ -43,7 +43,8 @@ def clean(appender: Appender) -> int:
         count = _beyond_size(_sizes(appender, bases), count, limit, config.retention_bytes)
     if config.deletes and config.retention_ms >= 0:
         oldest = now - config.retention_ms
-        while count < limit and _newest(appender, bases[count], oldest) < oldest:
+        ends = [*bases[1:], NO_OFFSET]
+        while count < limit and _newest(appender, bases[count], ends[count], oldest) < oldest:
             count += 1
     if count:
         _let_go(appender, bases, count)
@@ -110,15 +111,15 @@ def _beyond_size(sizes: Sequence[int], count: int, limit: int, most: int) -> int
     return count
 
 
-def _newest(appender: Appender, base: int, enough: int) -> int:
+def _newest(appender: Appender, base: int, until: int, enough: int) -> int:
     """The largest time of a segment's records, in ms, or one that is `enough`; if they have none, its file's."""
-    reader = SegmentReader(appender.place.folder, base)
+    reader = SegmentReader(appender.place.folder, base, until=until)
     try:
         size = appender.state.position if base == appender.state.active_base else reader.log.size()
         largest = reader.largest_timestamp(size)
         if largest < enough:
             # An index that has lost entries says too little, and what goes does not come back: the log must say so too.
-            largest = max(header.max_timestamp for header in read_headers(reader.log, 0, size))
+            largest = max(header.max_timestamp for header in reader.headers(0, size))
         return largest if largest >= 0 else os.fstat(reader.log.fd).st_mtime_ns // 1_000_000
     except CorruptRecordError as error:
         log.warning("%s: a damaged segment is kept, and so are those behind it: %s", appender.place, error)

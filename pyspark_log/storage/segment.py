@@ -6,6 +6,7 @@ right CRC stands at its position; else the entry before it is tried, and at last
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,9 @@ LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
 #: What follows the name of a log that a broker's cleaner has made, until those that it replaces are gone.
 SWAP = ".swap"
+
+#: Of a segment of which nobody says where the next one begins.
+NO_OFFSET = -1
 
 #: What is added to the name of a file that was let go.
 DELETED = ".deleted"
@@ -87,11 +91,16 @@ def same_file(path: str, other: str) -> bool:
         return False
 
 
-def read_headers(file: files.File, start: int, end: int) -> Iterator[BatchHeader]:
+def read_headers(file: files.File, start: int, end: int, until: int = NO_OFFSET) -> Iterator[BatchHeader]:
     """The headers of the batches in [start, end) of a log file, of any format. CRCs are not looked at.
 
+    Args:
+        file: the log.
+        start, end: in bytes.
+        until: the batch that ends at this offset is the last one, whatever stands behind it.
+
     Raises:
-        CorruptRecordError: the bytes are no chain of whole batches that ends at `end`.
+        CorruptRecordError: the bytes are no chain of whole batches that ends at `end` or `until`.
     """
     position = start
     while position < end:
@@ -102,7 +111,10 @@ def read_headers(file: files.File, start: int, end: int) -> Iterator[BatchHeader
             raise error.located(0, file.path, "", -1) from None
         if not headers:
             raise CorruptRecordError(f"no whole batch in the {end - position} bytes left", position, file=file.path)
-        yield from headers
+        for header in headers:
+            yield header
+            if header.next_offset == until:
+                return
         position = headers[-1].end
 
 
@@ -118,14 +130,32 @@ class SegmentReader:
 
     Attributes:
         base_offset: its first possible offset.
+        until: the base offset of the segment behind it; NO_OFFSET: it is the active one, or that is not known. What
+            stands behind the batch that ends there does not count: it was written too late, on a shared file system,
+            by who had lost the partition's lock.
         log: the open `.log` file.
     """
 
-    def __init__(self, folder: str, base_offset: int, name: str = "") -> None:
+    def __init__(self, folder: str, base_offset: int, name: str = "", *, until: int = NO_OFFSET) -> None:
         """Opens it; `name` is that of the log, where it is another than the base offset's. FileNotFoundError."""
         self._folder = folder
         self.base_offset = base_offset
+        self.until = until
         self.log = files.open_read(f"{folder}/{name}" if name else segment_path(folder, base_offset, LOG))
+
+    def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
+        """The headers of the batches in [start, end) that count, as `read_headers`."""
+        return read_headers(self.log, start, end, self.until)
+
+    def counted(self) -> int:
+        """How many bytes count of a closed segment; all of them, if no batch ends where the next segment begins."""
+        end = self.log.size()
+        # What is damaged is told to who reads it.
+        with contextlib.suppress(CorruptRecordError):
+            for header in self.headers(self.position_of(self.until - 1, end), end):
+                if header.next_offset == self.until:
+                    return header.end
+        return end
 
     def position_of(self, offset: int, end: int) -> int:
         """A byte in the log from which reading forward meets all batches from `offset` on.
@@ -153,7 +183,7 @@ class SegmentReader:
 
     def since(self, timestamp: int, offset: int, end: int) -> Iterator[BatchHeader]:
         """The batches that reach `offset` and have a record of `timestamp` (ms) or later, in order."""
-        for header in read_headers(self.log, self._start_by_time(timestamp, offset, end), end):
+        for header in self.headers(self._start_by_time(timestamp, offset, end), end):
             if header.last_offset >= offset and header.max_timestamp >= timestamp:
                 yield header
 
@@ -179,7 +209,7 @@ class SegmentReader:
 
         The entry says that up to its offset nothing is later than its time. Its own batch must bear that out.
         """
-        for header in read_headers(self.log, self.position_of(entry.offset, end), end):
+        for header in self.headers(self.position_of(entry.offset, end), end):
             if header.last_offset >= entry.offset:
                 same = (header.last_offset, header.max_timestamp) == (entry.offset, entry.timestamp)
                 return header if same else None
@@ -201,7 +231,7 @@ class SegmentReader:
             header = None if entry is None else self._bearing_out(entry, end)
             if header is not None:
                 start = header.position
-        for header in read_headers(self.log, start, end):
+        for header in self.headers(start, end):
             largest = max(largest, header.max_timestamp)
         return largest
 
