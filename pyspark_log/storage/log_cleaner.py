@@ -104,28 +104,28 @@ def due(store: Store, topic: str | None = None) -> list[Due]:
                 raise
             continue  # It was deleted since.
         for partition in range(count) if config.compact else ():
-            one = _look(store, TopicPartition(name, partition), asked=topic is not None)
+            at = TopicPartition(name, partition)
+            try:
+                one = _look(store, at, _LOOK_TIMEOUT, asked=topic is not None)
+            except (PylogError, OSError) as error:
+                # It is told by who tries to compact it.
+                log.info("%s: %s: %s", store.path, at, error)
+                one = Due(at, 1.0, 0)
             found += [] if one is None else [one]
     return sorted(found, key=lambda one: -one.ratio)
 
 
-def _look(store: Store, at: TopicPartition, *, asked: bool, timeout: float = _LOOK_TIMEOUT) -> Due | None:
-    try:
-        reader = store.recovered(at.topic, at.partition)
-        known, state = cleaner_state.read(reader.place), reader.state()
-        # Without a lock: most partitions have nothing new that is closed.
-        if state.active_base <= max(known.cleaned_to, state.log_start) or (known.reason and not asked):
+def _look(store: Store, at: TopicPartition, timeout: float, *, asked: bool) -> Due | None:
+    reader = store.recovered(at.topic, at.partition)
+    known, state = cleaner_state.read(reader.place), reader.state()
+    # Without a lock: most partitions have nothing new that is closed.
+    if state.active_base <= max(known.cleaned_to, state.log_start) or (known.reason and not asked):
+        return None
+    with store.appender(at.topic, at.partition).hold(timeout) as held:
+        plan = compaction.look(held, reader)
+        if not (plan.is_due(held.config) or (asked and plan.dirty_bytes)):
             return None
-        appender = store.appender(at.topic, at.partition)
-        with appender.hold(timeout) as held:
-            plan = compaction.look(held, reader)
-            if not (plan.is_due(held.config) or (asked and plan.dirty_bytes)):
-                return None
-            return Due(at, plan.ratio, plan.clean_bytes + plan.dirty_bytes)
-    except (PylogError, OSError) as error:
-        # It is told by who tries to compact it.
-        log.info("%s: %s: %s", store.path, at, error)
-        return Due(at, 1.0, 0)
+        return Due(at, plan.ratio, plan.clean_bytes + plan.dirty_bytes)
 
 
 def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int], None] | None = None) -> Outcome:
@@ -147,9 +147,9 @@ def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int]
 
 
 def _compact(store: Store, at: TopicPartition, throttle: Throttle, timeout: float) -> Outcome:
-    memory = whole_setting(store.settings, "log.cleaner.dedupe.buffer.size")
     begun, rounds, problem = time.monotonic(), list[Cleaned](), ""
     try:
+        memory = whole_setting(store.settings, "log.cleaner.dedupe.buffer.size")
         appender, reader = store.appender(at.topic, at.partition), store.recovered(at.topic, at.partition)
         while (done := compaction.run(appender, reader, memory, throttle, timeout)) is not None:
             stuck = bool(rounds) and done.cleaned_to == rounds[-1].cleaned_to
@@ -165,14 +165,21 @@ def _compact(store: Store, at: TopicPartition, throttle: Throttle, timeout: floa
 
 
 def compact_if_due(store: Store, at: TopicPartition) -> Outcome | None:
-    """Compacts a partition if it is time to; None: it is not, or it is left to `compact`.
+    """Compacts a partition if it is time to; None: it is not, or it is left to `compact`. Raises nothing.
 
     For who has just begun a segment there, for his own purposes: no lock of his is held. It costs him what a round
     takes, as fast as the disk gives it. He waits for nobody but those who are changing the partition at that moment,
     for half a second at most each time. Another cleaner at work there costs nothing. A log that is too large for that
     is left alone.
     """
-    found = _look(store, at, asked=False, timeout=_HELP_TIMEOUT)
+    try:
+        found = _look(store, at, _HELP_TIMEOUT, asked=False)
+    except LockTimeoutError as error:
+        log.info("%s: %s is not compacted now: %s", store.path, at, error)
+        return None
+    except (PylogError, OSError) as error:
+        log.warning("%s: whether to compact %s could not be found out: %s", store.path, at, error)
+        return None
     if found is None:
         return None
     if found.bytes > _HELP_BYTES:
