@@ -258,8 +258,12 @@ class Partition:
         with missing_is_damage(self.place):
             segment = SegmentReader(self._folder(state), base, until=NO_OFFSET if following is None else following)
         # The folder may belong to a newer topic of the same name by now; but not if this one still lives.
-        if self.state().leader_epoch != state.leader_epoch:
+        now = self.state()
+        if now.leader_epoch != state.leader_epoch:
             raise LogDamagedError(f"{self.place}: the log was truncated while it was read")
+        if base == state.active_base and now.generation != state.generation:
+            # Once it is closed, the cleaner may replace it, and then the state's position says nothing of it.
+            raise LogDamagedError(f"{self.place}: the active segment was closed while it was looked for")
         return segment
 
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:

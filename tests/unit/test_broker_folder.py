@@ -481,6 +481,18 @@ def test_segments_that_are_merged_right_before_one_is_opened(root, monkeypatch):
     assert rows(store, start=0, end=21) == [(2, b"c"), (3, b"d"), (15, b"p"), (16, b"q"), (20, b"u")]
 
 
+def test_the_active_segment_that_is_closed_and_cleaned_before_it_is_read(root):
+    folder = root / "t-0"
+    store = Store.open(root)
+    reader = store.read("t", 0, max_bytes=1)
+    assert next(reader)["offset"].to_pylist() == [0]
+    # A batch can be larger when it is cleaned.
+    os.rename(segment_path(str(folder), 20, LOG), segment_path(str(folder), 20, LOG) + ".deleted")
+    add(folder, 20, batch(20, b"u as it is now"))
+    add(folder, 30, batch(30, b"x"))
+    assert [value for part in reader for value in part["value"].to_pylist()][-1] == b"u as it is now"
+
+
 def test_a_topic_that_goes_and_comes(root):
     store = Store.open(root)
     assert rows(store) == ALL

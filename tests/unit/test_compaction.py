@@ -249,6 +249,20 @@ def test_readers_at_work_and_writers_go_on(store):
     assert faults(store.path) == []
 
 
+def test_a_reader_comes_to_a_segment_that_was_appended_to_and_is_closed_and_compacted_by_then(store):
+    put(store, [1], value=b"v" * 900)  # too large for the two to become one
+    with store.appender("t", 0).hold() as appender:
+        appender.roll()
+    # Cleaned they take more bytes: their times count from when they may go.
+    put(store, range(20), value=None)
+    reader = store.read("t", 0, max_bytes=1)
+    assert next(reader)["offset"].to_pylist() == [0]
+    with store.appender("t", 0).hold() as appender:
+        appender.roll()
+    list(compact(store, "t"))
+    assert [offset for batch in reader for offset in batch["offset"].to_pylist()] == list(range(1, 21))
+
+
 def test_a_partition_that_is_damaged_is_marked_and_the_others_are_compacted(store):
     store.create_topic("u", 1, COMPACT)
     fill(store)
