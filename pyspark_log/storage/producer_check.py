@@ -181,13 +181,19 @@ class _Check:
         """Why a producer cannot be as a snapshot says; "" if it can."""
         if known is None:
             last = max(entry.batches[-1].last_offset if entry.batches else -1, entry.txn_first_offset or -1)
-            believed = not self._known and last < self._bases[0]
-            return "" if believed else f"the log has no batch of it below {offset}"
-        same = (entry.epoch, entry.txn_first_offset) == (known.epoch, known.txn_first_offset)
-        # One that was forgotten between its last batch and a marker has no batch.
-        if same and (not entry.batches or _last(entry) == _last(known)):
-            return ""
-        return f"the log says {_said(known)}"
+            return "" if self._is_before(last) else f"the log has no batch of it below {offset}"
+        txn, known_txn = entry.txn_first_offset, known.txn_first_offset
+        same_txn = txn == known_txn or (txn is not None and known_txn is not None and self._is_before(txn))
+        # One that was forgotten between its last batch and a marker has no batch. And the log may have the marker only.
+        same_batch = (
+            not entry.batches or _last(entry) == _last(known)
+            or (not known.batches and self._is_before(entry.batches[-1].last_offset))
+        )  # fmt: skip
+        return "" if entry.epoch == known.epoch and same_txn and same_batch else f"the log says {_said(known)}"
+
+    def _is_before(self, offset: int) -> bool:
+        """Whether an offset lies before all that is known of the log, so that what is said of it is believed."""
+        return not self._known and offset < self._bases[0]
 
     def _compare_missing(self, path: str, offset: int, missing: Mapping[int, ProducerEntry]) -> None:
         """Producers that a snapshot has not: those that were idle for too long when it was written may be missing."""

@@ -89,3 +89,17 @@ def test_an_open_transaction_holds_the_cleaner_back(store):
     assert b"b0" not in values(store)
     assert values(store)[-1] == b"c15"
     assert faults(store) == []
+
+
+def test_what_a_snapshot_says_of_the_cleaned_part_is_believed(store, tmp_path):
+    send(store, 0, b"first", producer=2)
+    send(store, 0, b"begun", producer=1, transactional=True)
+    for sequence in range(1, 4):
+        send(store, sequence, b"other", producer=2)
+    assert clean(store) == 1
+    end(store, True, producer=1)
+    for sequence in range(4, 8):
+        send(store, sequence, b"other", producer=2)
+    # From here on the log tells what was written: of one producer, only that its transaction ended.
+    (tmp_path / "store/data/t-0/00000000000000000002.snapshot").unlink()
+    assert faults(store) == []
