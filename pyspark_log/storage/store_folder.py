@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pyspark_log.storage import files, folder_owner, log_dirs
+from pyspark_log.storage.checkpoint_files import META_PROPERTIES
 from pyspark_log.storage.config import check_store_settings
 from pyspark_log.storage.errors import DescriptionError, InvalidConfigError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.json_fields import Fields, text
@@ -105,10 +106,13 @@ def _log_folders(content: Fields) -> Sequence[ListedFolder]:
             raise ValueError("'directory_ids' is missing")
         return log_dirs.DEFAULT
     ids = _texts_or_gaps(content, "directory_ids")
-    for directory_id in filter(None, ids):
+    given = list(filter(None, ids))
+    for directory_id in given:
         check_id(directory_id)
-    if not any(names) or len(names) > MOST_FOLDERS or list(map(bool, names)) != list(map(bool, ids)):
+    if not given or len(names) > MOST_FOLDERS or list(map(bool, names)) != list(map(bool, ids)):
         raise ValueError(f"{len(names)} 'log_folders' and {len(ids)} 'directory_ids' do not go together")
+    if len(set(given)) != len(given):
+        raise ValueError("one of the 'directory_ids' is there twice")
     return tuple(map(ListedFolder, names, ids))
 
 
@@ -148,8 +152,10 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
         if os.path.exists(f"{folder}/{STORE_FILE}"):
             raise StoreExistsError(f"{folder}: another process has just made a store there")
         cluster_id = new_id()
-        folders = tuple(_prepare(folder, name, cluster_id) for name in names)
-        _describe(folder, StoreDescription(cluster_id, settings, folders))
+        folders: list[ListedFolder] = []
+        for name in names:
+            folders.append(_prepare(folder, name, cluster_id, folders))
+        _describe(folder, StoreDescription(cluster_id, settings, tuple(folders)))
     finally:
         lock.release()
 
@@ -200,7 +206,7 @@ def add_log_folder(folder: str, name: str) -> StoreDescription:
     if known == list(log_dirs.DEFAULT):
         _make_first(folder, log_dirs.path_of(folder, known[0].name))
         known[0] = log_dirs.introduced(folder, known[0].name, before.cluster_id)
-    after = before._replace(log_folders=(*known, _prepare(folder, name, before.cluster_id)))
+    after = before._replace(log_folders=(*known, _prepare(folder, name, before.cluster_id, known)))
     files.replace_whole(f"{folder}/{STORE_FILE}", after.encode())
     return after
 
@@ -218,9 +224,16 @@ def remove_log_folder(folder: str, number: int) -> None:
     files.replace_whole(f"{folder}/{STORE_FILE}", before._replace(log_folders=tuple(left)).encode())
 
 
-def _prepare(folder: str, name: str, cluster_id: str) -> ListedFolder:
-    """Makes a log folder ready that is about to be listed. Errors as of log_dirs.prepare."""
+def _prepare(folder: str, name: str, cluster_id: str, known: Sequence[ListedFolder]) -> ListedFolder:
+    """Makes a log folder ready that is about to be listed beside the `known` ones. Errors as of log_dirs.prepare."""
     prepared, path = log_dirs.prepare(folder, name, cluster_id), log_dirs.path_of(folder, name)
+    for other in known:
+        if other.directory_id == prepared.directory_id:
+            # Listed twice, what is in it by the one name would be taken for a leftover by the other.
+            raise InvalidConfigError(
+                f"log folder {path}: it is {other.name} by its {META_PROPERTIES}, which is listed; if it has another "
+                f"place now, put that into {folder}/{STORE_FILE}"
+            )
     problem = folder_owner.problem(path, f"{folder}/{STORE_FILE}", cluster_id)
     if problem:
         raise InvalidConfigError(f"log folder {path}: {problem}")

@@ -115,7 +115,8 @@ def test_the_store_lists_them_with_their_ids(store, tmp_path):
 @pytest.mark.parametrize(
     "content",
     [{"log_folders": ["data"]}, {"log_folders": ["data"], "directory_ids": []}, {"directory_ids": ["x", "y"]},
-     {"log_folders": [], "directory_ids": []}, {"log_folders": [1, 2]}, {"log_folders": ["", "b"]}],
+     {"log_folders": [], "directory_ids": []}, {"log_folders": [1, 2]}, {"log_folders": ["", "b"]},
+     {"directory_ids": ["A" * 22, "A" * 22]}],
 )  # fmt: skip
 def test_a_list_that_makes_no_sense_is_damage(store, content):
     path = Path(store.path, "store.json")
@@ -147,6 +148,16 @@ def test_a_folder_that_holds_something_is_refused(store, tmp_path):
     assert [os.path.basename(folder.path) for folder in other.log_folders] == ["data", "more"]
     with pytest.raises(StoreExistsError):
         Store.create(tmp_path / "other", {"log.dirs": "data,more"})
+
+
+def test_a_listed_folder_is_not_listed_by_another_name_too(store, tmp_path):
+    """A clean-up would take its partitions, by the one name, for what a move has left."""
+    store.add_log_folder(f"{tmp_path}/third")
+    before = Path(store.path, "store.json").read_bytes()
+    os.rename(tmp_path / "third", tmp_path / "elsewhere")
+    with pytest.raises(InvalidConfigError, match="put that into"):
+        store.add_log_folder(f"{tmp_path}/elsewhere")
+    assert Path(store.path, "store.json").read_bytes() == before
 
 
 def test_a_folder_is_added_and_seen_by_those_who_have_the_store_open(tmp_path):
