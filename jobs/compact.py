@@ -36,12 +36,9 @@ def main() -> int:
     context = SparkSession.builder.appName("pylog compact").getOrCreate().sparkContext
     outcomes = context.parallelize(targets, len(targets)).map(lambda target: compact_one(path, *target)).collect()
     for outcome in outcomes:
-        before, after = outcome.rounds[:1], outcome.rounds[-1:]
-        print(
-            f"{outcome.at}: "
-            + (outcome.problem or f"{sum(one.records_before for one in before)} records, "
-               f"{sum(one.records_after for one in after)} left, {outcome.seconds:.1f} s")
-        )
+        total = outcome.total
+        done = f"{total.records_before} records, {total.records_after} left" if total else "nothing was done"
+        print(f"{outcome.at}: {outcome.problem or f'{done}, {outcome.seconds:.1f} s'}")
     return 1 if any(outcome.problem for outcome in outcomes) else 0
 
 

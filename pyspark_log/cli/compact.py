@@ -41,26 +41,24 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
 
 
 def _document(outcome: Outcome) -> dict[str, object]:
-    first, last = outcome.rounds[:1], outcome.rounds[-1:]
+    total = outcome.total
     return {
         "topic": outcome.at.topic,
         "partition": outcome.at.partition,
-        "records_before": sum(one.records_before for one in first),
-        "records_after": sum(one.records_after for one in last),
-        "bytes_before": sum(one.bytes_before for one in first),
-        "bytes_after": sum(one.bytes_after for one in last),
-        "cleaned_to": last[0].cleaned_to if last else None,
+        "records_before": total.records_before if total else 0,
+        "records_after": total.records_after if total else 0,
+        "bytes_before": total.bytes_before if total else 0,
+        "bytes_after": total.bytes_after if total else 0,
+        "cleaned_to": total.cleaned_to if total else None,
         "seconds": round(outcome.seconds, 3),
         "problem": outcome.problem,
     }
 
 
 def _row(outcome: Outcome) -> tuple[object, ...]:
-    known = _document(outcome)
+    total = outcome.total
     return (
-        str(outcome.at), known["records_before"], known["records_after"],
-        human_size(sum(one.bytes_before for one in outcome.rounds[:1])),
-        human_size(sum(one.bytes_after for one in outcome.rounds[-1:])),
-        NOTHING if known["cleaned_to"] is None else known["cleaned_to"], f"{outcome.seconds:.2f}",
-        " ".join(outcome.problem.split()) or NOTHING,
+        str(outcome.at), total.records_before if total else 0, total.records_after if total else 0,
+        human_size(total.bytes_before if total else 0), human_size(total.bytes_after if total else 0),
+        total.cleaned_to if total else NOTHING, f"{outcome.seconds:.2f}", " ".join(outcome.problem.split()) or NOTHING,
     )  # fmt: skip

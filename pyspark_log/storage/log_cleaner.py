@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from pyspark_log.storage import cleaner_state, compaction
@@ -64,6 +64,18 @@ class Outcome:
     rounds: tuple[Cleaned, ...]
     seconds: float
     problem: str = ""
+
+    @property
+    def total(self) -> Cleaned | None:
+        """All rounds as one: what the last one has gone over, as it was before the first; None: there was none."""
+        if not self.rounds:
+            return None
+        *earlier, last = self.rounds
+        return replace(
+            last,
+            bytes_before=last.bytes_before + sum(one.bytes_before - one.bytes_after for one in earlier),
+            records_before=last.records_before + sum(one.records_before - one.records_after for one in earlier),
+        )
 
 
 class IoRate:

@@ -213,7 +213,12 @@ def test_more_keys_than_there_is_memory_for_take_several_rounds(tmp_path):
     (outcome,) = compact(store, "t")
     assert len(outcome.rounds) > 3
     assert outcome.rounds[-1].finished
-    assert records(store) == compacted(before, outcome.rounds[-1].cleaned_to)
+    end = outcome.rounds[-1].cleaned_to
+    assert records(store) == compacted(before, end)
+    # Each round but the last has gone over a part only.
+    total = outcome.total
+    assert (total.records_before, total.records_after) == (end, len([row for row in records(store) if row[0] < end]))
+    assert total.bytes_before == total.bytes_after + sum(one.bytes_before - one.bytes_after for one in outcome.rounds)
     assert faults(store.path) == []
 
 
