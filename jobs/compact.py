@@ -13,7 +13,7 @@ import argparse
 from pyspark.sql import SparkSession
 
 from pyspark_log import Store, TopicPartition
-from pyspark_log.storage.log_cleaner import Outcome, compact_partition, due
+from pyspark_log.storage.log_cleaner import Outcome, compact_partition, due, uncleanable
 
 
 def compact_one(path: str, topic: str, partition: int) -> Outcome:
@@ -29,6 +29,9 @@ def main() -> int:
     arguments = parser.parse_args()
     store = Store.open(arguments.store)
     waiting = due(store, arguments.topic)
+    left_out = uncleanable(store) if arguments.topic is None else {}
+    for at, reason in left_out.items():
+        print(f"{at}: left out until its topic is named, as it could not be compacted: {reason}")
     if not waiting:
         print("nothing is to be compacted")
         return 0

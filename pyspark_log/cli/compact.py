@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table
+from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table, warn
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.verify import ProgressLine
-from pyspark_log.storage.log_cleaner import Outcome
+from pyspark_log.storage.log_cleaner import Outcome, uncleanable
 from pyspark_log.storage.log_cleaner import compact as clean
 
 
@@ -21,13 +21,18 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
     Without TOPIC, all compacted topics for which it is time, by their min.cleanable.dirty.ratio and
     max.compaction.lag.ms; with it, whatever there is. The segment that is being appended to is never touched, nor are
     records younger than min.compaction.lag.ms. Others may read and write meanwhile. Ends with code 1 if a
-    partition cannot be compacted.
+    partition cannot be compacted; from then on it is left out, with a warning, until its topic is named.
     """
-    progress = ProgressLine()
+    store, progress = target.open(), ProgressLine()
     try:
-        outcomes = list(clean(target.open(), topic, progress))
+        outcomes = list(clean(store, topic, progress))
     finally:
         progress.clear()
+    if topic is None:
+        for at, reason in uncleanable(store).items():
+            if at not in {outcome.at for outcome in outcomes}:
+                again = f"`pylog compact {at.topic}` tries again"
+                warn(f"{at} is left out, as it could not be compacted: {reason} ({again})")
     if as_json:
         print_json([_document(outcome) for outcome in outcomes])
     elif outcomes:
@@ -56,9 +61,10 @@ def _document(outcome: Outcome) -> dict[str, object]:
 
 
 def _row(outcome: Outcome) -> tuple[object, ...]:
-    total = outcome.total
-    return (
-        str(outcome.at), total.records_before if total else 0, total.records_after if total else 0,
-        human_size(total.bytes_before if total else 0), human_size(total.bytes_after if total else 0),
-        total.cleaned_to if total else NOTHING, f"{outcome.seconds:.2f}", " ".join(outcome.problem.split()) or NOTHING,
-    )  # fmt: skip
+    done: tuple[object, ...] = (NOTHING,) * 5
+    if total := outcome.total:
+        done = (
+            total.records_before, total.records_after, human_size(total.bytes_before), human_size(total.bytes_after),
+            total.cleaned_to,
+        )  # fmt: skip
+    return str(outcome.at), *done, f"{outcome.seconds:.2f}", " ".join(outcome.problem.split()) or NOTHING

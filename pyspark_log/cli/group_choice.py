@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import contextlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from pyspark_log.storage.errors import UnknownTopicError
+from pyspark_log.cli.output import told, warn
+from pyspark_log.storage.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.types import TopicPartition
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_NUMBERS = re.compile(r"[0-9]{1,10}(,[0-9]{1,10})*")
 
 
 def group_options(command: _Command) -> _Command:
@@ -30,6 +35,31 @@ def chosen_groups(log: OffsetsLog, names: Sequence[str], more: Sequence[str], al
     return log.groups() if all_groups else named
 
 
+class Refusals:
+    """The groups that a command was refused for. Each group is taken by itself: the others are done all the same."""
+
+    def __init__(self) -> None:
+        self._errors: list[tuple[str, click.ClickException | PylogError | OSError]] = []
+
+    @contextlib.contextmanager
+    def of(self, group: str) -> Iterator[None]:
+        """Keeps the error that what is done for a group ends with."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise  # The reader has gone away, which is nothing about the group.
+        except (click.ClickException, PylogError, OSError) as error:
+            self._errors.append((group, error))
+
+    def tell(self, groups: Sequence[str]) -> None:
+        """Raises what was kept, if anything was: the error itself if it was one group, else a line for each."""
+        if self._errors and len(groups) == 1:
+            raise self._errors[0][1]
+        if self._errors:
+            lines = "".join(f"\n  {group}: {told(error)}" for group, error in self._errors)
+            raise click.ClickException(f"{len(self._errors)} of {len(groups)} groups could not be done:{lines}")
+
+
 topic_option = click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[:N,...]",
     help="All partitions of a topic, or some: orders:0,2. May be given several times.",
@@ -39,8 +69,8 @@ topic_option = click.option(
 def topic_and_numbers(spec: str) -> tuple[str, list[int] | None]:
     """What a --topic names: the topic, and which of its partitions; None: all. click.UsageError."""
     topic, colon, numbers = spec.partition(":")
-    if colon and not all(number.isdecimal() for number in numbers.split(",")):
-        raise click.UsageError(f"--topic {spec}: {numbers!r} are no numbers of partitions")
+    if colon and not _NUMBERS.fullmatch(numbers):
+        raise click.UsageError(f"--topic {spec}: behind the colon go numbers of partitions, as in orders:0,2")
     return topic, [int(number) for number in numbers.split(",")] if colon else None
 
 
@@ -73,5 +103,5 @@ def those_there(store: Store, partitions: Collection[TopicPartition], group: str
         if exists:
             there.append(at)
         else:
-            click.echo(f"warning: group {group}: {at} is passed over, as it does not exist any more", err=True)
+            warn(f"group {group}: {at} is passed over, as there is no such partition")
     return there

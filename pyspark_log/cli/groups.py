@@ -6,11 +6,19 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from pyspark_log.cli.group_choice import chosen_groups, group_options, topic_and_numbers, topic_option
+from pyspark_log.cli.group_choice import (
+    Refusals,
+    chosen_groups,
+    group_options,
+    topic_and_numbers,
+    topic_option,
+    topic_partitions,
+)
 from pyspark_log.cli.output import NOTHING, json_option, print_json, print_table
 from pyspark_log.cli.reset_offsets import reset_offsets
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.errors import UnknownTopicError
+from pyspark_log.storage.coordinator_records import NEVER
+from pyspark_log.storage.errors import UnknownGroupError, UnknownTopicError
 from pyspark_log.storage.group_metadata import GroupDescription, GroupMember, GroupState, assigned_partitions
 from pyspark_log.storage.group_view import OffsetAndMetadata
 from pyspark_log.storage.offsets_log import OffsetsLog
@@ -78,22 +86,27 @@ def describe(
         raise click.UsageError("--offsets, --members and --state exclude each other")
     store = target.open()
     log = OffsetsLog(store)
-    rows = []
-    for name in chosen_groups(log, names, more, all_groups):
-        group = log.describe(name)
-        if group.state is GroupState.DEAD:
-            raise click.ClickException(f"there is no group {name!r} with committed offsets in {store.path}")
-        if members:
-            rows += [_member(group, member) for member in group.members]
-        elif state:
-            rows.append(_state(group))
-        else:
-            rows += _positions(store, group, log.fetch(name))
+    chosen = chosen_groups(log, names, more, all_groups)
+    rows, refusals = list[dict[str, object]](), Refusals()
+    for name in chosen:
+        with refusals.of(name):
+            group = log.describe(name)
+            if group.state is GroupState.DEAD:
+                raise UnknownGroupError(f"there is no group {name!r} in {store.path}")
+            if members:
+                rows += [_member(group, member) for member in group.members]
+            elif state:
+                rows.append(_state(group))
+            else:
+                rows += _positions(store, group, log.fetch(name))
+    shown = _MEMBERS if members else _STATE if state else _POSITIONS
+    if not rows:
+        refusals.tell(chosen)  # Without a table that has nothing but its head.
     if as_json:
         print_json(rows)
-        return
-    shown = _MEMBERS if members else _STATE if state else _POSITIONS
-    print_table(list(shown), [[_cell(row[name]) for name in shown.values()] for row in rows])
+    else:
+        print_table(list(shown), [[_cell(row[name]) for name in shown.values()] for row in rows])
+    refusals.tell(chosen)
 
 
 _MEMBERS = {
@@ -137,9 +150,13 @@ def _positions(
             "consumer_id": owner and owner.member_id, "host": owner and owner.client_host,
             "client_id": owner and owner.client_id,
             "metadata": kept and kept.metadata, "commit_timestamp": kept and kept.commit_timestamp,
-            "expire_timestamp": None if kept is None or kept.expire_timestamp < 0 else kept.expire_timestamp,
+            "expire_timestamp": kept and _expiry(kept.expire_timestamp),
         })
     return rows
+
+
+def _expiry(time: int) -> int | str | None:
+    return "never" if time == NEVER else None if time < 0 else time
 
 
 def _assigned(group: GroupDescription, member: GroupMember) -> Sequence[TopicPartition]:
@@ -164,9 +181,12 @@ def _cell(value: object) -> object:
 def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool) -> None:
     """Take back all that each GROUP has committed. A group that has members is refused."""
     log = OffsetsLog(target.open())
-    for name in chosen_groups(log, names, more, all_groups):
-        log.delete_group(name)
-        click.echo(f"group {name} is deleted")
+    chosen, refusals = chosen_groups(log, names, more, all_groups), Refusals()
+    for name in chosen:
+        with refusals.of(name):
+            log.delete_group(name)
+            click.echo(f"group {name} is deleted")
+    refusals.tell(chosen)
 
 
 @groups.command("delete-offsets")
@@ -180,11 +200,15 @@ def delete_offsets(target: Target, group: str, topics: Sequence[str]) -> None:
     """
     if not topics:
         raise click.UsageError("which positions? Give --topic")
-    log = OffsetsLog(target.open())
+    store = target.open()
+    log = OffsetsLog(store)
     committed, partitions = log.fetch(group), set[TopicPartition]()
-    for topic, numbers in map(topic_and_numbers, topics):
-        named = [at.partition for at in committed if at.topic == topic] if numbers is None else numbers
-        partitions |= {TopicPartition(topic, number) for number in named}
+    for spec in topics:
+        topic, numbers = topic_and_numbers(spec)
+        held = {at for at in committed if at.topic == topic and (numbers is None or at.partition in numbers)}
+        if not held or (numbers is not None and len(held) < len(set(numbers))):
+            held |= set(topic_partitions(store, [spec]))
+        partitions |= held
     deleted = log.delete_offsets(group, partitions)
     print_table(("TOPIC", "PARTITION", "STATUS"), [
         (at.topic, at.partition, "deleted" if at in deleted else "nothing was committed") for at in sorted(partitions)

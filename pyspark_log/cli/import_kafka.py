@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
-from pyspark_log.cli.output import human_size, print_table
+from pyspark_log.cli.output import human_size, print_table, warn
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.topics import config_option
 from pyspark_log.cli.verify import ProgressLine
@@ -23,23 +23,32 @@ def import_kafka(target: Target, folder: str, names: Sequence[str], configs: dic
     """Copy topics from FOLDER, in which a Kafka broker keeps its logs, into the store; offsets stay as they are.
 
     Every record is looked at on the way. Each topic comes as a whole, with retention.ms=-1 unless --config says
-    otherwise. The store is made, where its folder is missing or empty.
+    otherwise; the first that cannot be copied ends it, and what is printed is there. The store is made, where its
+    folder is missing or empty.
     """
     source = Store.open(folder)
+    chosen = [source.describe_topic(name).name for name in dict.fromkeys(names)] or source.topics()
     store = target.open_or_create()
-    rows = []
-    for name in dict.fromkeys(names) or source.topics():
-        progress = ProgressLine()
-        try:
-            imported = bring(store, source, name, configs, progress=progress)
-        finally:
-            progress.clear()
-        for one in imported:
-            rows.append((str(one.at), one.log_start, one.log_end, one.batches, human_size(one.bytes)))
-            if one.last_stable_offset < one.log_end:
-                click.echo(
-                    f"Warning: {one.at}: a transaction is open since offset {one.last_stable_offset}, and nobody will "
-                    "end it here: readers of committed records stop there",
-                    err=True,
-                )
-    print_table(("PARTITION", "START", "END", "BATCHES", "SIZE"), rows)
+    rows = list[tuple[object, ...]]()
+    try:
+        for name in chosen:
+            rows += _bring(store, source, name, configs)
+    finally:
+        if rows:
+            print_table(("PARTITION", "START", "END", "BATCHES", "SIZE"), rows)
+
+
+def _bring(store: Store, source: Store, topic: str, configs: dict[str, str]) -> Iterator[tuple[object, ...]]:
+    """Copies one topic; a row for each of its partitions."""
+    progress = ProgressLine()
+    try:
+        imported = bring(store, source, topic, configs, progress=progress)
+    finally:
+        progress.clear()
+    for one in imported:
+        yield str(one.at), one.log_start, one.log_end, one.batches, human_size(one.bytes)
+        if one.last_stable_offset < one.log_end:
+            warn(
+                f"{one.at}: a transaction is open since offset {one.last_stable_offset}, and nobody will end it here: "
+                "readers of committed records stop there"
+            )

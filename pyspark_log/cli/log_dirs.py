@@ -51,7 +51,9 @@ def add(target: Target, folder: str) -> None:
 
     It is missing, or empty. New partitions go to the folder with the fewest; those that are there stay.
     """
-    target.open().add_log_folder(folder)
+    store = target.open()
+    store.add_log_folder(folder)
+    click.echo(f"added {store.log_folders.at(store.log_folders.find(folder)).path}")
 
 
 @log_dirs.command()

@@ -22,6 +22,7 @@ from pyspark_log.cli.groups import groups
 from pyspark_log.cli.import_kafka import import_kafka
 from pyspark_log.cli.log_dirs import log_dirs
 from pyspark_log.cli.offsets import offsets
+from pyspark_log.cli.output import told
 from pyspark_log.cli.produce import produce
 from pyspark_log.cli.publishers import publishers
 from pyspark_log.cli.recover import recover
@@ -50,15 +51,9 @@ class _Commands(click.Group):
             ctx.exit(_BROKEN_PIPE)
         except KeyboardInterrupt:
             ctx.exit(_INTERRUPTED)
-        except PylogError as error:
-            raise click.ClickException(_one_line(f"[{error.condition}] {error}")) from error
-        except OSError as error:
-            raise click.ClickException(_one_line(str(error))) from error
+        except (PylogError, OSError) as error:
+            raise click.ClickException(told(error)) from error
         return result
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

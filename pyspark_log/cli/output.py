@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from pyspark_log.storage.errors import PylogError
+
 #: Shown where a table has nothing to say.
 NOTHING = "-"
 
@@ -19,6 +21,18 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def print_json(document: object) -> None:
     """Prints one JSON document."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def warn(text: str) -> None:
+    """Prints a warning on standard error."""
+    click.echo(f"Warning: {text}", err=True)
+
+
+def told(error: Exception) -> str:
+    """An error in one line, those of the engine with their names."""
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    return " ".join((f"[{error.condition}] {error}" if isinstance(error, PylogError) else str(error)).split())
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -67,8 +67,8 @@ def delete(target: Target, name: str, yes: bool) -> None:
     no run is fenced. So delete only what never comes back. One whose last decision is not applied is refused.
     """
     store = Store.open(target.store_path())
+    last = _find(store, name)
     if not yes:
-        last = _find(store, name)
         raise click.ClickException(
             f"publisher {name} is at number {last.number} ({shown(last.time)}). Who publishes under that id again "
             "begins anew, and what he repeats is published twice; give --yes if nobody ever will"

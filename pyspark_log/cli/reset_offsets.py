@@ -5,28 +5,30 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 import click
 
 from pyspark_log.cli.group_choice import (
+    Refusals,
     chosen_groups,
     group_options,
     those_there,
     topic_option,
     topic_partitions,
 )
-from pyspark_log.cli.output import print_table
+from pyspark_log.cli.output import print_table, warn
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.times import to_ms
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.coordinator_records import NEVER
-from pyspark_log.storage.errors import GroupNotEmptyError
+from pyspark_log.storage.errors import GroupNotEmptyError, InvalidTopicError
 from pyspark_log.storage.group_view import OffsetAndMetadata
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.topics import check_name
 from pyspark_log.storage.types import TopicPartition
 
 #: What one group has committed.
@@ -34,6 +36,7 @@ _Committed = Mapping[TopicPartition, OffsetAndMetadata]
 #: Where the positions of a group are to be.
 _Offsets = dict[TopicPartition, int]
 
+_WHOLE = re.compile("[0-9]{1,19}")
 _DURATION = re.compile(
     r"(?P<sign>[+-]?)P(?:(?P<days>[+-]?\d+)D)?"
     r"(?:T(?=[+-]?\d)(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:[.,]\d{0,9})?)S)?)?",
@@ -86,7 +89,8 @@ class _Scenario:
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option(
     "--to-datetime", callback=to_ms, metavar="TIME",
-    help="To the first record of this time or a later one: YYYY-MM-DDTHH:mm:SS.sss, UTC if it names no zone.",
+    help="To the first record of this time or a later one: YYYY-MM-DDTHH:mm:SS.sss, UTC if it names no zone;"
+    " or ms since 1970.",
 )
 @click.option(
     "--by-duration", callback=_duration, metavar="DURATION",
@@ -115,6 +119,9 @@ def reset_offsets(
     Prints the new offsets; only with --execute they are committed, and only if nobody has moved one meanwhile. A group
     with members is refused. A running streaming query goes by its checkpoint, and does not see what is done here.
 
+    Of several groups each is taken by itself: what is printed is done, those that are refused are named at the end,
+    and the code is 1.
+
     An offset that the log does not have becomes its first or last one, with a warning. CSV is TOPIC,PARTITION,OFFSET
     for one group, and has the group in front for several.
     """
@@ -129,29 +136,43 @@ def reset_offsets(
     chosen = chosen_groups(log, names, more, all_groups)
     single = len(chosen) == 1 and not all_groups
     listed = None if from_file is None else _read_plan(from_file, chosen[0] if single else None)
-    plans: list[tuple[str, _Committed, _Offsets]] = []
+    named = topic_partitions(store, topics)
+    done, refusals = dict[str, _Offsets](), Refusals()
     for group in chosen:
-        members = log.describe(group).members
-        if members:
-            raise GroupNotEmptyError(
-                f"group {group!r} has {len(members)} members; offsets are reset only while there are none"
-            )
-        committed = log.fetch(group)
-        if listed is not None:
-            if group not in listed:
-                raise click.ClickException(f"{from_file} says nothing of group {group}")
-            there = those_there(store, listed[group], group)
-            offsets = _clamped(store, {at: listed[group][at] for at in there})
-        else:
-            there = those_there(store, committed, group) if all_topics else topic_partitions(store, topics)
-            offsets = _resolve(store, scenario, group, there, committed)
-        plans.append((group, committed, offsets))
-    if execute:
-        for one in plans:
-            _commit(log, *one)
-    _print(plans, export, single)
+        with refusals.of(group):
+            committed = _committed(log, group)
+            if listed is not None:
+                if group not in listed:
+                    raise click.ClickException(f"{from_file} says nothing of group {group}")
+                there = those_there(store, listed[group], group)
+                offsets = _clamped(store, {at: listed[group][at] for at in there})
+            else:
+                there = _held(store, group, committed) if all_topics else named
+                offsets = _resolve(store, scenario, group, there, committed)
+            if execute:
+                _commit(log, group, committed, offsets)
+            done[group] = offsets
+    if done:
+        _print(done, export, single)
+    refusals.tell(chosen)
     if not (dry_run or execute):
         click.echo("nothing was changed; give --execute to have it done, or --dry-run to leave out this line", err=True)
+
+
+def _committed(log: OffsetsLog, group: str) -> _Committed:
+    members = log.describe(group).members
+    if members:
+        raise GroupNotEmptyError(
+            f"group {group!r} has {len(members)} members; offsets are reset only while there are none"
+        )
+    return log.fetch(group)
+
+
+def _held(store: Store, group: str, committed: _Committed) -> list[TopicPartition]:
+    """The partitions that --all-topics stands for."""
+    if not committed:
+        raise click.ClickException(f"group {group} has committed nothing, so there are no topics of it")
+    return those_there(store, committed, group)
 
 
 def _commit(log: OffsetsLog, group: str, committed: _Committed, offsets: _Offsets) -> None:
@@ -161,10 +182,11 @@ def _commit(log: OffsetsLog, group: str, committed: _Committed, offsets: _Offset
     log.commit(group, offsets, expected=before, expire_timestamp=NEVER if stays else -1)
 
 
-def _print(plans: Iterable[tuple[str, _Committed, _Offsets]], export: bool, single: bool) -> None:
+def _print(plans: Mapping[str, _Offsets], export: bool, single: bool) -> None:
     rows = [
-        (group, at.topic, at.partition, offset) for group, _, offsets in plans for at, offset in sorted(offsets.items())
-    ]
+        (group, at.topic, at.partition, offset)
+        for group, offsets in plans.items() for at, offset in sorted(offsets.items())
+    ]  # fmt: skip
     if export:
         csv.writer(sys.stdout, lineterminator="\n").writerows(row[1:] if single else row for row in rows)
     else:
@@ -210,7 +232,7 @@ def _at_time(store: Store, at: TopicPartition, time: int) -> int:
     found = store.offset_for_timestamp(at.topic, at.partition, time)
     if found is not None:
         return found.offset
-    click.echo(f"warning: {at} has no record of that time or a later one; its end is taken", err=True)
+    warn(f"{at} has no record of that time or a later one; its end is taken")
     return _end(store, at)
 
 
@@ -221,9 +243,9 @@ def _clamped(store: Store, offsets: _Offsets) -> _Offsets:
         start, end = _start(store, at), _end(store, at)
         found[at] = min(max(offset, start), end)
         if offset < start:
-            click.echo(f"warning: {at}: {offset} is lower than its earliest offset; {start} is taken", err=True)
+            warn(f"{at}: {offset} is lower than its earliest offset; {start} is taken")
         elif offset > end:
-            click.echo(f"warning: {at}: {offset} is higher than its latest offset; {end} is taken", err=True)
+            warn(f"{at}: {offset} is higher than its latest offset; {end} is taken")
     return found
 
 
@@ -233,17 +255,33 @@ def _clamped(store: Store, offsets: _Offsets) -> _Offsets:
 def _read_plan(path: str, group: str | None) -> dict[str, _Offsets]:
     """What a file of --export says of each group; `group` is the one whose name the lines need not have."""
     plan: dict[str, _Offsets] = {}
-    layout = "TOPIC,PARTITION,OFFSET" if group is not None else "GROUP,TOPIC,PARTITION,OFFSET"
+    layout = "orders,0,1234 (topic, partition, offset)"
+    if group is None:
+        layout = "g,orders,0,1234 (group, topic, partition, offset)"
     try:
-        with open(path, newline="", encoding="utf-8") as file:
-            rows = list(enumerate(csv.reader(file), 1))
+        # Spreadsheets begin a file with a byte order mark.
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = [(number, row) for number, row in enumerate(csv.reader(file), 1) if row]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise click.ClickException(f"{path} is no CSV of {layout}: {error}") from None
+        raise click.ClickException(f"{path} is no CSV with lines as {layout}: {error}") from None
     for number, row in rows:
-        fields = [group, *row] if len(row) == 3 and group is not None else row
-        whole = [text.strip() for text in row[-2:]]
-        if row and (len(fields) != 4 or not all(text.isdecimal() for text in whole)):
-            raise click.ClickException(f"{path}, line {number}: {','.join(row)!r} is not {layout}")
-        if row:
-            plan.setdefault(str(fields[0]), {})[TopicPartition(str(fields[1]), int(whole[0]))] = int(whole[1])
+        try:
+            of, at, offset = _read_line(row, group, layout)
+        except (ValueError, InvalidTopicError) as error:
+            raise click.ClickException(f"{path}, line {number}: {error}") from None
+        offsets = plan.setdefault(of, {})
+        if at in offsets:
+            raise click.ClickException(f"{path}, line {number}: {at} is there for the second time")
+        offsets[at] = offset
     return plan
+
+
+def _read_line(row: Sequence[str], group: str | None, layout: str) -> tuple[str, TopicPartition, int]:
+    """Group, partition and offset of a line. ValueError, InvalidTopicError."""
+    fields = [group, *row] if len(row) == 3 and group is not None else list(row)
+    whole = [text.strip() for text in fields[2:]]
+    if len(fields) != 4 or not all(_WHOLE.fullmatch(text) for text in whole):
+        raise ValueError(f"{','.join(row)!r} is no line as {layout}")
+    topic = fields[1].strip()
+    check_name(topic)
+    return fields[0], TopicPartition(topic, int(whole[0])), int(whole[1])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import click
 
+from pyspark_log.cli.output import warn
 from pyspark_log.storage.errors import PylogError, StoreNotFoundError
 from pyspark_log.storage.publish import help_apply
 from pyspark_log.storage.store import Store
@@ -28,7 +29,7 @@ class Target:
             try:
                 help_apply(store)
             except (PylogError, OSError) as error:
-                click.echo(f"Warning: published output could not be made visible: {error}", err=True)
+                warn(f"published output could not be made visible: {error}")
         return store
 
     def open_or_create(self) -> Store:

@@ -6,6 +6,7 @@ with a task for each partition.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -16,7 +17,7 @@ from types import TracebackType
 from pyspark_log.storage import cleaner_state, compaction
 from pyspark_log.storage.compaction import Cleaned
 from pyspark_log.storage.config import whole_setting
-from pyspark_log.storage.errors import LockTimeoutError, PylogError, UnknownTopicError
+from pyspark_log.storage.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
 from pyspark_log.storage.log_chunks import Throttle
 from pyspark_log.storage.store import Store
@@ -104,10 +105,34 @@ def due(store: Store, topic: str | None = None) -> list[Due]:
 
     Raises:
         UnknownTopicError, InvalidTopicError: no such topic.
+        InvalidConfigError: the topic's records are not compacted.
         ReadOnlyError: it is a folder of a Kafka broker.
     """
     store.check_writable()
     found = []
+    for at in _compacted(store, topic):
+        try:
+            one = _look(store, at, _LOOK_TIMEOUT, asked=topic is not None)
+        except (PylogError, OSError) as error:
+            # It is told by who tries to compact it.
+            log.info("%s: %s: %s", store.path, at, error)
+            one = Due(at, 1.0, 0)
+        found += [] if one is None else [one]
+    return sorted(found, key=lambda one: -one.ratio)
+
+
+def uncleanable(store: Store) -> dict[TopicPartition, str]:
+    """The partitions that `due` leaves out, since they could not be compacted, and why. OSError."""
+    found = {}
+    for at in _compacted(store, None):
+        with contextlib.suppress(UnknownTopicError):
+            if reason := cleaner_state.read(store.place(at.topic, at.partition)).reason:
+                found[at] = reason
+    return found
+
+
+def _compacted(store: Store, topic: str | None) -> Iterator[TopicPartition]:
+    """The partitions of a topic, or of all topics, if they are to be compacted at all. Errors as of `due`."""
     for name in [topic] if topic is not None else store.topics(internal=True):
         try:
             config, count = store.topic_config(name), store.describe_topic(name).partitions
@@ -115,16 +140,10 @@ def due(store: Store, topic: str | None = None) -> list[Due]:
             if topic is not None:
                 raise
             continue  # It was deleted since.
-        for partition in range(count) if config.compact else ():
-            at = TopicPartition(name, partition)
-            try:
-                one = _look(store, at, _LOOK_TIMEOUT, asked=topic is not None)
-            except (PylogError, OSError) as error:
-                # It is told by who tries to compact it.
-                log.info("%s: %s: %s", store.path, at, error)
-                one = Due(at, 1.0, 0)
-            found += [] if one is None else [one]
-    return sorted(found, key=lambda one: -one.ratio)
+        if config.compact:
+            yield from (TopicPartition(name, partition) for partition in range(count))
+        elif topic is not None:
+            raise InvalidConfigError(f"topic {topic!r} is not compacted: its cleanup.policy is delete")
 
 
 def _look(store: Store, at: TopicPartition, timeout: float, *, asked: bool) -> Due | None:

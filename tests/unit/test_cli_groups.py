@@ -103,6 +103,9 @@ def test_a_group_is_described_with_its_lag(unchanged):
     ]  # fmt: skip
     assert cells(output(unchanged, "groups", "describe", "--group", "g", "--state"))[1] == ["g", "-", "Empty", "0"]
     assert len(cells(output(unchanged, "groups", "describe", "--all-groups", "--members"))) == 1
+    some = pylog(unchanged, "groups", "describe", "nobody", "g", "--json")
+    assert (some.exit_code, json.loads(some.stdout)) == (1, rows)
+    assert some.stderr.splitlines()[0] == "Error: 1 of 2 groups could not be done:"
 
 
 def test_members_are_shown_with_what_they_have(log, store, path):
@@ -121,13 +124,16 @@ def test_members_are_shown_with_what_they_have(log, store, path):
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("describe", "nobody"), 1, "there is no group 'nobody' with committed offsets in "),
+        (("describe", "nobody"), 1, "[PYLOG_GROUP_ID_NOT_FOUND] there is no group 'nobody' in "),
         (("describe",), 2, "name a group, or give --all-groups"),
         (("describe", "g", "--all-groups"), 2, "name a group, or give --all-groups"),
         (("describe", "g", "--state", "--members"), 2, "exclude each other"),
         (("delete", "nobody"), 1, "PYLOG_GROUP_ID_NOT_FOUND"),
         (("delete-offsets", "--group", "g"), 2, "Give --topic"),
-        (("delete-offsets", "--group", "g", "--topic", "events:x"), 2, "no numbers of partitions"),
+        (("delete-offsets", "--group", "g", "--topic", "events:x"), 2, "behind the colon go numbers of partitions"),
+        (("delete-offsets", "--group", "g", "--topic", "events:1,3"), 1, "has the partitions 0 to 2, not 3"),
+        (("delete-offsets", "--group", "g", "--topic", "gone:0,1"), 1, "there is no topic 'gone'"),
+        (("delete-offsets", "--group", "nobody", "--topic", "events"), 1, "PYLOG_GROUP_ID_NOT_FOUND"),
     ],
 )
 def test_what_is_not_understood_is_refused(unchanged, arguments, code, text):
@@ -139,11 +145,15 @@ def test_what_is_not_understood_is_refused(unchanged, arguments, code, text):
 
 
 def test_a_group_without_members_can_be_deleted(log, store, path):
-    log.commit("h", {EVENTS[0]: 4})
+    for group in "hi":
+        log.commit(group, {EVENTS[0]: 4})
     append(store, "h", coordinator_records.encode_group_key("h"), members("events"))
-    refused = pylog(path, "groups", "delete", "g", "h")
-    assert (refused.exit_code, "PYLOG_NON_EMPTY_GROUP" in refused.stderr) == (1, True)
-    assert refused.stdout == "group g is deleted\n"
+    refused = pylog(path, "groups", "delete", "g", "h", "nobody", "i")
+    assert refused.exit_code == 1
+    assert [line.split("] ")[0] for line in refused.stderr.splitlines()] == [
+        "Error: 2 of 4 groups could not be done:", "  h: [PYLOG_NON_EMPTY_GROUP", "  nobody: [PYLOG_GROUP_ID_NOT_FOUND",
+    ]  # fmt: skip
+    assert refused.stdout == "group g is deleted\ngroup i is deleted\n"
     assert log.groups() == ["h"]
     append(store, "h", coordinator_records.encode_group_key("h"), members())
     output(path, "groups", "delete", "--all-groups")
@@ -182,7 +192,7 @@ def test_every_scenario_finds_its_offsets(unchanged, scenario, offsets, warnings
     assert found == offsets
     lines = errors.splitlines()
     assert len(lines) == len(warnings), errors
-    assert all(f"warning: {warning}" in line for warning, line in zip(warnings, lines, strict=True)), errors
+    assert all(f"Warning: {warning}" in line for warning, line in zip(warnings, lines, strict=True)), errors
     assert committed(OffsetsLog(Store.open(unchanged))) == before
 
 
@@ -190,7 +200,7 @@ def test_every_scenario_finds_its_offsets(unchanged, scenario, offsets, warnings
 def test_positions_are_shifted_within_their_logs(unchanged, shift, offsets):
     found, errors = plan(unchanged, "--topic", "events:0,1", "--shift-by", str(shift))
     assert found == offsets
-    assert errors.count("warning") == {1: 0, -3: 1, 100: 2}[shift]
+    assert errors.count("Warning") == {1: 0, -3: 1, 100: 2}[shift]
     missing = pylog(unchanged, "groups", "reset-offsets", "--group", "g", "--topic", "events", "--shift-by", str(shift))
     assert missing.exit_code == 1
     assert "group g has committed nothing for events-2" in missing.stderr
@@ -206,7 +216,10 @@ def test_a_duration_reaches_back_from_now(log, store, path):
 def test_all_topics_are_those_that_the_group_has_a_position_in(unchanged):
     found, errors = plan(unchanged, "--all-topics", "--to-earliest")
     assert found == {0: 4, 1: 0}
-    assert errors == "warning: group g: gone-0 is passed over, as it does not exist any more\n"
+    assert errors == "Warning: group g: gone-0 is passed over, as there is no such partition\n"
+    nothing = pylog(unchanged, "groups", "reset-offsets", "--group", "typo", "--all-topics", "--to-earliest")
+    assert (nothing.exit_code, nothing.stdout) == (1, "")
+    assert "group typo has committed nothing" in nothing.stderr
 
 
 def test_nothing_is_done_without_execute_and_then_it_is(log, path):
@@ -229,6 +242,8 @@ def test_a_position_that_never_expires_still_never_does(log, path):
         log.commit(group, {EVENTS[0]: 7}, expire_timestamp=expiry)
         output(path, "groups", "reset-offsets", "--group", group, "--topic", "events", "--to-earliest", "--execute")
         assert {kept.expire_timestamp for at, kept in log.fetch(group).items() if at != GONE} == {expiry}
+    rows = json.loads(output(path, "groups", "describe", "monthly", "--json"))
+    assert {row["expire_timestamp"] for row in rows} == {"never"}
 
 
 def test_who_moves_a_position_meanwhile_is_not_overtaken(log, path, monkeypatch):
@@ -252,6 +267,43 @@ def test_members_are_in_the_way(log, store, path):
     result = pylog(path, "groups", "reset-offsets", "--group", "g", "--topic", "events", "--to-latest", "--execute")
     assert (result.exit_code, "PYLOG_NON_EMPTY_GROUP" in result.stderr) == (1, True)
     assert committed(log)[EVENTS[0]] == 7
+
+
+def test_of_several_groups_each_is_reset_by_itself(log, store, path, monkeypatch):
+    """One has members, one is moved meanwhile, one has nothing that could be shifted; the others are done."""
+    for group in ("busy", "moved", "other", "last"):
+        log.commit(group, {EVENTS[0]: 7})
+    append(store, "busy", coordinator_records.encode_group_key("busy"), members("events"))
+    fetch = OffsetsLog.fetch
+
+    def and_move(self, group):
+        found = fetch(self, group)
+        if group == "moved":
+            log.commit("moved", {EVENTS[0]: 9})
+        return found
+
+    monkeypatch.setattr(OffsetsLog, "fetch", and_move)
+    groups = ("g", "busy", "moved", "new", "other", "last")
+    shift = ("groups", "reset-offsets", *groups, "--topic", "events:0", "--shift-by", "-1")
+    result = pylog(path, *shift, "--execute")
+    monkeypatch.undo()
+    assert cells(result.stdout)[1:] == [[group, "events", "0", "6"] for group in ("g", "other", "last")]
+    assert [line.split("] ")[0].split(" has ")[0] for line in result.stderr.splitlines()] == [
+        "Error: 3 of 6 groups could not be done:", "  busy: [PYLOG_NON_EMPTY_GROUP", "  moved: [PYLOG_OFFSET_CONFLICT",
+        "  new: group new",
+    ]  # fmt: skip
+    assert result.exit_code == 1
+    assert {group: committed(log, group).get(EVENTS[0]) for group in groups} == {
+        "g": 6, "busy": 7, "moved": 9, "new": None, "other": 6, "last": 6,
+    }  # fmt: skip
+    # The same without --execute, where nobody is moved meanwhile; and what is exported is what would be done.
+    export = pylog(path, *shift, "--export", "--dry-run")
+    assert export.stdout == "g,events,0,5\nmoved,events,0,8\nother,events,0,5\nlast,events,0,5\n"
+    assert export.stderr.startswith("Error: 2 of 6 groups could not be done:\n")
+    assert export.exit_code == 1
+    # What is the same for all of them is looked at before any.
+    assert pylog(path, "groups", "reset-offsets", *groups, "--topic", "nope", "--to-latest", "--execute").stdout == ""
+    assert committed(log)[EVENTS[0]] == 6
 
 
 def test_an_export_can_be_taken_back_in(log, path, tmp_path):
@@ -281,14 +333,35 @@ def test_an_export_of_several_groups_names_them(log, path, tmp_path):
     assert committed(log, 'a "group", quoted') == {EVENTS[0]: 4, EVENTS[1]: 1, EVENTS[2]: 0}
 
 
-@pytest.mark.parametrize("content", ["events,0\n", "events,0,x\n", "a,events,0,1,2\n", "events,-1,2\n", "\xff"])
-def test_a_file_that_says_nothing_clear_changes_nothing(unchanged, tmp_path, content):
+def test_a_file_that_a_spreadsheet_has_saved_is_read(unchanged, tmp_path):
+    file = tmp_path / "offsets.csv"
+    file.write_bytes(b"\xef\xbb\xbfevents,0,5\r\n\r\n events , 1 , 3 \r\n")
+    assert plan(unchanged, "--from-file", str(file)) == ({0: 5, 1: 3}, "")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("events,0\n", "line 2: 'events,0' is no line as orders,0,1234"),
+        ("events\n", "line 2: 'events' is no line"),
+        ("events,0,x\n", "line 2: 'events,0,x' is no line"),
+        ("events,0,\u0663\n", "line 2: "),
+        ("events,1," + "9" * 5000, "line 2: "),
+        ("a,events,0,1,2\n", "line 2: 'a,events,0,1,2' is no line"),
+        ("events,-1,2\n", "line 2: 'events,-1,2' is no line"),
+        ("even ts,1,2\n", "line 2: topic name 'even ts'"),
+        ("\nevents,0,6\n", "line 3: events-0 is there for the second time"),
+        ("\udcff", "is no CSV with lines as orders,0,1234"),
+    ],
+)
+def test_a_file_that_says_nothing_clear_changes_nothing(unchanged, tmp_path, content, reason):
     file, before = tmp_path / "offsets.csv", committed(OffsetsLog(Store.open(unchanged)))
-    file.write_bytes(b"events,0,5\n" + content.encode("latin-1"))
+    file.write_bytes(b"events,0,5\n" + content.encode("utf-8", "surrogateescape"))
     arguments = ("--group", "g", "--from-file", str(file), "--execute")
     result = pylog(unchanged, "groups", "reset-offsets", *arguments)
     assert result.exit_code == 1
     assert str(file) in result.stderr
+    assert reason in result.stderr
     assert committed(OffsetsLog(Store.open(unchanged))) == before
 
 

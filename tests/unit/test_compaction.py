@@ -18,7 +18,7 @@ from producer_tools import ending, ready
 from pyspark_log.cli.main import main
 from pyspark_log.storage import cleaner_state, compaction, compaction_plan, log_cleaner, state_file
 from pyspark_log.storage.compaction_plan import Closed
-from pyspark_log.storage.errors import LockTimeoutError, ReadOnlyError, UnknownTopicError
+from pyspark_log.storage.errors import InvalidConfigError, LockTimeoutError, ReadOnlyError, UnknownTopicError
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.isolation import READ_COMMITTED
 from pyspark_log.storage.log_cleaner import IoRate, LogCleaner, compact, compact_if_due, compact_partition, due
@@ -404,7 +404,9 @@ def test_what_is_known_of_cleaners_may_be_lost_or_torn(store):
 def test_topics_that_are_not_compacted_and_brokers_folders_are_left_alone(store, tmp_path):
     store.create_topic("d", 1, COMPACT | {"cleanup.policy": "delete"})
     fill(store, topic="d")
-    assert due(store, "d") == []
+    with pytest.raises(InvalidConfigError, match="topic 'd' is not compacted"):
+        due(store, "d")
+    assert due(store) == []
     with pytest.raises(UnknownTopicError):
         due(store, "nobody")
     broker = tmp_path / "broker"
@@ -437,6 +439,13 @@ def test_the_command(store):
     result = run("t")
     assert result.exit_code == 1
     assert "00000000000000000000.log" in result.output
+    assert result.output.splitlines()[1].split()[:6] == ["t-0", *"-----"]
+    # From now on it is left out, but not in silence.
+    result = run()
+    assert (result.exit_code, result.stdout) == (0, "nothing is to be compacted\n")
+    assert result.stderr.startswith("Warning: t-0 is left out, as it could not be compacted: ")
+    assert "00000000000000000000.log" in result.stderr
+    assert result.stderr.endswith("(`pylog compact t` tries again)\n")
 
 
 def test_a_cleaner_in_the_background(store):

@@ -227,7 +227,12 @@ def test_the_command(root, tmp_path):
     assert [line.split()[:4] for line in result.output.splitlines()[-1:]] == [["t-0", "0", "21", "5"]]
     assert run().exit_code == 1
     assert Store.open(tmp_path / "new").topics() == ["t"]
-    assert run("--topic", "u").exit_code == 0
+    # A name that there is not is seen before anything is copied; behind one that fails, what is there is told.
+    assert run("--topic", "u", "--topic", "nope").exit_code == 1
+    assert Store.open(tmp_path / "new").topics() == ["t"]
+    result = run("--topic", "u", "--topic", "t")
+    assert (result.exit_code, "PYLOG_TOPIC_EXISTS" in result.stderr) == (1, True)
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["PARTITION", "u-0"]
     assert rows(Store.open(tmp_path / "new"), topic="u") == [(0, b"x")]
 
 

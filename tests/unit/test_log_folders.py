@@ -474,7 +474,9 @@ def test_the_command_lists_them(store, tmp_path):
 
 
 def test_the_command_adds_one_and_moves_partitions(store, tmp_path):
-    assert pylog(store, "log-dirs", "add", f"{tmp_path}/third").exit_code == 0
+    added = pylog(store, "log-dirs", "add", f"{tmp_path}/third")
+    assert (added.exit_code, added.output) == (0, f"added {tmp_path}/third\n")
+    assert pylog(store, "log-dirs", "add", "inside").output == f"added {store.path}/inside\n"
     done = pylog(store, "log-dirs", "move", "t", "0", f"{tmp_path}/third")
     assert (done.exit_code, done.output.split()[-1]) == (0, "copied")
     assert folders(tmp_path / "third") == ["t-0"]

@@ -222,8 +222,9 @@ def test_a_publisher_is_described(store, path):
         assert line in lines
     (found,) = json.loads(output(path, "publishers", "describe", "query", "--json"))
     assert (found["held_by"]["process"], found["replaced_runs"]) == (found["decided_by"]["process"], ["run-1"])
-    missing = pylog(path, "publishers", "describe", "nobody")
-    assert (missing.exit_code, "no publisher 'nobody'" in missing.stderr) == (1, True)
+    for words in (["describe", "nobody"], ["delete", "nobody"], ["delete", "nobody", "--yes"]):
+        missing = pylog(path, "publishers", *words)
+        assert (missing.exit_code, missing.stderr) == (1, f"Error: there is no publisher 'nobody' in {path}\n")
 
 
 def test_a_publisher_is_deleted_only_by_who_says_that_it_never_comes_back(store, path):
