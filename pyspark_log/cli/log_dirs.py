@@ -65,8 +65,7 @@ def remove(target: Target, folder: str) -> None:
     Empty it with `move` first. One that has failed is taken off without being touched, if no partition is in it.
     """
     left = target.open().remove_log_folder(folder)
-    if left:
-        click.echo(f"{folder} is off the list; it may still hold something of the store: {left}")
+    click.echo(f"removed {folder}" + (f"; it may still hold something of the store: {left}" if left else ""))
 
 
 @log_dirs.command()

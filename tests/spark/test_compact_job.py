@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from pyspark_log.storage.log_cleaner import compact
 from pyspark_log.storage.store import Store
 from tests.campaign.cluster import SPARK_HOME
 
@@ -38,3 +39,17 @@ def test_each_partition_is_compacted(cluster, store):
     for partition in range(PARTITIONS):
         left = sum(batch.num_rows for batch in Store.open(store.path).read("t", partition))
         assert left < 100
+
+
+def test_who_is_left_out_is_told(store):
+    """No cluster is needed for that, as nothing is to be compacted."""
+    store.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "2000"})
+    for number in range(60):
+        store.append("t", pa.record_batch({"key": [b"k"], "value": [b"%d" % number * 20]}))
+    first = Path(store.segment_files("t", 0)[0])
+    first.write_bytes(first.read_bytes()[:100] + b"damage" + first.read_bytes()[106:])
+    assert [one.problem != "" for one in compact(store)] == [True]
+    done = subprocess.run([sys.executable, JOB, store.path], capture_output=True, text=True, timeout=60, check=True)
+    left_out, nothing = done.stdout.splitlines()
+    assert left_out.startswith("t-0: left out until its topic is named, as it could not be compacted: ")
+    assert nothing == "nothing is to be compacted"

@@ -395,9 +395,9 @@ def test_the_command(store, second, tmp_path):
     assert "pylog log-dirs move TOPIC PARTITION FOLDER" in refused.output
     empty_second(store)
     done = pylog(store, "log-dirs", "remove", second)
-    assert (done.exit_code, done.output) == (0, "")
+    assert (done.exit_code, done.output) == (0, f"removed {second}\n")
     store.add_log_folder(second)
     os.rename(second, tmp_path / "away")
     done = pylog(store, "log-dirs", "remove", second)
     assert done.exit_code == 0
-    assert done.output.startswith(f"{second} is off the list; it may still hold something of the store: it has no meta")
+    assert done.output.startswith(f"removed {second}; it may still hold something of the store: it has no meta")
