@@ -7,6 +7,7 @@ import fcntl
 import importlib.metadata
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -90,7 +91,7 @@ def test_pyspark_is_not_imported(tmp_path):
         sys.exit("pyspark" in sys.modules)
     """
     run = spawn(textwrap.dedent(program), tmp_path)
-    _, errors = run.communicate(timeout=60)
+    _, errors = run.communicate(timeout=240)
     assert (run.returncode, errors) == (0, b"")
 
 
@@ -114,14 +115,14 @@ def _doctor_on_read_only(folder):
         )
     except FileNotFoundError:
         pytest.skip("root, and no unshare(1) to make a read-only mount with")
-    out, err = run.communicate(timeout=60)
+    out, err = run.communicate(timeout=240)
     if run.returncode == 99 or err.startswith(b"unshare"):
         pytest.skip(f"root, and no read-only mount can be made: {err.decode().strip()}")
     return {finding["name"]: finding for finding in json.loads(out)}
 
 
 def _json_of(run):
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate(timeout=240)
     return json.loads(out)
 
 
@@ -153,14 +154,14 @@ def _rename_by_copy(path, target):
     with open(path, "rb") as source:
         data = source.read()
     with open(target, "wb") as file:
-        time.sleep(0.001)
+        time.sleep(0.02)  # nearly all the time it is so
         file.write(data)
     os.unlink(path)
 
 
 def _rename_by_removal(path, target, rename=os.rename):
     os.unlink(target)
-    time.sleep(0.001)
+    time.sleep(0.02)
     rename(path, target)
 
 
@@ -214,11 +215,32 @@ def test_a_link_that_is_a_copy_is_seen(bench, monkeypatch):
 
 
 def test_a_lock_that_never_answers_does_not_hang_the_doctor(bench, monkeypatch):
+    bench.other.ask("create_all", [])
     monkeypatch.setattr("pyspark_log.storage.doctor.second_process.ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr(SecondProcess, "begin", lambda *_: None)
+    os.kill(bench.other.pid, signal.SIGSTOP)
     finding = conduct(CHECKS["lock between processes"], bench)
     assert finding.verdict is Verdict.FAILED
-    assert "did not come back" in finding.measured
+    assert "a call did not come back" in finding.measured
+
+
+def test_a_second_process_that_does_not_start_is_a_failure(bench, monkeypatch):
+    monkeypatch.setattr("pyspark_log.storage.doctor.second_process.START_SECONDS", 0.2)
+    os.kill(bench.other.pid, signal.SIGSTOP)
+    finding = conduct(CHECKS["lock between processes"], bench)
+    assert finding.verdict is Verdict.FAILED
+    assert "has not started" in finding.measured
+
+
+def test_two_processes_that_have_no_turn_at_once_are_no_failure(bench, monkeypatch):
+    """For longer than each works while the other one does; a busy machine is like that."""
+    rename, turns = files.rename, iter([0.5])
+
+    def late(path, target):
+        time.sleep(next(turns, 0))
+        rename(path, target)
+
+    monkeypatch.setattr(files, "rename", late)
+    assert conduct(CHECKS["rename over a file"], bench).verdict is Verdict.OK
 
 
 def test_a_second_process_that_dies_is_a_failure(bench):
@@ -414,7 +436,7 @@ def test_the_mounts_of_macos_are_read():
 def _two_runs(first, second):
     findings = []
     for run in (first, second):
-        out, err = run.communicate(timeout=120)
+        out, err = run.communicate(timeout=400)
         assert b"Traceback" not in err, err
         findings.append({finding["name"]: finding for finding in json.loads(out)})
     return findings
@@ -428,7 +450,9 @@ def test_two_runs_test_what_is_between_them(tmp_path):
         assert here[name] == there[name]
     assert here["second run"]["verdict"] == "warning"  # one machine
     assert all(f"(process {run.pid})" in here["second run"]["measured"] for run in runs)
-    assert (here["lock between hosts"]["verdict"], here["visibility between hosts"]["verdict"]) == ("ok", "ok")
+    assert here["lock between hosts"]["verdict"] == "ok"
+    # On a busy machine they are slow to see something, which is a warning.
+    assert here["visibility between hosts"]["verdict"] != "failed"
     assert os.listdir(tmp_path) == []
 
 
@@ -469,11 +493,11 @@ def test_a_second_run_that_gives_up_is_noticed(tmp_path):
         from pyspark_log.storage.doctor import peer
         def leave(*_): raise OSError("had enough")
         peer._lead = peer._follow = leave
-        print(peer.examine_with_peer(sys.argv[1], wait=30))
+        print(peer.examine_with_peer(sys.argv[1], wait=120))
     """
     run = spawn(textwrap.dedent(program), tmp_path)
-    (finding,) = peer.examine_with_peer(str(tmp_path), wait=30)
-    out, _ = run.communicate(timeout=60)
+    (finding,) = peer.examine_with_peer(str(tmp_path), wait=120)
+    out, _ = run.communicate(timeout=240)
     assert b"had enough" in out
     assert "the second run has given up" in finding.measured
 

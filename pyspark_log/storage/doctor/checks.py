@@ -20,6 +20,9 @@ from pyspark_log.storage.doctor.second_process import SecondProcess
 
 #: How long the other process works on a file while this one does, in seconds.
 TOGETHER_SECONDS = 0.3
+#: How long it goes on with that, or is waited for, where the machine gives one of both no turn; less than an answer may
+#: take (second_process.py).
+PATIENCE_SECONDS = 5.0
 #: How soon the lock of a killed process must be free, in seconds.
 RELEASE_SECONDS = 5.0
 #: How soon written bytes must be seen by a reader that takes no lock, in seconds. NFS may show a file as it was for
@@ -92,7 +95,7 @@ def replacing_rename(bench: Bench) -> str:
     size = 64 * 1024
     path, aside = _make(bench, "name", b"-" * size), f"{bench.folder}/name.tmp"
     other = _second_process(bench)
-    other.begin("watch", "name", size, TOGETHER_SECONDS)
+    other.begin("watch", "name", size, TOGETHER_SECONDS, PATIENCE_SECONDS)
     renames = 0
     while not other.is_done():
         with files.create(aside) as file:
@@ -130,7 +133,7 @@ def exclusive_link(bench: Bench) -> str:
 
 def _wait_for(path: str) -> None:
     """Lets the other process begin: whoever comes second is faster, and so they meet."""
-    deadline = time.monotonic() + 1
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not os.path.exists(path) and time.monotonic() < deadline:
         pass
 

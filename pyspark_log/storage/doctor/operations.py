@@ -110,17 +110,23 @@ class Operations:
             return False
         return True
 
-    def watch(self, name: str, size: int, seconds: float) -> dict[str, int]:
+    def watch(self, name: str, size: int, seconds: float, most: float) -> dict[str, int]:
         """Opens and reads a file again and again, which others replace by files of `size` equal bytes.
+
+        Args:
+            name: the file.
+            size: its size in bytes.
+            seconds: for how long.
+            most: for how long until another content is seen: on a busy machine the others may have had no turn.
 
         Returns:
             How often it was read, how many of its contents were seen, how often it was missing, and how often
             it was not whole.
         """
         reads = missing = torn = 0
-        seen = set()
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        seen: set[bytes] = set()
+        began = time.monotonic()
+        while time.monotonic() < began + (seconds if len(seen) > 1 else most):
             reads += 1
             try:
                 with files.open_read(self.path(name)) as file:

@@ -16,6 +16,8 @@ from pyspark_log.storage.doctor.operations import Operations, perform, result_of
 #: How long an answer is waited for, in seconds. Where nobody answers for a file system's locks, a call for one
 #: waits for ever; it is the second process that hangs then.
 ANSWER_SECONDS = 10.0
+#: How long it may take to start, in seconds, on a machine that has much else to do.
+START_SECONDS = 60.0
 
 
 class SecondProcess:
@@ -32,6 +34,7 @@ class SecondProcess:
             [sys.executable, "-m", __name__, folder], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.pid = self._process.pid
+        self._has_started = False
         self._deadline = 0.0
 
     def ask(self, operation: str, *arguments: Any) -> Any:  # noqa: ANN401
@@ -40,7 +43,10 @@ class SecondProcess:
         return self.finish()
 
     def begin(self, operation: str, *arguments: Any) -> None:  # noqa: ANN401
-        """Asks for an operation and goes on; `finish` gets its result."""
+        """Asks for an operation and goes on; `finish` gets its result. TimeoutError: there is nobody to ask yet."""
+        if not self._has_started:
+            self._deadline = time.monotonic() + START_SECONDS
+            self._has_started = bool(self.finish())
         self._deadline = time.monotonic() + ANSWER_SECONDS
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([operation, *arguments]).encode() + b"\n")
@@ -54,6 +60,8 @@ class SecondProcess:
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], wait)
         if not ready and time.monotonic() >= self._deadline:
+            if not self._has_started:
+                raise TimeoutError(f"the second process has not started within {START_SECONDS:.0f} s")
             raise TimeoutError(f"a call did not come back within {ANSWER_SECONDS:.0f} s")
         return bool(ready)
 
@@ -86,12 +94,16 @@ class SecondProcess:
 
 
 def _serve(folder: str) -> None:
-    """Answers requests, a line each, until standard input ends."""
+    """Says that it is there, and answers requests, a line each, until standard input ends."""
     operations = Operations(folder)
+    _reply({"result": True})
     for line in sys.stdin.buffer:
-        reply = perform(operations, json.loads(line))
-        sys.stdout.write(json.dumps(reply) + "\n")
-        sys.stdout.flush()
+        _reply(perform(operations, json.loads(line)))
+
+
+def _reply(reply: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(reply) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
