@@ -26,8 +26,10 @@ from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.types import TopicPartition
 
-# How long (s) the writers of a store have to write what they know; they do so once a second.
+# How long (s) the writers of a store have to write what they know; they do so once a second. On a busy machine one may
+# be later: only what is there after so many pauses is a fault.
 _PAUSE = 1.2 * INTERVAL
+_PAUSES = 5
 # What a broker does that believes an offset which is too large.
 _CHECKPOINTS = {
     RECOVERY_POINT: "would leave out a part of its recovery",
@@ -78,10 +80,13 @@ class _FolderCheck:
     def _checkpoint(self, name: str, consequence: str) -> Iterator[Finding]:
         try:
             beyond = self._beyond(name)
-            if beyond:
+            for _ in range(_PAUSES):
+                if not beyond:
+                    break
                 # The log was truncated, or the topic made anew, and who did that has yet to write the file.
                 time.sleep(_PAUSE)
-                beyond = [entry for entry in self._beyond(name) if entry[:2] in {known[:2] for known in beyond}]
+                known = {entry[:2] for entry in beyond}
+                beyond = [entry for entry in self._beyond(name) if entry[:2] in known]
         except SideFileError as error:
             yield self._finding(name, str(error))
             return
