@@ -1,7 +1,15 @@
-"""How `pytest -n` spreads the tests over processes: those of a file stay together, and so do all that share a JVM."""
+"""How `pytest -n` spreads the tests over processes: those of a file stay together, and so do all that share a JVM.
+
+And how hypothesis looks for examples: never by the clock.
+"""
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
+
+# A busy machine is no failure, neither of a test nor of how its examples are made.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 _TOGETHER = ("tests/spark/", "tests/kafka/")
 

@@ -10,6 +10,14 @@ import pytest
 from pyspark_log.storage import decision_log, group_positions, install, log_folder, staging
 
 
+@pytest.fixture(scope="module", autouse=True)
+def checkpoints_once():
+    """Kafka's checkpoints are written by the clock: a slower run would make changes to files that others do not."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(log_folder, "INTERVAL", 3600)
+        yield
+
+
 @pytest.fixture(scope="module")
 def little_sizes():
     """Makes some kilobytes a large file, and has Kafka's checkpoints written whenever they can be, not by the clock."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from stops import StopBefore, count_changes, run_until
 
-from pyspark_log.storage import decided, files, held_log, locks, state_file
+from pyspark_log.storage import decided, files, held_log, locks, log_folder, state_file
 from pyspark_log.storage.errors import PylogError
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.segment import SEGMENT_SUFFIXES, segment_path
@@ -40,6 +40,10 @@ ACKNOWLEDGED, FAILED = 0, 3
 @pytest.fixture(autouse=True)
 def shared_file_system(monkeypatch):
     monkeypatch.setattr(held_log, "is_shared", lambda folder: True)
+    # Each writer writes Kafka's checkpoints, at whatever time.
+    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    # Each writer writes Kafka's checkpoints, at whatever time.
+    monkeypatch.setattr(log_folder, "INTERVAL", 0)
 
 
 def rows(name):

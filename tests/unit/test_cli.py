@@ -29,6 +29,10 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java"
 
 COMMAND = [sys.executable, "-m", "pyspark_log.cli.main"]
 T0 = 1_700_000_000_000
+# How long a command may take for what nothing hinders, in seconds, on a machine that has much else to do.
+PATIENCE = 120
+# It holds lines back for ever, so that no append is under way when it is ended.
+PATIENT_PRODUCER = "import pyspark_log.cli.produce as m; m._LINGER_S = 1e6; import pyspark_log.cli.main as c; c.main()"
 
 
 @pytest.fixture
@@ -69,9 +73,9 @@ def output(path, *arguments):
     return result.stdout
 
 
-def spawn(path, *arguments, **options):
+def spawn(path, *arguments, command=COMMAND, **options):
     return subprocess.Popen(
-        [*COMMAND, *arguments], env={**os.environ, "PYLOG_STORE": str(path)}, stdout=subprocess.PIPE,
+        [*command, *arguments], env={**os.environ, "PYLOG_STORE": str(path)}, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, **options,
     )
 
@@ -217,14 +221,12 @@ def test_produce_of_many_lines_keeps_their_order(store, path):
 
 def test_produce_keeps_what_was_entered_before_ctrl_c(store, path):
     store.create_topic("lines")
-    run = spawn(path, "produce", "lines", stdin=subprocess.PIPE)
-    run.stdin.write(b"first\n")
-    run.stdin.flush()
-    wait_until(lambda: store.latest_offset("lines", 0) == 1)
-    run.stdin.write(b"second\ncut of")
-    run.stdin.flush()
-    wait_until(lambda: not waiting_in(run.stdin))
-    time.sleep(0.1)  # It has read them, and is about to wait for more.
+    run = spawn(path, "produce", "lines", command=[sys.executable, "-c", PATIENT_PRODUCER], stdin=subprocess.PIPE)
+    for part in (b"first\n", b"second\ncut of"):
+        run.stdin.write(part)
+        run.stdin.flush()
+        wait_until_read(run)
+    assert values(store, "lines") == []
     run.send_signal(signal.SIGINT)
     _, err = run.communicate()
     assert (run.returncode, err) == (130, b"")
@@ -329,10 +331,10 @@ def test_consume_from_the_end_prints_what_comes_and_ctrl_c_is_quiet(events, path
     run = spawn(path, "consume", "events", "--end", "--print-key")
     batch = records(["new"], [b"record"])
     # Nothing tells when it has found the end, so records are appended until one comes out.
-    for _ in range(100):
+    deadline = time.monotonic() + PATIENCE
+    while not has_output(run, 0.2):
+        assert time.monotonic() < deadline, "it prints nothing"
         events.append("events", batch, partition=1)
-        if has_output(run, 0.2):
-            break
     assert run.stdout.readline() == b"new\trecord\n"
     run.send_signal(signal.SIGINT)
     _, err = run.communicate()
@@ -530,10 +532,18 @@ def damage(file, position, data):
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, "waited 20 s"
+        assert time.monotonic() < deadline, f"waited {PATIENCE} s"
         time.sleep(0.02)
+
+
+def wait_until_read(run):
+    """Waits until a process has read what it was sent, and waits for more."""
+    state = ["ps", "-o", "state=", "-p", str(run.pid)]
+    wait_until(lambda: not waiting_in(run.stdin))
+    # It sleeps: it has come back from there to where it waits.
+    wait_until(lambda: subprocess.run(state, capture_output=True, text=True, check=True).stdout.startswith("S"))
 
 
 def has_output(run, seconds):

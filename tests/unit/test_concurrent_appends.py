@@ -9,24 +9,32 @@ from pyspark_log.storage.store import Store
 
 PROCESSES = multiprocessing.get_context("spawn")
 APPENDS = 250
+# After so many of its appends a writer waits until both readers have seen the last one.
+EVERY = 50
+# How long processes may take to start, and a reader to see an append, in seconds.
+PATIENCE = 240
 
 
-def _append(path, writer, everybody):
+def _append(path, writer, everybody, seen):
     store = Store.open(path)
-    everybody.wait(60)
+    everybody.wait(PATIENCE)
     for number in range(APPENDS):
         rows = number % 5 + 1
         # Records of one append must stay together, and be told from others.
-        store.append("t", pa.record_batch({
+        appended = store.append("t", pa.record_batch({
             "key": [b"%d" % writer] * rows,
             "value": [b"%d/%d/%d/%d" % (writer, number, row, rows) + b"." * (number % 300) for row in range(rows)],
         }))  # fmt: skip
+        deadline = time.monotonic() + PATIENCE
+        while number % EVERY == 0 and min(seen) <= appended[0].base_offset:
+            assert time.monotonic() < deadline, f"the readers have come to {list(seen)}, not behind {appended}"
+            time.sleep(0.001)
 
 
-def _read_until(path, stop, results, everybody):
+def _read_until(path, reader, stop, results, everybody, ends):
     """Follows the log until it is told to stop; gives all that it saw, and how often the end moved."""
     store, position, seen, moves = Store.open(path), 0, [], 0
-    everybody.wait(60)
+    everybody.wait(PATIENCE)
     while True:
         last_look = stop.is_set()
         end = store.latest_offset("t", 0)
@@ -38,6 +46,7 @@ def _read_until(path, stop, results, everybody):
             position = offsets[-1] + 1
             seen += batch["value"].to_pylist()
         assert position == end
+        ends[reader] = end
         if last_look:
             results.put((seen, moves))
             return
@@ -49,15 +58,21 @@ def test_four_writers_and_two_readers(tmp_path):
     store = Store.create(path)
     store.create_topic("t", 1, {"segment.bytes": "20000", "index.interval.bytes": "500"})
     everybody, stop, results = PROCESSES.Barrier(6), PROCESSES.Event(), PROCESSES.Queue()
-    readers = [PROCESSES.Process(target=_read_until, args=(path, stop, results, everybody)) for _ in range(2)]
-    writers = [PROCESSES.Process(target=_append, args=(path, number, everybody)) for number in range(4)]
+    ends = PROCESSES.Array("q", 2)
+    readers = [
+        PROCESSES.Process(target=_read_until, args=(path, number, stop, results, everybody, ends), daemon=True)
+        for number in range(2)
+    ]
+    writers = [
+        PROCESSES.Process(target=_append, args=(path, number, everybody, ends), daemon=True) for number in range(4)
+    ]
     for process in readers + writers:
         process.start()
     for process in writers:
         process.join()
         assert process.exitcode == 0
     stop.set()
-    views = [results.get(timeout=60) for _ in readers]
+    views = [results.get(timeout=PATIENCE) for _ in readers]
     for process in readers:
         process.join()
         assert process.exitcode == 0
@@ -65,7 +80,7 @@ def test_four_writers_and_two_readers(tmp_path):
     log = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
     for seen, moves in views:
         assert seen == log
-        assert moves > 3, "the readers are to read while the writers write"
+        assert moves >= APPENDS // EVERY, "the readers are to read while the writers write"
     wanted = [
         [
             b"%d/%d/%d/%d" % (writer, number, row, number % 5 + 1)

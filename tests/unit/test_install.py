@@ -506,12 +506,12 @@ def test_a_helper_that_comes_late_changes_nothing(store, monkeypatch):
         real(self, *args, **kwargs)
         if threading.current_thread() is thread:
             ready.set()
-            go_on.wait(20)
+            assert go_on.wait(120)
 
     monkeypatch.setattr(install.ReadySegment, "__init__", slow)
-    thread = threading.Thread(target=help_apply, args=(late,))
+    thread = threading.Thread(target=help_apply, args=(late,), daemon=True)
     thread.start()
-    ready.wait(20)
+    assert ready.wait(60), "the late helper does not get there"
     assert help_apply(Store.open(store.path)) == 1
     store.append("t", rows("after", 50))
     go_on.set()
@@ -543,7 +543,7 @@ def test_what_is_set_aside_while_it_is_made_ready_is_not_applied(store, monkeypa
 def _help(path, everybody):
     with pytest.MonkeyPatch.context() as patched:
         small_sizes(patched)
-        everybody.wait(60)
+        everybody.wait(240)
         store = Store.open(path)
         for number in range(20):
             help_apply(store)
@@ -558,7 +558,7 @@ def test_processes_that_help_at_once(store, monkeypatch):
             with pytest.raises(OSError, match="No space"):
                 publish(store, f"q{number}", 0, stage(store, f"p{number}", 100 + number))
     everybody = PROCESSES.Barrier(3)
-    helpers = [PROCESSES.Process(target=_help, args=(store.path, everybody)) for _ in range(3)]
+    helpers = [PROCESSES.Process(target=_help, args=(store.path, everybody), daemon=True) for _ in range(3)]
     for helper in helpers:
         helper.start()
     for helper in helpers:

@@ -15,6 +15,8 @@ from pyspark_log.storage.store import Store
 SIGNALS = 1500
 # About one in ten thousand is lost without a word; the cause is not known. The next one ends the read.
 MAY_BE_LOST = 2
+# After so many seconds one counts as lost: the next could strike outside of the read, if the first were only late.
+PATIENCE = 30
 
 # Says that it begins to read, which it does for ever, to the end or not; says so again when an interrupt has ended it.
 READER = """
@@ -48,8 +50,9 @@ def test_no_interrupt_of_a_long_read_is_lost(tmp_path):
     ) as reader:
         try:
             lost = 0
+            assert select.select([reader.stdout], [], [], 120)[0], "the reader does not begin"
             for number in range(SIGNALS):
-                while not select.select([reader.stdout], [], [], 10)[0]:
+                while not select.select([reader.stdout], [], [], PATIENCE)[0]:
                     lost += 1
                     assert lost <= MAY_BE_LOST, f"interrupt {number} was lost, the third, seed {seed}"
                     reader.send_signal(signal.SIGINT)

@@ -23,6 +23,8 @@ from pyspark_log.storage.types import LATEST
 from pyspark_log.storage.verify import verify
 
 PROCESSES = multiprocessing.get_context("spawn")
+# How long processes may take to start, and to come to something new, in seconds.
+PATIENCE = 120
 CONFIGS = {"segment.bytes": "2000", "index.interval.bytes": "200", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 
 
@@ -330,16 +332,16 @@ def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
 
 def _append(path, writer, ready, stop):
     store, number = Store.open(path), 0
-    ready.wait()
+    ready.wait(PATIENCE)
     while not stop.is_set():
         store.append("t", pa.record_batch({"value": [b"%d/%d" % (writer, number)]}), partition=0)
         number += 1
 
 
-def _read(path, ready, stop, told):
+def _read(path, reader, ready, stop, told, looks):
     """Follows the log in several ways; what it saw must be what is there in the end."""
-    store, seen, looks = Store.open(path), [], 0
-    ready.wait()
+    store, seen = Store.open(path), []
+    ready.wait(PATIENCE)
     while True:
         last = stop.is_set()
         end = store.latest_offset("t", 0)
@@ -348,10 +350,10 @@ def _read(path, ready, stop, told):
         if end:
             assert store.offset_for_timestamp("t", 0, 0).offset == 0
             assert next(iter(store.read("t", 0, 0, 1)))["value"].to_pylist() == seen[:1]
-        looks += 1
+        looks[reader] += 1
         if last:
             break
-    told.put((looks, seen))
+    told.put(seen)
 
 
 @pytest.mark.slow
@@ -359,32 +361,42 @@ def test_readers_and_writers_of_other_processes_notice_nothing(store):
     store.alter_configs("t", {"segment.bytes": "20000"})
     stop, told = PROCESSES.Event(), PROCESSES.Queue()
     ready, done = PROCESSES.Barrier(5), PROCESSES.Event()
-    writers = [PROCESSES.Process(target=_append, args=(store.path, number, ready, stop)) for number in range(2)]
-    readers = [PROCESSES.Process(target=_read, args=(store.path, ready, done, told)) for _ in range(2)]
+    looks = PROCESSES.Array("q", 2)
+    writers = [
+        PROCESSES.Process(target=_append, args=(store.path, number, ready, stop), daemon=True) for number in range(2)
+    ]
+    readers = [
+        PROCESSES.Process(target=_read, args=(store.path, number, ready, done, told, looks), daemon=True)
+        for number in range(2)
+    ]
     for process in writers + readers:
         process.start()
-    ready.wait(timeout=60)
+    ready.wait(PATIENCE)
     failed = []
-    local = threading.Thread(target=lambda: _local(store.path, stop, failed))
+    local = threading.Thread(target=lambda: _local(store.path, stop, failed), daemon=True)
     local.start()
     for folder in itertools.islice(itertools.cycle(store.log_folders), 1, 5):
-        before = store.latest_offset("t", 0)
+        before, looked = store.latest_offset("t", 0), list(looks)
         store.move_partition("t", 0, folder.path)
-        while store.latest_offset("t", 0) < before + 100:
+        deadline = time.monotonic() + PATIENCE
+        # Each reader looks once at least, from beginning to end, with the partition where it is now.
+        while store.latest_offset("t", 0) < before + 100 or any(
+            now < then + 2 for now, then in zip(looks, looked, strict=True)
+        ):
+            assert time.monotonic() < deadline, (store.latest_offset("t", 0), before, list(looks), looked)
             time.sleep(0.001)
     stop.set()
     local.join()
     for process in writers:
         process.join()
     done.set()
-    found = [told.get(timeout=60) for _ in readers]
+    found = [told.get(timeout=PATIENCE) for _ in readers]
     for process in readers:
         process.join()
     assert [process.exitcode for process in writers + readers] == [0] * 4
     assert not failed
     got = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
-    assert [seen for _, seen in found] == [got, got]
-    assert all(looks > 4 for looks, _ in found)
+    assert found == [got, got]
     assert len(got) >= 400
     for writer in range(2):
         mine = [value for value in got if value.startswith(b"%d/" % writer)]

@@ -53,9 +53,9 @@ def _child(user, umask, action, answers):
 def in_process_of(user, action, umask=0o022):
     """What an action gives in a process of its own, as that user (None: as this one)."""
     answers = _PROCESSES.Queue()
-    process = _PROCESSES.Process(target=_child, args=(user, umask, action, answers))
+    process = _PROCESSES.Process(target=_child, args=(user, umask, action, answers), daemon=True)
     process.start()
-    found, error = answers.get(timeout=60)
+    found, error = answers.get(timeout=240)
     process.join()
     assert error is None, error
     return found

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 import time
 
 import pyarrow as pa
@@ -25,6 +26,12 @@ from pyspark_log.storage.store import Store
 HOUR = 3_600_000
 NOW = int(time.time() * 1000)
 BATCH = 61 + 50  # bytes of a batch of one record, as `batch` makes them
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch):
+    """All tests are collected long before some of them run."""
+    monkeypatch.setattr(sys.modules[__name__], "NOW", int(time.time() * 1000))
 
 
 @pytest.fixture

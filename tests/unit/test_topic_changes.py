@@ -69,7 +69,7 @@ def _add(path, start, end):
 
 
 def test_many_processes_change_a_topic_and_no_change_is_lost(store):
-    processes = [PROCESSES.Process(target=_add, args=(store.path, 3, 20)) for _ in range(3)]
+    processes = [PROCESSES.Process(target=_add, args=(store.path, 3, 20), daemon=True) for _ in range(3)]
     for process in processes:
         process.start()
     written = 0

@@ -272,9 +272,9 @@ def test_a_transactional_id_and_a_forked_child(store):
             except TransactionStateError as error:
                 answers.put(str(error))
 
-    process = context.Process(target=child)
+    process = context.Process(target=child, daemon=True)
     process.start()
-    assert all("a child of it" in answers.get(timeout=20) for _ in range(2))
+    assert all("a child of it" in answers.get(timeout=120) for _ in range(2))
     process.join()
     transaction.commit()
 

@@ -201,7 +201,7 @@ def test_partitions_are_looked_at_side_by_side(path, monkeypatch):
 
     class Meeting(PartitionCheck):
         def run(self):
-            both.wait(30)
+            both.wait(120)
             return super().run()
 
     monkeypatch.setattr("pyspark_log.storage.verify.PartitionCheck", Meeting)
