@@ -41,7 +41,7 @@ fuzz: $(VENV)/.stamp-native  ## Damaged bytes to every reader of files: five mil
 
 .PHONY: crash
 crash: $(VENV)/.stamp-native  ## Stops, power losses and faults at every change to files, not at a sample of them: many hours
-	CRASH_POINTS=$${CRASH_POINTS:-all} "$(BIN)/python" -m pytest tests/crash
+	CRASH_POINTS=$${CRASH_POINTS:-all} "$(BIN)/python" -m pytest -o faulthandler_timeout=0 tests/crash
 
 .PHONY: lint
 lint: $(VENV)/.stamp-native  ## Style, types and import directions
