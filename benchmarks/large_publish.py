@@ -1,21 +1,21 @@
 """How long a large publish keeps the writers of a partition out.
 
-    python benchmarks/large_publish.py [--gb 1] [--folder DIR]
+    python benchmarks/large_publish.py [--gb 1] [--folder DIR] [--other DIR]
 
 1 GB for one partition, staged by one task, or by 250 tasks in little pieces. Published as usual, and with everything
-copied while the lock is held. Meanwhile another process appends a record to the partition every millisecond; its
-longest call is what a writer beside has to wait.
+copied while the lock is held. With `--other`, a folder on another device, the partition is there. Meanwhile another
+process appends a record to the partition every millisecond; its longest call is what a writer beside has to wait.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import random
 import tempfile
 import time
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -74,9 +74,11 @@ class Holds:
         locks.FileLock.acquire, locks.FileLock.release = self._acquire, self._release
 
 
-def measure(folder: str, size: int, tasks: int, *, copied: bool) -> None:
-    store = Store.create(f"{folder}/store-{tasks}-{copied}")
+def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bool) -> None:
+    store = Store.create(f"{folder}/store", {"log.dirs": f"data,{other}/logs"} if other else {})
     store.create_topic("t", 1)
+    if other:
+        store.move_partition("t", 0, f"{other}/logs")
     plan, data, parts = StagingPlan.make(store, ["t"]), rows(), []
     chunks = size // data.nbytes
     for task in range(tasks):
@@ -111,12 +113,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gb", type=float, default=1.0)
     parser.add_argument("--folder", help="where the stores are made; else the system's folder for temporary files")
+    parser.add_argument("--other", help="where the partition is, on another device; else in the store")
     arguments = parser.parse_args()
     print(f"{'':<24}{'publish':>10}{'held':>10}{'waited':>10}{'segments':>10}   (ms)")
     for tasks in (1, TASKS):
         for copied in (True, False):
-            with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-                measure(str(Path(folder)), int(arguments.gb * 1e9), tasks, copied=copied)
+            with contextlib.ExitStack() as folders:
+                folder, other = (
+                    path and folders.enter_context(tempfile.TemporaryDirectory(dir=path))
+                    for path in (arguments.folder or tempfile.gettempdir(), arguments.other)
+                )
+                measure(folder, other, int(arguments.gb * 1e9), tasks, copied=copied)
 
 
 if __name__ == "__main__":

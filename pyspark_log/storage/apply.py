@@ -1,8 +1,8 @@
 """Puts the staged records of a decision into one partition, once.
 
 An intent in the state file comes first, durably (see intent.py). Then the bytes: what is little is copied behind the
-end, a large file of the partition's own becomes a segment (see install.py). Then one move of the end that also
-says "applied up to this decision".
+end, a large file of the partition's own (or a copy of it) becomes a segment (see install.py). Then one move of the end
+that also says "applied up to this decision".
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ def apply(
             # That needs no room, except for the indexes.
             return work.do(Ways.INSTALLED)
         if forbids_links(error):
+            # It was made ready where the partition is not any more, or for a mount of the same device.
             return work.do(Ways.COPIED)
         raise
 
@@ -137,17 +138,25 @@ class _Work:
 
     def _prepare(self, ways: Ways, leftovers: contextlib.ExitStack) -> list[Region | ReadySegment]:
         """The regions, with those that become segments made ready."""
-        config = self.appender.config
         installs = self._choose(ways)
         pieces: list[Region | ReadySegment] = []
         for region, is_installed, next_is in zip(self.regions, installs, [*installs[1:], False], strict=True):
             if is_installed:
-                ready = ReadySegment(region, config, closed=next_is, sync=not self.sync)
+                ready = self._ready(region, closed=next_is)
                 leftovers.callback(ready.discard)
                 pieces.append(ready)
             else:
                 pieces.append(region)
         return pieces
+
+    def _ready(self, region: Region, *, closed: bool) -> ReadySegment:
+        appender = self.appender
+        # What is made in the log folder must not come to where it should be mounted.
+        place = appender.whereabouts()
+        try:
+            return ReadySegment(region, place, appender.config, closed=closed, sync=not self.sync)
+        except OSError as error:
+            appender.fail(error)
 
     def _digest(self, pieces: Sequence[Region | ReadySegment]) -> int:
         """What tells the records of this decision from all others, as they will be in the log."""

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 from pyspark_log.storage import checkpoint_files, closed_segments, files, leader_epochs, state_file
 from pyspark_log.storage.clock import Clock, now_ms
@@ -112,10 +112,7 @@ class HeldLog:
             if self.state.flags & Flags.CLAIMED:
                 self.save(self.state._replace(flags=self.state.flags & ~Flags.CLAIMED), durable=False)
         except OSError as error:
-            told = self._log_folders.explained(error, self.place)
-            if told is error:
-                raise
-            raise told from error
+            self.fail(error)
         finally:
             self._loaded = None
             lock.release()
@@ -153,6 +150,20 @@ class HeldLog:
             self.forget()
             self.place = place
             self.producers = Producers(place.folder, self.config.producer_id_expiration_ms)
+
+    def whereabouts(self) -> PartitionPlace:
+        """Where it is at this moment, whose lock need not be held. LogFolderOfflineError, LogDamagedError, OSError."""
+        loaded = state_file.read(self.place.state_path)
+        if loaded is None:
+            return self.place  # Its topic is deleted, which the lock tells.
+        return self.place.within(self._log_folders.check(loaded.state.log_folder, self.place).path)
+
+    def fail(self, error: OSError) -> NoReturn:
+        """Raises an error of the system; as LogFolderOfflineError if it means that the log folder has failed."""
+        told = self._log_folders.explained(error, self.place)
+        if told is error:
+            raise error
+        raise told from error
 
     @property
     def _held(self) -> Loaded:

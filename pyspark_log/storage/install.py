@@ -2,7 +2,8 @@
 
 A batch's CRC covers neither its base offset nor its leader epoch, and the entries of indexes are relative to the
 segment's base. So a staged file that holds batches of one partition alone needs 12 bytes a batch to be a
-segment. All else is done before the lock is taken: the indexes are made, and the file gets a second name.
+segment. All else is done before the lock is taken: the indexes are made, and the file gets a second name; or it is
+copied to the device of the log, if it is on another one, or may have no second name.
 
 Several helpers may do this with one staged file at once. What they do without the lock, they do to names of
 their own: the second name and the indexes. The file itself is only read then, and nothing is taken from it but fields
@@ -32,7 +33,7 @@ from pyspark_log.storage.errors import CorruptRecordError, StagedOutputError
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, read_headers, segment_path
 from pyspark_log.storage.sparse_index import TimeIndex
-from pyspark_log.storage.staged_batches import Region, crcs_of
+from pyspark_log.storage.staged_batches import Region, crcs_of, read_region
 
 log = logging.getLogger(__name__)
 
@@ -92,25 +93,40 @@ def choose(
         region = regions[number]
         if ways is Ways.BY_SIZE and region.size < install_size(config) and left <= copy_limit(config):
             break
-        if _is_fit(region, place) and (append_time is None or _has_time(region, append_time)):
+        # Where there is no room for copies, one made beforehand finds none either.
+        is_fit = can_be_linked(region, place) if ways is Ways.INSTALLED else _is_whole_file(region)
+        if is_fit and (append_time is None or _has_time(region, append_time)):
             chosen[number] = True
             left -= region.size
     return chosen
 
 
-def _is_fit(region: Region, place: PartitionPlace) -> bool:
+def _is_whole_file(region: Region) -> bool:
+    """Whether a region is a file of its own."""
+    try:
+        return region.position == 0 and os.path.getsize(region.path) == region.size
+    except FileNotFoundError:
+        return False  # Whoever reads it will say so.
+
+
+def can_be_linked(region: Region, place: PartitionPlace) -> bool:
     """Whether a region is a file of its own, which all can read and write who can do so with the partition's files; and
     on the device of its log.
     """
     try:
         found, wanted = os.stat(region.path), os.stat(place.state_path)
-        if os.stat(os.path.dirname(place.folder)).st_dev != found.st_dev:
+        if not on_one_device(os.path.dirname(region.path), os.path.dirname(place.folder)):
             return False
     except FileNotFoundError:
-        return False  # Whoever reads it will say so.
+        return False
     same_rights = (found.st_mode, found.st_gid) == (wanted.st_mode, wanted.st_gid)
     same_owner = found.st_uid == wanted.st_uid or bool(found.st_mode & stat.S_IWGRP)
-    return region.position == 0 and found.st_size == region.size and same_rights and same_owner
+    return _is_whole_file(region) and same_rights and same_owner
+
+
+def on_one_device(folder: str, other: str) -> bool:
+    """Whether files can be renamed from one folder to the other. OSError."""
+    return os.stat(folder).st_dev == os.stat(other).st_dev
 
 
 def _has_time(region: Region, append_time: int) -> bool:
@@ -126,9 +142,11 @@ def _has_time(region: Region, append_time: int) -> bool:
 
 
 class ReadySegment:
-    """A staged file under a second name, with its indexes; what is missing are its offsets.
+    """A staged file under a second name, or a copy of it, with its indexes; what is missing are its offsets.
 
-    It is a segment in the staging folder, under a base offset that was drawn by lot.
+    It is a segment in the staging folder, or in the log folder if that is on another device, under a base offset that
+    was drawn by lot. A copy is nobody else's: it is read and synced before the lock is taken, and the staged file stays
+    as it was.
 
     Attributes:
         size, count, crcs: as of the region.
@@ -136,28 +154,34 @@ class ReadySegment:
         staged_path: the staged file's own name.
     """
 
-    def __init__(self, region: Region, config: TopicConfig, *, closed: bool, sync: bool) -> None:
-        """Gives a region that is a whole file its second name and its indexes.
+    def __init__(
+        self, region: Region, place: PartitionPlace, config: TopicConfig, *, closed: bool, sync: bool
+    ) -> None:
+        """Gives a region that is a whole file its second name, or makes the copy, and the indexes.
 
         Args:
             region: the file.
+            place: where the partition is; its log folder was found to be the right one.
             config: of its topic.
             closed: whether another segment will begin behind it at once.
             sync: whether the file may have bytes that are not on the disk.
 
         Raises:
-            OSError: `forbids_links` tells whether it can be copied all the same.
+            OSError: e.g. a full disk.
             CorruptRecordError, StagedOutputError: it holds something else than what was staged.
         """
         self.size, self.count, self.crcs, self.closed = region.size, region.count, region.crcs, closed
         self.staged_path = region.path
-        self._folder = os.path.dirname(region.path)
+        staging, log_folder = os.path.dirname(region.path), os.path.dirname(place.folder)
+        is_far = os.path.isdir(log_folder) and not on_one_device(staging, log_folder)
+        self._folder = log_folder if is_far else staging
         self._base = secrets.randbits(62)
         self._positions, self._offsets = array("Q"), array("Q")
-        self._left = [LOG]
-        files.link(region.path, self._path(LOG))
+        self._left = [LOG, INDEX, TIME_INDEX]
         try:
-            self._left += [INDEX, TIME_INDEX]
+            if not (can_be_linked(region, place) and self._link(region)):
+                self._copy(region)
+                sync = True
             writer = SegmentWriter(self._folder, self._base, 0, config)
             try:
                 writer.enter(self._headers(writer.log, region))
@@ -170,6 +194,23 @@ class ReadySegment:
         except BaseException:
             self.discard()
             raise
+
+    def _link(self, region: Region) -> bool:
+        """Gives the file its second name; False if it may have none. OSError."""
+        try:
+            files.link(region.path, self._path(LOG))
+        except OSError as error:
+            if forbids_links(error):
+                return False
+            raise
+        return True
+
+    def _copy(self, region: Region) -> None:
+        with files.create(self._path(LOG)) as target:
+            position = 0
+            for data in read_region(region):
+                target.pwrite(data, position)
+                position += len(data)
 
     def _path(self, suffix: str) -> str:
         return segment_path(self._folder, self._base, suffix)
@@ -218,7 +259,7 @@ class ReadySegment:
 
 
 def is_ready_name(name: str) -> bool:
-    """Whether a file of the staging folder can be one of a segment that is ready."""
+    """Whether a file of the staging folder, or of a log folder, can be one of a segment that is ready."""
     return _READY.fullmatch(name) is not None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pyspark_log.storage import files, manifest
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decision_log import DecisionLog
+from pyspark_log.storage.install import is_ready_name
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import tidy
 from pyspark_log.storage.publishers import forget_one_offs
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 #: Staged output of a job that has written nothing for so long (ms) belongs to none that is still under way.
 STAGED_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
+
+#: What has not become a segment of a log so long (ms) after it was copied for that is left of a process that died.
+COPY_LIFETIME_MS = 24 * 60 * 60 * 1000
 
 # What is renamed to this is not looked for any more.
 _TRASH = ".trash"
@@ -49,6 +53,7 @@ def clean(store: Store) -> int:
         return count
     finally:
         sweep_staging(store)
+        sweep_copies(store)
         forget_one_offs(store)
         for folder in ("", f"{TOPICS_FOLDER}/", f"{TOPICS_FOLDER}/{DELETED_FOLDER}/", f"{STATE_FOLDER}/"):
             for path in _old(f"{store.path}/{folder}", _UNFINISHED):
@@ -80,6 +85,19 @@ def sweep_staging(store: Store) -> int:
     if trash:
         log.info("%s: %d files of staged output that was never published are gone", store.path, len(trash))
     return len(trash)
+
+
+def sweep_copies(store: Store) -> None:
+    """Removes copies of staged output in log folders which became no segment. OSError.
+
+    They do not count: what was decided is in the staging folder, and who misses his copy makes another one.
+    """
+    now = now_ms()
+    for folder in store.log_folders:
+        if not folder.problem():
+            for path, time in _written(f"{folder.path}/"):
+                if is_ready_name(os.path.basename(path)) and now - time > COPY_LIFETIME_MS:
+                    files.unlink(path)
 
 
 def _named(store: Store, decisions: DecisionLog) -> set[str]:

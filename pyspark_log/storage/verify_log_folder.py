@@ -6,6 +6,7 @@ is written now and then; what it must not say is more than there is.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from pyspark_log.storage.checkpoint_files import (
 )
 from pyspark_log.storage.errors import PylogError, SideFileError
 from pyspark_log.storage.findings import Finding, Severity
+from pyspark_log.storage.install import is_ready_name
 from pyspark_log.storage.log_folder import INTERVAL
 from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store import Store
@@ -71,6 +73,7 @@ class _FolderCheck:
         for name, consequence in _CHECKPOINTS.items():
             yield from self._checkpoint(name, consequence)
         yield from self._properties()
+        yield from self._copies()
 
     def _finding(self, name: str, what: str, at: TopicPartition | None = None, offset: int = -1) -> Finding:
         topic, partition = ("", -1) if at is None else (at.topic, at.partition)
@@ -120,6 +123,23 @@ class _FolderCheck:
             yield self._finding(
                 META_PROPERTIES, f"it is of cluster {found.cluster_id!r}, and the store's id is {of!r}"
             )
+
+
+    def _copies(self) -> Iterator[Finding]:
+        """Staged output that was copied here to become segments, and has not."""
+        names = sorted(filter(is_ready_name, os.listdir(self._path)))
+        size = 0
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                size += os.path.getsize(f"{self._path}/{name}")
+        if names:
+            path = os.path.relpath(f"{self._path}/{names[0]}", self._store.path)
+            yield Finding(
+                Severity.NOTE, "", -1, path, -1, -1, -1,
+                f"{len(names)} files of {size} bytes that were to become segments, this is the first: who made them is "
+                "at it, or was stopped",
+                "none: what was decided is staged elsewhere. `pylog clean` removes them when they are a day old",
+            )  # fmt: skip
 
 
 def _state(store: Store, at: TopicPartition) -> PartitionState | None:

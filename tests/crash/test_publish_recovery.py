@@ -3,6 +3,7 @@ stopped too, before each change that he makes; then somebody else.
 
 Who comes by: the publisher with its replay, another publisher, one who appends, a reader that helps, `pylog recover`.
 In the end the publish is there once: as a whole in each partition, with the position of the group that moves with it.
+One of the partitions is in a log folder of its own, on another device than what is staged.
 """
 
 import itertools
@@ -19,7 +20,7 @@ from sampling import EVERYTHING, TIMEOUT, TIMES, sample
 from stops import StopBefore, copy_folder, count_changes, run_until
 from workload import CONFIGS
 
-from pyspark_log.storage import state_file
+from pyspark_log.storage import install, state_file
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import help_apply, publish
@@ -31,7 +32,8 @@ from pyspark_log.storage.verify import verify
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
 
-# Copied into a log with records, copied so that segments are rolled, installed behind records, and in place of nothing.
+# Copied into a log with records, copied so that segments are rolled, installed behind records, and in place of nothing,
+# the last one as a copy that is made before the lock is taken.
 COUNTS = {"plain": 2, "small": 12, "large": 45, "fresh": 40}
 AT = TopicPartition("plain", 0)
 
@@ -81,9 +83,11 @@ def content(path):
 
 def begun(path):
     """A store in which all is on the disk."""
-    store = Store.create(path, {"offsets.topic.num.partitions": "1"})
+    store = Store.create(path, {"offsets.topic.num.partitions": "1", "log.dirs": "data,second"})
     for topic in COUNTS:
         store.create_topic(topic, 1, CONFIGS[topic])
+        if topic != "fresh":
+            store.move_partition(topic, 0, "data")
     publish_as(path, "query", 0, "run 1", {"plain": 1, "small": 3, "large": 3})
     for topic in COUNTS.keys() - {"fresh"}:
         store.append(topic, rows("before", 3))
@@ -116,6 +120,8 @@ def check_published(path, before):
         assert "query 1 0/0" in values, topic
         assert [value for value in values if value.startswith("other")] == ["other 0 0/0", "other 0 1/0"], topic
     assert OffsetsLog(Store.open(path)).fetch("group")[AT].offset == 5
+    # Where the fewest partitions were when it was begun.
+    assert os.path.dirname(Store.open(path).place("fresh", 0).folder) == f"{path}/second"
     Store.open(path).flush()
     damage = [finding for finding in verify(path).findings if finding.severity is Severity.DAMAGE]
     assert not damage, "\n".join(map(str, damage))
@@ -138,7 +144,8 @@ class Base:
 
 
 @pytest.fixture
-def base(little_sizes):
+def base(little_sizes, monkeypatch):
+    monkeypatch.setattr(install, "on_one_device", lambda _, folder: not folder.endswith("/second"))
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
         yield Base(Path(folder))

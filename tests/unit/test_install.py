@@ -12,9 +12,10 @@ import pytest
 
 from pyspark_log.storage import files, install, janitor, mounts, staging
 from pyspark_log.storage import publish as publishing
+from pyspark_log.storage.apply import _Work
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import LockTimeoutError, SetAsideError, StagedOutputError
+from pyspark_log.storage.errors import LockTimeoutError, LogFolderOfflineError, SetAsideError, StagedOutputError
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.recover import set_aside, waiting
 from pyspark_log.storage.repair import repair
@@ -41,6 +42,14 @@ def store(tmp_path, monkeypatch):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1, CONFIG)
     return store
+
+
+@pytest.fixture(params=[False, True], ids=["near", "far"])
+def far(request, monkeypatch):
+    """Whether the log is on another device than the staging folder."""
+    if request.param:
+        monkeypatch.setattr(install, "on_one_device", lambda *_: False)
+    return request.param
 
 
 def rows(name, count):
@@ -105,7 +114,7 @@ def test_a_large_file_becomes_a_segment(store, before):
     check(store, expected(("before", before), ("p", 300), ("after", 5), ("end", 1)))
 
 
-def test_an_empty_segment_that_others_have_open_is_replaced(store):
+def test_an_empty_segment_that_others_have_open_is_replaced(store, far):
     others = [Store.open(store.path) for _ in range(2)]
     for other in others:
         other.append("t", rows("x", 1))
@@ -122,7 +131,7 @@ def test_an_empty_segment_that_others_have_open_is_replaced(store):
     check(store, expected(("p", 300), ("after", 2), ("after", 2)))
 
 
-def test_several_files_become_segments_in_order_and_little_ones_are_copied_behind_them(store):
+def test_several_files_become_segments_in_order_and_little_ones_are_copied_behind_them(store, far):
     parts = [
         part
         for name, count in [("a", 200), ("b", 5), ("c", 200), ("d", 200), ("e", 3), ("f", 2)]
@@ -187,7 +196,7 @@ def test_the_real_sizes(tmp_path):
     assert not verify(store.path).damaged
 
 
-def test_under_the_lock_only_the_offsets_are_written(store):
+def test_under_the_lock_only_the_offsets_are_written(store, far):
     store.append("t", rows("before", 1))
     parts = stage(store, "p", 600)
     written, state = [], store.reader("t", 0).place.state_path
@@ -204,6 +213,12 @@ def test_under_the_lock_only_the_offsets_are_written(store):
     batches = len(b"".join(part.crcs for part in parts)) // 4
     assert sum(written) <= 12 * batches + 100
     assert sum(part.size for part in parts) > 1000 * batches
+    # A copy is on the disk before that.
+    copies = [change for change in changes[: at[0]] if change.path.startswith(f"{store.path}/data/0")]
+    assert ("sync" in {change.kind for change in copies if change.path.endswith(".log")}) == far
+    assert {name for name in os.listdir(f"{store.path}/data") if name.startswith("0")} == set()
+    linked = [os.stat(path).st_nlink for path in store.segment_files("t", 0)]
+    assert linked == [1, 1 if far else 2]
 
 
 # ---- what is gathered first
@@ -333,6 +348,7 @@ def test_pieces_that_are_gone_are_named_as_staged_output(store):
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EXDEV, errno.EMLINK])
 @pytest.mark.parametrize("call", ["link", "rename"])
 def test_where_there_are_no_second_names_it_is_copied(store, monkeypatch, call, error):
+    """Before the lock is taken, if that is known by then."""
     real = getattr(os, call)
 
     def refused(path, target):
@@ -341,12 +357,20 @@ def test_where_there_are_no_second_names_it_is_copied(store, monkeypatch, call, 
         real(path, target)
 
     monkeypatch.setattr(os, call, refused)
+    copied, copy = [], _Work._copy
+
+    def count(work, segment, region, step):
+        copied.append(region.size)
+        return copy(work, segment, region, step)
+
+    monkeypatch.setattr(_Work, "_copy", count)
     parts = stage(store, "p", 300)
     before = staged_inodes(store, parts)
     publish(store, "q", 0, parts)
     assert not set(before) & set(inodes(store.segment_files("t", 0)))
     check(store, expected(("p", 300)))
     assert len(staged_files(store)) == 2  # the file and the manifest, until the next publish
+    assert copied == ([] if call == "link" else [part.size for part in parts])
 
 
 def test_on_a_file_system_of_several_hosts_it_is_copied(store, monkeypatch):
@@ -414,14 +438,14 @@ def _no_room(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_staged_file_that_is_not_what_was_staged_is_refused(store):
+def test_a_staged_file_that_is_not_what_was_staged_is_refused(store, far):
     parts = stage(store, "p", 300)
     path = Path(store.path, "staging", parts[0].file)
     data = path.read_bytes()
     # Another chain of whole batches of the same size.
     other = stage(store, "r", 300)
     path.write_bytes(Path(store.path, "staging", other[0].file).read_bytes())
-    with pytest.raises(StagedOutputError, match=r"t-0: decision 0.*not the batches"):
+    with pytest.raises(StagedOutputError, match=r"t-0: decision 0.*not (the batches|those) that were staged"):
         publish(store, "q", 0, parts)
     assert content(store) == []
     path.write_bytes(data)
@@ -452,6 +476,93 @@ def test_what_a_killed_helper_made_ready_is_known_and_goes_by_its_age(store, mon
     assert staged_files(store) == []
     # They were names of the segment's file, too.
     check(store, expected(("p", 300)))
+
+
+def test_a_copy_that_a_killed_helper_left_in_a_log_folder_goes_by_its_age(store, monkeypatch):
+    parts = stage(store, "p", 300)
+    with monkeypatch.context() as patched:
+        patched.setattr(install, "on_one_device", lambda *_: False)
+        patched.setattr(install.ReadySegment, "discard", lambda _: None)
+        patched.setattr(install.ReadySegment, "put", _no_room)
+        with pytest.raises(OSError, match="No space"):
+            publish(store, "q", 0, parts)
+    left = {name for name in os.listdir(f"{store.path}/data") if install.is_ready_name(name)}
+    assert len(left) == 3
+    publish(store, "q", 0, parts)
+    found = [finding for finding in verify(store.path).findings if os.path.basename(finding.file) in left]
+    assert ["3 files of" in finding.what for finding in found] == [True]
+    janitor.clean(store)
+    assert left < set(os.listdir(f"{store.path}/data"))
+    monkeypatch.setattr(janitor, "now_ms", lambda: now_ms() + 24 * 3600 * 1000 + 1000)
+    janitor.clean(store)
+    assert not left & set(os.listdir(f"{store.path}/data"))
+    check(store, expected(("p", 300)))
+
+
+def test_a_failed_log_folder_gets_no_copy(tmp_path, monkeypatch):
+    """Its disk is not mounted, so what is made there would be made on another one."""
+    small_sizes(monkeypatch)
+    second = tmp_path / "second"
+    store = Store.create(tmp_path / "store", {"log.dirs": f"{second},data"})
+    store.create_topic("t", 1, CONFIG)
+    store.append("t", rows("before", 1))
+    monkeypatch.setattr(install, "on_one_device", lambda *_: False)
+    with monkeypatch.context() as patched:
+        patched.setattr("pyspark_log.storage.decided.apply", _no_room)
+        with pytest.raises(OSError, match="No space"):
+            publish(store, "q", 0, stage(store, "p", 300))
+    os.rename(second, tmp_path / "away")
+    second.mkdir()
+    changes = []
+    files.set_observer(changes.append)
+    try:
+        with pytest.raises(LogFolderOfflineError, match=r"t-0: the log folder .*/second has failed"):
+            help_apply(store)
+    finally:
+        files.set_observer(None)
+    assert [change for change in changes if change.path.startswith(f"{second}/")] == []
+    second.rmdir()
+    os.rename(tmp_path / "away", second)
+    # It fails while the copy is being made.
+    def fail(change):
+        if change.kind == "write" and change.path.startswith(f"{second}/0"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), change.path)
+
+    files.set_observer(fail)
+    try:
+        with pytest.raises(LogFolderOfflineError, match=r"t-0: the log folder .*/second has failed"):
+            help_apply(store)
+    finally:
+        files.set_observer(None)
+    assert help_apply(store) == 1
+    assert [name for name in os.listdir(second) if install.is_ready_name(name)] == []
+    check(store, expected(("before", 1), ("p", 300)))
+
+
+def test_a_partition_that_is_moved_when_its_copy_is_ready_is_copied_to(tmp_path, monkeypatch):
+    small_sizes(monkeypatch)
+    store = Store.create(tmp_path / "store", {"log.dirs": "data,second"})
+    store.create_topic("t", 1, CONFIG)
+    store.append("t", rows("before", 1))
+    real, rename, moved = install.ReadySegment.__init__, os.rename, []
+
+    def then_move(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        Store.open(store.path).move_partition("t", 0, "second")
+        moved.append(self._folder)
+
+    def between_devices(path, target):
+        if os.path.dirname(path) == f"{store.path}/data" and "/second/" in str(target):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+        rename(path, target)
+
+    monkeypatch.setattr(install, "on_one_device", lambda *_: False)
+    monkeypatch.setattr(install.ReadySegment, "__init__", then_move)
+    monkeypatch.setattr(os, "rename", between_devices)
+    publish(store, "q", 0, stage(store, "p", 300))
+    assert moved == [f"{store.path}/data"]
+    assert [name for name in os.listdir(f"{store.path}/data") if install.is_ready_name(name)] == []
+    check(store, expected(("before", 1), ("p", 300)))
 
 
 class Killed(BaseException):
@@ -492,7 +603,7 @@ def test_who_has_an_empty_segment_open_notices_that_it_was_replaced_and_put_back
 # ---- many at once
 
 
-def test_a_helper_that_comes_late_changes_nothing(store, monkeypatch):
+def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
     """It has made everything ready when another one puts the file into the log, and others append to it."""
     parts = stage(store, "p", 300)
     late, ready, go_on = Store.open(store.path), threading.Event(), threading.Event()
@@ -520,7 +631,7 @@ def test_a_helper_that_comes_late_changes_nothing(store, monkeypatch):
     check(store, expected(("p", 300), ("after", 50), ("late", 1)))
 
 
-def test_what_is_set_aside_while_it_is_made_ready_is_not_applied(store, monkeypatch):
+def test_what_is_set_aside_while_it_is_made_ready_is_not_applied(store, far, monkeypatch):
     """The second name still leads to the file when the first one is gone."""
     real = install.ReadySegment.__init__
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage import files, install, intent, move
+from pyspark_log.storage.apply import _Work
 from pyspark_log.storage.errors import InvalidConfigError, LogFolderOfflineError, UnknownTopicError
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.publish import publish
@@ -309,11 +310,15 @@ def test_a_copy_that_does_not_count_is_told_and_removed(store, tmp_path):
 
 
 def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
-    """Its files may be on another device than the log by then; that is seen before anything is tried."""
+    """Its files may be on another device than the log by then: copies of them become segments, made before the lock."""
     monkeypatch.setattr(intent, "drop", lambda _: pytest.fail("it was begun, and given up"))
     for name in ("_COPY_LEAST", "_COPY_MOST"):
         monkeypatch.setattr(install, name, 3000)
     store.alter_configs("t", {"segment.bytes": "400000"})
+    copied, copy = [], _Work._copy
+    monkeypatch.setattr(_Work, "_copy", lambda work, segment, region, step: copied.append(region.size) or copy(
+        work, segment, region, step
+    ))  # fmt: skip
     for number, folder in enumerate(store.log_folders):
         writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
         writer.append("t", rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))
@@ -324,6 +329,8 @@ def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
         linked = any(os.stat(path).st_nlink == 2 for path in store.segment_files("t", 0))
         assert linked == (os.stat(folder.path).st_dev == os.stat(store.path).st_dev)
         assert values(store) == [*range(9000)] * (number + 1)
+        assert sum(copied) <= 3000
+        assert [name for name in os.listdir(folder.path) if install.is_ready_name(name)] == []
     assert {finding.severity for finding in verify(store.path).findings} == {Severity.NOTE}
 
 
