@@ -265,6 +265,27 @@ def test_who_has_the_old_list_puts_nothing_there(store, second, monkeypatch):
     assert os.listdir(second) == []
 
 
+def test_who_is_about_to_write_checkpoints_writes_none_there(store, second, monkeypatch):
+    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    stale = Store.open(store.path)
+    with stale.appender("t", 1).hold() as appender:
+        appender.note_offsets()
+    empty_second(store)
+    folder = stale.log_folders.at(1)
+    looked = folder.problem
+
+    def then_it_goes():
+        monkeypatch.setattr(folder, "problem", looked)
+        found = looked()
+        assert store.remove_log_folder(second) == ""
+        return found
+
+    monkeypatch.setattr(folder, "problem", then_it_goes)
+    folder.write_due()
+    assert listed(store) == ["data", ""]
+    assert os.listdir(second) == []
+
+
 def test_a_topic_that_is_being_imported_does_not_come_into_it(store, second, root, monkeypatch):
     empty_second(store)
     bring, source = TopicAdmin.bring, Store.open(root)
