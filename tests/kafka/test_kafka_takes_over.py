@@ -102,6 +102,9 @@ def taken_over(broker, written, tmp_path_factory):
         arguments = ["--store", store.path, "export-kafka", topic, str(folder), "--topic-id", ids[topic]]
         assert CliRunner().invoke(main, arguments).exit_code == 0
     broker.stop()
+    # What a log folder of ours can have beside partitions.
+    for name in ("pylog-store.json", *(f"{12345:020d}{suffix}" for suffix in (".log", ".index", ".timeindex"))):
+        (broker.log_folder / name).write_bytes(b"no file of a broker's")
     for topic in rows.keys() - folders.keys():
         for partition in range(PARTITIONS):
             place = broker.log_folder / f"{topic}-{partition}"
