@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyspark_log.storage.batch import BatchHeader
-from pyspark_log.storage.segment import SegmentReader
+from pyspark_log.storage.segment import SegmentReader, read_headers
 from pyspark_log.storage.txn_markers import MAX_MARKER_BYTES, Marker, decode_marker
 
 
@@ -23,7 +23,7 @@ def numbered_batches(
     Raises:
         CorruptRecordError: damage on the way.
     """
-    for header in segment.headers(segment.position_of(start, size), size):
+    for header in read_headers(segment.log, segment.position_of(start, size), size, segment.until):
         if header.next_offset > until:
             break
         if header.producer_id >= 0 and header.last_offset >= start:
