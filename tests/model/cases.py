@@ -209,9 +209,12 @@ CASES = (
     Case(
         "positions of groups", group_positions.model, "I3 I5 I11 I15",
         {
-            "quick": [given(members=2, commits=0), given(members=1, commits=1)],
-            "middle": [given(members=2, commits=1)],
-            "full": [given(members=1, commits=1, powers=1), given(members=1, count=2, commits=1, kills=1)],
+            "quick": [given(members=2, commits=0), given(members=1, commits=1), given(members=0, commits=2, sweeps=1)],
+            "middle": [given(members=2, commits=1), given(members=1, commits=1, sweeps=1)],
+            "full": [
+                given(members=1, commits=1, powers=1), given(members=1, count=2, commits=1, kills=1),
+                given(members=0, commits=2, sweeps=1, powers=1), given(members=1, commits=1, sweeps=1, kills=1),
+            ],
         },
     ),
     Case(
@@ -234,8 +237,14 @@ CASES = (
         "swap, with readers", segment_swap.model, "I7 I12 I15 I16",
         {
             "quick": [given()],
-            "middle": [given(powers=1), given(kills=0, writers=1)],
-            "full": [given(powers=1, kills=2), given(readers=2, kills=0), given(writers=1, times=2, kills=0)],
+            "middle": [
+                given(powers=1, kills=0), given(links=False), given(kills=0, writers=1),
+                given(readers=0, truncates=True),
+            ],
+            "full": [
+                given(powers=1), given(kills=2), given(powers=1, kills=0, links=False), given(readers=2, kills=0),
+                given(writers=1, times=2, kills=0), given(readers=0, truncates=True, powers=1),
+            ],
         },
     ),
     Case(

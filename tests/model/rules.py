@@ -230,17 +230,38 @@ RULES = (
         group_positions.model, given(members=1, commits=1, powers=1),
         ("positions are durable before a decision rests on them", "I11"),
     ),
+    *_of(
+        group_positions.model, given(members=0, commits=2, sweeps=1),
+        ("what has expired is looked at again under the lock", "I11"),
+    ),
+    *_of(
+        group_positions.model, given(members=1, commits=1, sweeps=1),
+        ("a sweep comes behind what is decided", "I11"),
+    ),
     # Compaction.
     *_of(compacted_decisions.model, given(kills=0, publishers=2), ("the last record of a publisher stays", "I13")),
     *_of(
         segment_swap.model, given(powers=1),
-        ("a swap begins with an intent", "I16"),
-        ("the swap's intent is synced", "I16"),
+        ("a swap begins with an intent", "I15"),
+        ("the swap's intent is synced", "I15"),
         ("the new segment comes before the old ones go", "I16"),
         ("the new segment takes the old one's name in one step", "I16"),
         ("the new segment's name is on the disk before the old ones go", "I16"),
         ("who enters finishes a swap", "I15"),
-        ("who misses a segment lists them anew", "I16"),
+    ),
+    *_of(
+        segment_swap.model, given(),
+        ("who misses a segment looks at the state anew", "I16"),
+        ("readers hear of the swap before the old segments go", "I16"),
+        ("what is replaced does not count", "I16"),
+    ),
+    *_of(
+        segment_swap.model, given(readers=0, truncates=True),
+        ("only segments that are as they were are replaced", "I1"),
+    ),
+    *_of(
+        segment_swap.model, given(powers=1, kills=0),
+        ("the cleaned segment is on the disk before the swap", "I16"),
     ),
     # Shared file systems.
     *_of(

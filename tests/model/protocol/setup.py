@@ -14,6 +14,7 @@ class Setup(NamedTuple):
         handles: processes keep files open between two holds. (What else they keep only saves them a sync that
             would find nothing.)
         files: what is staged is a file of a task's beside the manifest; else the manifest holds it.
+        links: a file can have a second name.
         without: the rule that is left out; "": none.
     """
 
@@ -21,6 +22,7 @@ class Setup(NamedTuple):
     ahead: int = 1
     handles: bool = False
     files: bool = False
+    links: bool = True
     without: str = ""
 
     def keeps(self, rule: str) -> bool:

@@ -1,5 +1,7 @@
 """Positions of a group that move with a publish: members that process and commit in one decision, and a plain commit.
 
+A sweep takes back a position that has expired: one that was committed by itself, before the sweep began.
+
 Each member reads the committed position, and publishes what it made of the next record together with a step from that
 position to the next: a plan is (from, to).
 """
@@ -58,32 +60,65 @@ class Member(Publisher):
         if self.keeps("who decides holds the group's partition"):
             yield from self.appenders[O].leave()
 
-    def commit(self, mark: str, position: int) -> Steps:
-        """A commit by itself, behind what was decided before. SyncError, GivenUpError."""
+    def _enter_behind(self, waits: bool) -> Steps:
+        """Takes the lock of the group's partition, when all that was decided is applied if `waits`. SyncError."""
         log = self.appenders[O]
         while True:
             yield from self.follow()
             undone = self.known.undone
-            if undone and self.keeps("a commit comes behind what is decided"):
+            if undone and waits:
                 yield from self.apply(undone[-1][1])
             yield from log.enter()
             yield from self.follow()
-            waits = any(number > log.state.applied for number, _ in self.known.undone)
-            if waits and self.keeps("a commit comes behind what is decided"):
-                yield from log.leave()
-                continue
-            yield from log.append((("c", mark, position),), sync=False)
+            if not waits or all(number <= log.state.applied for number, _ in self.known.undone):
+                return
             yield from log.leave()
+
+    def commit(self, mark: str, position: int) -> Steps:
+        """A commit by itself, behind what was decided before. SyncError, GivenUpError."""
+        log = self.appenders[O]
+        yield from self._enter_behind(self.keeps("a commit comes behind what is decided"))
+        yield from log.append((("c", mark, position),), sync=False)
+        yield from log.leave()
+
+    def expire(self, mark: str) -> Steps:
+        """Takes the position back if it has expired by now. SyncError, GivenUpError."""
+        log = self.appenders[O]
+        state = yield O + " state", "look"
+        now = state.next
+        expired = yield from self._expired(now)
+        if expired is None:
             return
+        yield from self._enter_behind(self.keeps("a sweep comes behind what is decided"))
+        if self.keeps("what has expired is looked at again under the lock"):
+            expired = yield from self._expired(now)
+        if expired is not None:
+            yield from log.append((("x", mark, expired),), sync=False)
+        yield from log.leave()
+
+    def _expired(self, now: int) -> Steps:
+        """The offset of the position that the log comes to, if it was committed by itself before `now`; else None."""
+        state = yield O + " state", "look"
+        batches = yield O + " log", "readable", state
+        last = last_position(batches)
+        return last.base if last is not None and last.what[0] == "c" and last.base < now else None
+
+
+def last_position(batches: Sequence[Batch]) -> Batch | None:
+    """The batch that has the position that the records of a log come to; None if it was taken back."""
+    found = None
+    for batch in batches:
+        if batch.what is not None:
+            found = None if batch.what[0] == "x" else batch
+    return found
 
 
 def position_after(batches: Sequence[Batch]) -> int:
     """The position that the records of a log come to."""
-    position = 0
-    for batch in batches:
-        if batch.what is not None:
-            position = batch.what[2] if batch.what[0] == "c" else batch.what[4].plan[1]
-    return position
+    last = last_position(batches)
+    if last is None:
+        return 0
+    return last.what[2] if last.what[0] == "c" else last.what[4].plan[1]
 
 
 def member(who: int, setup: Setup, count: int, life: int) -> Steps:
@@ -109,34 +144,50 @@ def committer(who: int, setup: Setup, life: int) -> Steps:
         return
 
 
+def sweeper(who: int, setup: Setup, life: int) -> Steps:
+    """Looks once for a position that has expired."""
+    try:
+        yield from Member(who, PLACES, setup).expire(f"x{who}{life}")
+    except (SyncError, GivenUpError):
+        return
+
+
 def look(nothing: None, file: Slots, folder: Folder) -> None:
-    """I11: each decided step begins where the group was."""
-    state, position = current(file), 0
+    """I11: each decided step begins where the group was; only a position that has expired is taken back."""
+    state, position, last = current(file), 0, -1
     if not state.booted:
         return
     for batch in visible(state, folder):
         if batch.what is None or batch.what[0] == "a":
             continue
-        if batch.what[0] == "c":
+        if batch.what[0] == "x":
+            if batch.what[2] != last:
+                raise InvariantError("I11", f"{batch.what} took back what was committed anew at offset {last}")
+            position = 0
+        elif batch.what[0] == "c":
             position = batch.what[2]
         elif batch.what[2] == 0:  # the first batch of a decision; the others say the same
             begun, ended = batch.what[4].plan
             if begun != position:
                 raise InvariantError("I11", f"{batch.what[4]} was decided where the group was at {position}")
             position = ended
+        last = batch.base
 
 
 def model(
-    members: int = 2, count: int = 1, commits: int = 1, kills: int = 0, powers: int = 0,
+    members: int = 2, count: int = 1, commits: int = 1, sweeps: int = 0, kills: int = 0, powers: int = 0,
     setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
-    """Members that process `count` records each, and plain commits beside them."""
+    """Members that process `count` records each, and plain commits and sweeps beside them."""
     lives: dict[str, Sequence[Program | None]] = {}
     for who in range(members):
         lives[f"member {who}"] = [partial(member, who, setup, count, life) for life in range(2)]
     for _ in range(commits):
         who = len(lives)
         lives[f"committer {who}"] = [partial(committer, who, setup, life) for life in range(2)]
+    for _ in range(sweeps):
+        who = len(lives)
+        lives[f"sweeper {who}"] = [partial(sweeper, who, setup, life) for life in range(2)]
     groups = Watch("nothing", (O + " state", O + " log"), look)
     return Model(
         things=things(PLACES), lives=lives, kills=kills, powers=powers, watches=[*watches(PLACES), groups],

@@ -1,16 +1,15 @@
 """The swap of compaction: a cleaned segment takes the place of the two that it was made of, beside readers and appends.
 
-The engine's swap has one step more: a state between the new segment's coming and the going of the old ones, by which
-readers know of it. Segments 0 and 2 (two batches each) become one that begins
-at 0; segment 4 is active. The cleaned one has an empty batch for what is compacted away. A reader takes its time
-between its looks at the state, the names and the files.
+Stands for pyspark_log/storage/swap.py. Segments 0 and 2 (two batches each) become one that begins at 0; segment 4 is
+active. The cleaned one has an empty batch for what is compacted away. A reader takes its time between its looks at the
+state, the names and the files. A cleaner that was killed comes again, and does all anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..checker.machine import InvariantError, Model, Program, Steps, Thing, Watch
 from ..observers.partition import Seen, Witness, current
@@ -18,62 +17,114 @@ from ..protocol.appender import Appender
 from ..protocol.setup import PLAIN, Setup
 from ..world.locks import Locks
 from ..world.log import Batch, File, Folder, Log
-from ..world.state_file import Slots, State, StateFile
+from ..world.state_file import Slots, State, StateFile, Swap
 
 P = "p"
 OLD = (Batch(0, 1, "a1"), Batch(1, 1, "b"), Batch(2, 1, "a2"), Batch(3, 1, "c"))
 # a1 is gone, as a2 has its key.
 CLEANED = (Batch(0, 1, None), *OLD[1:])
 ACTIVE = Batch(4, 1, "d")
+CLEANED_NAME, SWAP_NAME, LINKED_NAME = ("cleaned", 0), ("swap", 0), ("linked", 0)
 
-
-class Swap(NamedTuple):
-    """What is being swapped: the new segment's base, and the bases of those that it takes the place of."""
-
-    base: int
-    olds: tuple[int, ...]
+SWAP = Swap(0, 4)
+# Where the log is cut.
+TRUNCATED = 3
 
 
 class Cleaner(Appender):
     """An appender that can swap, and finishes a swap that another has begun."""
 
+    def clean(self) -> Steps:
+        """One round: writes the cleaned segment, without the lock, and swaps; nothing if that was done. SyncError."""
+        yield from self.enter()
+        yield from self.unlink(CLEANED_NAME)
+        bases, epoch = (yield self.log, "bases"), self.state.epoch
+        yield from self.leave()
+        if bases != (0, 2, 4):
+            return
+        file = yield from self.create(CLEANED_NAME)
+        for number in range(len(CLEANED)):
+            yield self.log, "write", file, number, CLEANED[number]
+        if self.keeps("the cleaned segment is on the disk before the swap"):
+            yield self.log, "sync", file
+            yield self.log, "sync_folder"
+        yield from self.enter()
+        now = yield self.log, "bases"
+        same = (now[:3], self.state.epoch) == (bases, epoch)
+        if same or not self.keeps("only segments that are as they were are replaced"):
+            yield from self.swap()
+        else:
+            yield from self.unlink(CLEANED_NAME)
+        yield from self.leave()
+
     def swap(self) -> Steps:
         """Puts the cleaned file in the place of segments 0 and 2. The lock is held. SyncError."""
-        there = yield self.log, "has", ("cleaned", 0)
-        if not there:
-            return
         if self.keeps("a swap begins with an intent"):
-            intent = self.state._replace(intent=Swap(0, (0, 2)))  # type: ignore[arg-type]
-            yield from self.save(intent, durable=self.keeps("the swap's intent is synced"))
-        yield from self.finish_swap(Swap(0, (0, 2)))
+            durable = self.keeps("the swap's intent is synced")
+            yield from self.save(self.state._replace(intent=SWAP), durable=durable)
+        yield from self.finish_swap(SWAP)
 
     def finish_swap(self, swap: Swap) -> Steps:
         """The steps, each of which looks at what is there: they may have been made before. SyncError."""
-        cleaned = yield self.log, "has", ("cleaned", swap.base)
-        others = tuple(old for old in swap.olds if old != swap.base)
-        if not self.keeps("the new segment comes before the old ones go"):
-            yield from self._let_go(others)
-        if cleaned and self.keeps("the new segment takes the old one's name in one step"):
-            yield self.log, "rename", ("cleaned", swap.base), swap.base
-        elif cleaned:
-            yield self.log, "unlink", swap.base
-            yield self.log, "rename", ("cleaned", swap.base), swap.base
+        told = self.keeps("readers hear of the swap before the old segments go")
+        if not swap.swapped:
+            if not (yield from self._is_ready(swap)):
+                yield from self.save(self.state._replace(intent=None), durable=True)
+                return
+            if not self.keeps("the new segment comes before the old ones go"):
+                yield from self._let_go_of_others(swap)
+            yield from self._replace_first(swap)
+            if told:
+                now = self.state._replace(intent=swap._replace(swapped=True), generation=self.next_generation())
+                yield from self.save(now, durable=True)
+        yield from self._let_go_of_others(swap)
+        generation = self.state.generation if told else self.next_generation()
+        yield from self.save(self.state._replace(intent=None, generation=generation), durable=True)
+
+    def _is_ready(self, swap: Swap) -> Steps:
+        """Whether the cleaned segment is there under one of its names. If not, none of the old segments may go."""
+        for name in (CLEANED_NAME, SWAP_NAME):
+            if (yield self.log, "has", name):
+                return True
+        file = yield self.log, "open", swap.base
+        cells = yield self.log, "cells", file
+        return bool(cells) and cells[-1].next == swap.next
+
+    def _replace_first(self, swap: Swap) -> Steps:
+        if (yield self.log, "has", CLEANED_NAME):
+            yield from self.rename(CLEANED_NAME, SWAP_NAME)
+        yield self.log, "sync_folder"
+        old = yield self.log, "open", swap.base
+        new = yield self.log, "open", SWAP_NAME
+        if new is not None and old != new:
+            if not self.keeps("the new segment takes the old one's name in one step"):
+                yield from self.unlink(swap.base)
+            elif self.setup.links:
+                # Readers on other hosts, which have the old one open, need it for a while.
+                yield from self.unlink(("deleted", swap.base))
+                yield from self.unlink(LINKED_NAME)
+                yield self.log, "link", swap.base, ("deleted", swap.base)
+            if self.setup.links:
+                yield self.log, "link", SWAP_NAME, LINKED_NAME
+                yield from self.rename(LINKED_NAME, swap.base)
+            else:
+                yield from self.rename(SWAP_NAME, swap.base)
         if self.keeps("the new segment's name is on the disk before the old ones go"):
             yield self.log, "sync_folder"
-        yield from self._let_go(others)
-        yield self.log, "sync_folder"
-        yield from self.save(self.state._replace(intent=None, generation=self.state.generation + 1), durable=True)
 
-    def _let_go(self, olds: Sequence[int]) -> Steps:
-        for number in range(len(olds)):
-            there = yield self.log, "has", olds[number]
-            if there:
-                yield self.log, "rename", olds[number], ("deleted", olds[number])
+    def _let_go_of_others(self, swap: Swap) -> Steps:
+        bases = yield self.log, "bases"
+        for number in range(len(bases)):
+            if swap.base < bases[number] < swap.next:
+                yield from self.rename(bases[number], ("deleted", bases[number]))
+        yield from self.unlink(SWAP_NAME)
+        yield from self.unlink(LINKED_NAME)
+        yield self.log, "sync_folder"
 
     def resolve(self) -> Steps:
         """A swap goes on where it stopped."""
         if self.keeps("who enters finishes a swap"):
-            yield from self.finish_swap(self.state.intent)  # type: ignore[arg-type]
+            yield from self.finish_swap(self.state.intent)
 
     def settle_intent(self, again: bool) -> Steps:
         """The same after a power loss."""
@@ -81,11 +132,8 @@ class Cleaner(Appender):
 
 
 def cleaner(who: int, setup: Setup) -> Steps:
-    """Swaps once."""
-    access = Cleaner(P, 0, who, setup)
-    yield from access.enter()
-    yield from access.swap()
-    yield from access.leave()
+    """Cleans once."""
+    yield from Cleaner(P, 0, who, setup).clean()
 
 
 def writer(who: int, setup: Setup, mark: str) -> Steps:
@@ -93,6 +141,15 @@ def writer(who: int, setup: Setup, mark: str) -> Steps:
     access = Cleaner(P, 0, who, setup)
     yield from access.enter()
     yield from access.append((mark,), sync=False)
+    yield from access.leave()
+
+
+def truncater(who: int, setup: Setup) -> Steps:
+    """Takes back what stands from offset 3 on."""
+    access = Cleaner(P, 0, who, setup)
+    yield from access.enter()
+    if access.state.next > TRUNCATED:
+        yield from access.truncate(TRUNCATED)
     yield from access.leave()
 
 
@@ -110,19 +167,21 @@ class Reader:
     def read(self, start: int, end: int) -> Steps:
         """The batches of a range, in order, each as (base, what). InvariantError if it cannot."""
         found: tuple[tuple[int, Any], ...] = ()
-        position, tries = start, 0
+        position = start
         state = yield P + " state", "look"
         while position < end:
             if state.generation != self.generation:
                 bases = yield P + " log", "bases"
-                self.bases = tuple(base for base in bases if base <= state.base)
+                all_count = not self.keeps("what is replaced does not count")
+                self.bases = tuple(base for base in bases if state.counts(base) or (all_count and base <= state.base))
                 self.generation = state.generation
             below = [base for base in self.bases if base <= position]
+            file = None
             if below:
                 base = below[-1]
                 following = self.bases[self.bases.index(base) + 1 :]
                 file = yield P + " log", "open", base
-            if below and file is not None:
+            if file is not None:
                 cells = yield P + " log", "cells", file
                 until = min(end, *following[:1]) if following else end
                 size = state.position if base == state.base else len(cells)
@@ -131,12 +190,10 @@ class Reader:
                     found, position = found + part, until
                     continue
             # Not there: what is looked for is in other files by now, or the segment is damaged.
-            tries += 1
-            if tries > 3:
+            now = yield P + " state", "look"
+            if now.generation == state.generation or not self.keeps("who misses a segment looks at the state anew"):
                 raise InvariantError("I16", f"no records at {position}: segments {self.bases}, state {state}")
-            state = yield P + " state", "look"
-            if self.keeps("who misses a segment lists them anew"):
-                self.generation = -1
+            state = now
         return found
 
 
@@ -163,7 +220,7 @@ def reader(setup: Setup, times: int) -> Steps:
 
 
 def check_read(found: Sequence[tuple[int, Any]], start: int, end: int) -> None:
-    """I16: each offset has its old record or the cleaned one, once and in order."""
+    """I16: each offset below `end` has its old record or the cleaned one, once and in order."""
     bases = [base for base, _ in found]
     if bases != sorted(set(bases)) or (found and bases[0] != start):
         raise InvariantError("I16", f"offsets {bases} were read from {start} on")
@@ -171,28 +228,29 @@ def check_read(found: Sequence[tuple[int, Any]], start: int, end: int) -> None:
         if start <= batch.base < end and batch.what is not None and (batch.base, batch.what) not in found:
             raise InvariantError("I16", f"{batch.what} was not read: {found}")
     for base, what in found:
-        if base < len(OLD) and what not in (OLD[base].what, CLEANED[base].what):
+        if base < min(end, len(OLD)) and what not in (OLD[base].what, CLEANED[base].what):
             raise InvariantError("I16", f"{what} was read at {base}")
 
 
 def look(nothing: None, file: Slots, folder: Folder) -> None:
     """I16 for a reader that does all in one moment, also right after a power loss."""
     state, names = current(file), folder.segments
-    bases = [base for base in names if base <= state.base]
-    for start in range(5):
+    bases = [base for base in names if state.counts(base)]
+    end = len(OLD) + 1 if state.epoch == 0 else TRUNCATED
+    for start in range(end):
         position, found = start, ()
-        while position < 5:
+        while position < end:
             below = [base for base in bases if base <= position]
             following = [base for base in bases if base > position]
             part = None
             if below:
                 cells = folder.file(names[below[-1]]).cells
-                until = following[0] if following else 5
+                until = min(end, *following[:1]) if following else end
                 part = _part(cells, below[-1], position, until)
             if part is None:
                 raise InvariantError("I16", f"no records at {position}: segments {bases}")
             found, position = found + part, until
-        check_read(found, start, 5)
+        check_read(found, start, end)
 
 
 class Starts(Thing):
@@ -210,28 +268,31 @@ def alone(setup: Setup) -> Steps:
     access = Cleaner(P, 0, 99, setup)
     yield from access.enter()
     yield from access.append(("last",), sync=False)
+    end = access.state.next
     yield from access.leave()
-    found = yield from Reader(setup).read(0, 5)
-    check_read(found, 0, 5)
+    yield from Reader(setup).read(0, end)
 
 
 def settled(values: Mapping[str, Any]) -> None:
     """A swap that was begun is finished: all of it, or nothing."""
-    names = values[P + " log"].segments
+    log = values[P + " log"]
     if current(values[P + " state"]).intent is not None:
         raise InvariantError("I15", "the swap is not finished")
-    if 2 in names and ("cleaned", 0) not in values[P + " log"].names:
-        raise InvariantError("I16", f"the swap stopped half way: {names}")
+    if SWAP_NAME in log.names or LINKED_NAME in log.names:
+        raise InvariantError("I15", f"files of the swap are left: {log.names}")
+    if (2 in log.segments) != (log.file(log.segments[0]).cells == OLD[:2]):
+        raise InvariantError("I16", f"the swap stopped half way: {log}")
 
 
 def model(
-    readers: int = 1, times: int = 1, writers: int = 0, kills: int = 1, powers: int = 0, setup: Setup = PLAIN,
+    readers: int = 1, times: int = 1, writers: int = 0, truncates: bool = False, kills: int = 1, powers: int = 0,
+    setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
-    """A cleaner, readers that read so many times, and appends."""
+    """A cleaner that comes again, readers that read so many times, appends, and a truncation."""
     setup = setup._replace(handles=True)
     state = State(generation=1, base=4, next=5, position=1, synced=1, reserve=5)
-    names = ((0, 0), (2, 1), (4, 2), (("cleaned", 0), 3))
-    files = ((0, File(OLD[:2])), (1, File(OLD[2:])), (2, File((ACTIVE,))), (3, File(CLEANED)))
+    names = ((0, 0), (2, 1), (4, 2))
+    files = ((0, File(OLD[:2])), (1, File(OLD[2:])), (2, File((ACTIVE,))))
     lives: dict[str, Sequence[Program | None]] = {
         "cleaner": [partial(cleaner, 0, setup)],
         **{f"reader {number}": [partial(reader, setup, times)] for number in range(readers)},
@@ -241,6 +302,7 @@ def model(
             ]
             for number in range(writers)
         },
+        **({"truncater": [partial(truncater, 1 + readers + writers, setup)]} if truncates else {}),
     }
     return Model(
         things={

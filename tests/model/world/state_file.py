@@ -23,6 +23,14 @@ class Intent(NamedTuple):
     position: int
 
 
+class Swap(NamedTuple):
+    """A cleaned segment takes the place of those in [base, next); `swapped`: to readers the others are no more."""
+
+    base: int
+    next: int
+    swapped: bool = False
+
+
 class State(NamedTuple):
     """What a slot says. `booted`: it was written since the machine started; `base`, `position`: the active segment."""
 
@@ -39,9 +47,15 @@ class State(NamedTuple):
     synced: int = 0
     reserve: int = 0
     applied: int = -1
-    intent: Intent | None = None
+    intent: Any = None  # an Intent, or a Swap
     claimed: bool = False
     epoch: int = 0
+
+    def counts(self, base: int) -> bool:
+        """Whether the segment with that base counts, if it is there."""
+        swap = self.intent if isinstance(self.intent, Swap) else None
+        replaced = swap is not None and swap.swapped and swap.base < base < swap.next
+        return base <= self.base and not replaced
 
     def __repr__(self) -> str:
         said = [f"{name}={value}" for name, value in self._asdict().items() if value != State._field_defaults[name]]
@@ -130,7 +144,7 @@ class StateFile(Thing):
 
     @classmethod
     def hidden(cls, file: Slots, name: str, args: tuple[Any, ...]) -> bool:
-        """A reader takes of a state only where the log starts and ends, and what is applied."""
+        """A reader takes of a state only where the log starts and ends, what is applied, and what is replaced."""
         now = file.slots[newest(file)].now
         assert now is not None
         return name != "write" or shown(args[1]) == shown(now)
@@ -156,6 +170,7 @@ def shown(state: State) -> State:
     return State(
         booted=state.booted, dead=state.dead, generation=state.generation, start=state.start, base=state.base,
         next=state.next, position=state.position, applied=state.applied,
+        intent=state.intent if isinstance(state.intent, Swap) and state.intent.swapped else None,
     )  # fmt: skip
 
 
