@@ -130,7 +130,7 @@ def try_stop(undisturbed, path, change, torn):
 
 
 def test_the_workload_compacts(undisturbed):
-    """Each cleaning has removed records; one took two rounds, one came behind a truncation."""
+    """Each of its cleanings removes records."""
     workload = CompactedWorkload("unused")
     for step in workload.cleanings:
         (before, _), (after, _) = undisturbed.contents[step : step + 2]
