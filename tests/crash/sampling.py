@@ -13,7 +13,7 @@ EVERYTHING = _WANTED == "all"
 #: So many times as many points are tried as in the tests' usual run.
 TIMES = 1.0 if EVERYTHING else float(_WANTED)
 #: How long a test may take, in seconds.
-TIMEOUT = 12 * 3600 if EVERYTHING else 300 * max(TIMES, 1)
+TIMEOUT = 12 * 3600 if EVERYTHING else 600 * max(TIMES, 1)
 
 
 def few_or_many(few, many):

@@ -144,6 +144,6 @@ def test_some_power_losses(folder, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(1400)
 def test_many_power_losses(folder, capsys, monkeypatch):
     _try_power_losses(folder, 1, 1, capsys, monkeypatch)
