@@ -5,7 +5,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,9 +13,9 @@ from pathlib import Path
 import pyspark
 
 from tests.campaign.processes import send, session
+from tests.ports import HOST, free_ports
 
 SPARK_HOME = Path(pyspark.__file__).parent
-HOST = "127.0.0.1"
 #: How long master and workers may take to find each other, in seconds.
 PATIENCE = 120
 
@@ -25,12 +24,6 @@ def java():
     """The java that PySpark starts."""
     home = os.environ.get("JAVA_HOME")
     return f"{home}/bin/java" if home else "java"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
 
 
 class Cluster:
@@ -45,8 +38,7 @@ class Cluster:
         """Starts them and waits until all workers have registered; `cores` and `memory` are what each worker gives."""
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._page = free_port()
-        port = free_port()
+        self._page, port, *ports = free_ports(2 + 2 * workers)
         self.master = f"spark://{HOST}:{port}"
         self.workers = []
         self._master = self._start("master.Master", "--host", HOST, "--port", port, "--webui-port", self._page)
@@ -55,8 +47,8 @@ class Cluster:
             for number in range(workers):
                 # Hosts of their own, since Spark starts no second attempt of a task on the host of the first.
                 self.workers.append(self._start(
-                    "worker.Worker", "--host", f"127.0.0.{number + 1}", "--port", free_port(),
-                    "--webui-port", free_port(), "--cores", cores, "--memory", memory,
+                    "worker.Worker", "--host", f"127.0.0.{number + 1}", "--port", ports[2 * number],
+                    "--webui-port", ports[2 * number + 1], "--cores", cores, "--memory", memory,
                     "--work-dir", self._folder / f"work {number}", self.master,
                 ))  # fmt: skip
             self._wait_for_workers(workers)

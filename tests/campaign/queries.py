@@ -22,6 +22,8 @@ from pyspark.sql import SparkSession
 FILE_SYSTEM_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 #: Small and quick to start: it lives for seconds.
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+#: A Python process that Spark starts must call back within this time, on a machine that has much else to do.
+WORKERS_PATIENCE = ("spark.python.authenticate.socketTimeout", "120s")
 #: What the error of a query says whose place another run has taken, by the sink or by Spark itself.
 REPLACED = ("PYLOG_PUBLISHER_FENCED", "CONCURRENT_QUERY", "Multiple streaming jobs detected")
 
@@ -89,6 +91,7 @@ def session(master, jvm_options):
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.streaming.checkpointFileManagerClass", FILE_SYSTEM_CHECKPOINTS)
+        .config(*WORKERS_PATIENCE)
         .getOrCreate()
     )
 

@@ -10,7 +10,7 @@ with warnings.catch_warnings():
 
 from written import Row
 
-_PATIENCE_MS = 60_000
+_PATIENCE_MS = 120_000
 
 
 def create_topics(broker, topics, configs):

@@ -1,20 +1,18 @@
 """Kafka itself: its command-line classes, and a broker, from the jars that `make kafka-jars` fetches."""
 
-import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 
+from tests.ports import HOST, free_ports
 from tests.spark.java import java_version
 
 FOLDER = Path(__file__).parents[2] / ".kafka"
 #: Spark's connector to Kafka, with what it needs beside Spark.
 SPARK_JARS = FOLDER / "spark-jars"
-HOST = "127.0.0.1"
 #: How long a broker may take to start or to stop, in seconds, on a machine that has other things to do.
 PATIENCE = 120
 
@@ -43,7 +41,7 @@ def run(main, *arguments, text="", stderr=subprocess.PIPE):
     """Runs one of Kafka's classes on `text` as its input; what it prints. AssertionError if it fails."""
     done = subprocess.run(
         command(main, *arguments), input=text, stdout=subprocess.PIPE, stderr=stderr, text=True, errors="replace",
-        timeout=PATIENCE, check=False,
+        timeout=2 * PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{main} {arguments}: {done.stdout}\n{done.stderr}"
     return done.stdout
@@ -53,14 +51,6 @@ def dump(option, *files):
     """What Kafka's DumpLogSegments prints of files and, behind all of them, of what is wrong with them."""
     tool = "org.apache.kafka.tools.DumpLogSegments"
     return run(tool, option, "--print-data-log", "--files", ",".join(map(str, files)), stderr=subprocess.STDOUT)
-
-
-def _free_ports(count):
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 class Broker:
@@ -78,7 +68,7 @@ class Broker:
         self._settings = self._folder / "server.properties"
         self._process = None
         self.log_folder = self._folder / "logs"
-        port, controller_port = _free_ports(2)
+        port, controller_port = free_ports(2)
         self.bootstrap = f"{HOST}:{port}"
         settings = {
             "process.roles": "broker,controller",

@@ -10,11 +10,12 @@ from itertools import pairwise
 import pytest
 from click.testing import CliRunner
 from kafka_clients import Clients, as_printed, create_topics
+from kafka_tools import PATIENCE
 from written import NOW, Row, read
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK
+from pyspark_log.storage.checkpoint_files import CLEANER, HIGH_WATERMARK, read_offsets
 from pyspark_log.storage.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.storage.import_kafka import import_kafka
 from pyspark_log.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
@@ -28,8 +29,6 @@ with warnings.catch_warnings():
     from kafka import TopicPartition as KafkaPartition
     from kafka.structs import OffsetAndMetadata
 
-#: The broker tells its high watermarks every five seconds.
-PATIENCE = 30
 # Kafka lets no topic have segments below 1 MiB, but by this setting for its own tests.
 SMALL = {"internal.segment.bytes": "14000", "index.interval.bytes": "300", "retention.ms": "-1"}
 CODECS = ("gzip", "lz4", "zstd")
@@ -90,10 +89,40 @@ def consumed(broker, topic, partition=0, level=READ_UNCOMMITTED):
         deadline = time.monotonic() + PATIENCE
         while consumer.position(place) < end and time.monotonic() < deadline:
             records += consumer.poll(timeout_ms=500).get(place, [])
-        assert consumer.position(place) >= end
+        assert consumer.position(place) >= end, f"{place} is read up to {consumer.position(place)}, not to {end}"
         return [Row(r.offset, r.timestamp, r.key, r.value, tuple((k, v) for k, v in r.headers)) for r in records], end
     finally:
         consumer.close()
+
+
+def ended(broker, topic, partition=0):
+    """Waits until the transactions of a partition have their markers; a producer is told before that they ended."""
+    place = KafkaPartition(topic, partition)
+    consumers = [
+        KafkaConsumer(bootstrap_servers=broker.bootstrap, enable_auto_commit=False, isolation_level=level)
+        for level in (READ_COMMITTED, READ_UNCOMMITTED)
+    ]
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while len(ends := {consumer.end_offsets([place])[place] for consumer in consumers}) > 1:
+            assert time.monotonic() < deadline, f"a transaction in {place} stays open: its ends are {ends}"
+            time.sleep(0.02)
+    finally:
+        for consumer in consumers:
+            consumer.close()
+
+
+def cleaned(broker, topic):
+    """Waits until the broker's cleaner has done all that it can before the next append."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            *_, active = sorted((broker.log_folder / f"{topic}-0").glob("*.log"))
+            known = read_offsets(f"{broker.log_folder}/{CLEANER}").get(TopicPartition(topic, 0), 0)
+            if known >= int(active.stem):
+                return
+        assert time.monotonic() < deadline, f"{topic}-0 is cleaned up to {known}, and not up to {active}"
+        time.sleep(0.1)
 
 
 def shown(broker, topic, end, partition=0, level=READ_UNCOMMITTED):
@@ -157,7 +186,9 @@ def test_large_records(broker):
 
 def test_transactions(broker):
     make(broker, "ended-or-open")
-    with producer(broker, transactional_id="one") as one, producer(broker, transactional_id="two") as two:
+    # The broker would end one that is open for longer.
+    ids = ({"transactional_id": name, "transaction_timeout_ms": 600_000} for name in ("one", "two"))
+    with producer(broker, **next(ids)) as one, producer(broker, **next(ids)) as two:
         one.init_transactions()
         two.init_transactions()
         for number in range(12):
@@ -172,6 +203,7 @@ def test_transactions(broker):
                 one.abort_transaction()
             else:
                 one.commit_transaction()
+        ended(broker, "ended-or-open")
         committed = is_read_alike(broker, "ended-or-open", level=READ_COMMITTED)
         everything = is_read_alike(broker, "ended-or-open")
         assert (len(committed), len(everything)) == (8 * 30, 12 * 30 + 5)
@@ -183,6 +215,7 @@ def test_transactions(broker):
         assert is_read_alike(broker, "ended-or-open", level=READ_COMMITTED) == committed
         assert len(is_read_alike(broker, "ended-or-open")) == len(everything) + 5
         one.commit_transaction()
+        ended(broker, "ended-or-open")
     assert len(is_read_alike(broker, "ended-or-open", level=READ_COMMITTED)) == len(committed) + 5
 
 
@@ -206,6 +239,7 @@ def test_a_compacted_topic(broker, tmp_path):
             if len(log) < number - 400:
                 break
             assert time.monotonic() < deadline, "the cleaner does not run"
+    cleaned(broker, "compacted")
     rows = is_read_alike(broker, "compacted")
     assert rows[-1].offset == number - 1
     offsets = [row.offset for row in rows]
@@ -233,7 +267,7 @@ def test_positions_of_groups(broker):
         consumer.close()
     deadline = time.monotonic() + PATIENCE
     while not (known := OffsetsLog(Store.open(broker.log_folder)).fetch("readers")):
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, "the broker's folder does not show the group's positions"
         time.sleep(0.2)
     kept = known[TopicPartition("grouped", 0)]
     assert (kept.offset, kept.metadata) == (7, "note")
@@ -267,7 +301,7 @@ def test_groups_of_either_protocol(broker, protocol):
 
     deadline = time.monotonic() + PATIENCE
     while group not in run("groups", "list").split():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, f"the broker's folder does not show {group}"
         time.sleep(0.2)
     rows = json.loads(run("groups", "describe", group, "--json"))
     names = ("partition", "current_offset", "log_end_offset", "lag")
@@ -324,7 +358,7 @@ def test_a_topic_that_is_deleted_and_made_anew(broker):
         admin.close()
     deadline = time.monotonic() + PATIENCE
     while "passing" in store.topics():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, "the topic stays in the broker's folder"
         time.sleep(0.1)
     make(broker, "passing")
     with producer(broker) as found:

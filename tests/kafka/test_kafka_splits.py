@@ -5,7 +5,8 @@ import time
 import pyarrow as pa
 import pytest
 from kafka_clients import create_topics
-from test_kafka_reads import SMALL, consumed, producer, read, send, shown
+from kafka_tools import PATIENCE
+from test_kafka_reads import SMALL, cleaned, consumed, ended, producer, read, send, shown
 from written import NOW, Row
 
 from pyspark_log import DefaultSource
@@ -13,6 +14,8 @@ from pyspark_log.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
 
 LEVELS = (READ_COMMITTED, READ_UNCOMMITTED)
 TOPIC = "split"
+# What `ends` makes.
+RECORDS, MARKERS = 46, 8
 
 
 def values(first, count, size=1):
@@ -46,6 +49,10 @@ def ends(broker):
         one.begin_transaction()
         send(one, TOPIC, values(60, 3))
         one.commit_transaction()
+        # A producer is told that a transaction has ended before its marker is there.
+        deadline = time.monotonic() + PATIENCE
+        while (end := consumed(broker, TOPIC)[1]) < RECORDS + MARKERS:
+            assert time.monotonic() < deadline, f"{TOPIC}-0 ends at {end}, without the last marker"
         yield {level: consumed(broker, TOPIC, level=level)[1] for level in LEVELS}
         two.abort_transaction()
 
@@ -65,7 +72,7 @@ def test_every_split_point(broker, store, ends, level):
     end = ends[level]
     whole = between(store, 0, end, level)
     assert whole == [(row.offset, row.value) for row in consumed(broker, TOPIC, level=level)[0]]
-    assert [len(whole), end < ends[READ_UNCOMMITTED]] == ([18, True] if level == READ_COMMITTED else [46, False])
+    assert [len(whole), end < ends[READ_UNCOMMITTED]] == ([18, True] if level == READ_COMMITTED else [RECORDS, False])
     assert len(store.segment_files(TOPIC, 0)) > 5
     for cut in range(end + 1):
         assert between(store, 0, cut, level) + between(store, cut, end, level) == whole
@@ -81,7 +88,7 @@ def test_every_split_point_of_a_compacted_log(broker):
         "internal.segment.bytes": "3000", "min.compaction.lag.ms": "0", "delete.retention.ms": "0",
     }  # fmt: skip
     create_topics(broker, {topic: 1}, SMALL | compact)
-    sent, deadline = 0, time.monotonic() + 60
+    sent, deadline = 0, time.monotonic() + 2 * PATIENCE
     with producer(broker, transactional_id="split-compacted") as found:
         found.init_transactions()
         while True:
@@ -95,13 +102,15 @@ def test_every_split_point_of_a_compacted_log(broker):
                     found.abort_transaction()
             sent += 8
             time.sleep(0.5)
+            ended(broker, topic)
             end = consumed(broker, topic)[1]
             store = shown(broker, topic, end)
             left = {level: between(store, 0, end, level, topic) for level in LEVELS}
             if len(left[READ_UNCOMMITTED]) < 4 * sent - 60 and len(left[READ_COMMITTED]) < len(left[READ_UNCOMMITTED]):
                 break
             assert time.monotonic() < deadline, "the cleaner does not run"
-    # Segments are closed by appends alone: the cleaner has nothing more to do.
+    # Segments are closed by appends alone: then the cleaner has nothing more to do.
+    cleaned(broker, topic)
     for level in LEVELS:
         whole = between(store, 0, end, level, topic)
         assert whole == [(row.offset, row.value) for row in consumed(broker, topic, level=level)[0]]

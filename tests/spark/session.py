@@ -5,9 +5,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-FILE_SYSTEM_CHECKPOINTS = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
+from tests.campaign.queries import FILE_SYSTEM_CHECKPOINTS, WORKERS_PATIENCE
 
 
 def start_session(warehouse):
@@ -26,8 +24,8 @@ def start_session(warehouse):
         .config("spark.sql.warehouse.dir", str(warehouse))
         # Far fewer processes a micro-batch than with the default, on a local disk.
         .config("spark.sql.streaming.checkpointFileManagerClass", FILE_SYSTEM_CHECKPOINTS)
-        # Many queries at once start many processes, each of which must call back in this time.
-        .config("spark.python.authenticate.socketTimeout", "120s")
+        # Many queries at once start many processes.
+        .config(*WORKERS_PATIENCE)
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

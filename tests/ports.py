@@ -1,0 +1,37 @@
+"""Ports for servers that tests start, of which some are ended and started again on the same port."""
+
+import random
+import socket
+import sys
+from pathlib import Path
+
+HOST = "127.0.0.1"
+_LOWEST = 20_000
+
+
+def free_ports(count):
+    """Ports of the loopback interface that nobody has, and that the system gives to nobody who does not ask for them.
+
+    It gives any of its own range to whoever connects to something; also while a server is down for a moment, whose
+    clients could even be connected to themselves then.
+    """
+    found = set()
+    for port in random.SystemRandom().sample(range(_LOWEST, _first_of_the_system()), 1000):
+        if len(found) == count:
+            break
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            found.add(port)
+    assert len(found) == count, f"{count} ports are wanted, and only {found} are free"
+    return list(found)
+
+
+def _first_of_the_system():
+    if sys.platform == "linux":
+        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+        # Where the range begins as low as that, nothing below it is left.
+        return first if first > _LOWEST + 2000 else 60_000
+    return 49_152
