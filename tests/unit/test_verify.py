@@ -163,7 +163,7 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
         # Long enough to meet every change, and on a slow machine until there is something to look at.
         while not failed and (
             time.monotonic() < begun + 4
-            or (max(report.totals.segments for report in reports) <= 4 and time.monotonic() < begun + 60)
+            or (max(report.totals.segments for report in reports) <= 4 and time.monotonic() < begun + 300)
         ):
             reports.append(verify(tmp_path / "store"))
     finally:
