@@ -180,7 +180,9 @@ def _cell(value: object) -> object:
 @click.pass_obj
 def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool) -> None:
     """Take back all that each GROUP has committed. A group that has members is refused."""
-    log = OffsetsLog(target.open())
+    store = target.open()
+    store.check_writable()
+    log = OffsetsLog(store)
     chosen, refusals = chosen_groups(log, names, more, all_groups), Refusals()
     for name in chosen:
         with refusals.of(name):

@@ -132,6 +132,8 @@ def reset_offsets(
     if bool(topics) + all_topics + (from_file is not None) != 1:
         raise click.UsageError("which positions? Give --topic, --all-topics or --from-file")
     store = target.open()
+    if execute:
+        store.check_writable()
     log = OffsetsLog(store)
     chosen = chosen_groups(log, names, more, all_groups)
     single = len(chosen) == 1 and not all_groups
@@ -152,8 +154,9 @@ def reset_offsets(
             if execute:
                 _commit(log, group, committed, offsets)
             done[group] = offsets
-    if done:
-        _print(done, export, single)
+    if not done:
+        refusals.tell(chosen)
+    _print(done, export, single)
     refusals.tell(chosen)
     if not (dry_run or execute):
         click.echo("nothing was changed; give --execute to have it done, or --dry-run to leave out this line", err=True)

@@ -306,6 +306,16 @@ def test_of_several_groups_each_is_reset_by_itself(log, store, path, monkeypatch
     assert committed(log)[EVENTS[0]] == 6
 
 
+def test_a_store_that_is_only_read_is_refused_once(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=abc\n")
+    for arguments in (["delete", "g", "h"], ["reset-offsets", "g", "h", "--topic", "t", "--to-latest", "--execute"]):
+        refused = pylog(tmp_path, "groups", *arguments)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert refused.stderr.startswith("Error: [PYLOG_READ_ONLY]")
+        assert refused.stderr.count("\n") == 1
+
+
 def test_an_export_can_be_taken_back_in(log, path, tmp_path):
     file = tmp_path / "offsets.csv"
     reset = ("groups", "reset-offsets", "--group", "g")
