@@ -168,7 +168,7 @@ class _PartitionExport:
             if not log.is_begun:
                 log.offset = min(log.offset, segment.base_offset)  # the log may start inside of this segment
             self._check_next(log, segment.base_offset)
-            log.begin(segment.base_offset)
+            log.begin(segment.base_offset, segment.log.modified())
             for piece in walker.walk(segment.log, size, segment.base_offset, None):
                 if isinstance(piece, Unsound):
                     raise CorruptRecordError(

@@ -135,7 +135,7 @@ class _PartitionImport:
             # Else the cleaner has made one segment of this one and of others, which were copied before.
             if segment.base_offset >= self._log.offset:
                 self._log.fill(segment.base_offset)
-                self._log.begin(segment.base_offset)
+                self._log.begin(segment.base_offset, segment.log.modified())
             for piece in self._walker.walk(segment.log, size, segment.base_offset, None):
                 if isinstance(piece, Unsound):
                     raise CorruptRecordError(

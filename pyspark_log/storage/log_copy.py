@@ -44,6 +44,7 @@ class LogCopy:
         self.batches = self.bytes = 0
         self._folder, self._config = folder, config
         self._writer: SegmentWriter | None = None
+        self._modified: int | None = None
         self._epoch_starts = LeaderEpochs()
         self._producers = ProducerFiles(source, folder, config.producer_id_expiration_ms, seen=producers_seen)
         files.make_folder(folder)
@@ -54,12 +55,19 @@ class LogCopy:
         """Whether it has a segment."""
         return self._writer is not None
 
-    def begin(self, base_offset: int) -> None:
-        """Ends the segment that is being written, if there is one, and begins another."""
+    def begin(self, base_offset: int, modified: int | None = None) -> None:
+        """Ends the segment that is being written, if there is one, and begins another.
+
+        Args:
+            base_offset: its base offset.
+            modified: when the segment that it is a copy of was written to, in ns since the epoch, which its file then
+                says as well: retention goes by it where records have no times. None: as the one before it.
+        """
         if self._writer is not None:
-            self._writer.log.sync()
+            self._sync(self._writer)
             self._writer.finish()
             self._writer.close()
+        self._modified = self._modified if modified is None else modified
         files.create(segment_path(self._folder, base_offset, LOG)).close()
         self._writer = SegmentWriter(self._folder, base_offset, 0, self._config)
         self._producers.begin(base_offset)
@@ -114,6 +122,11 @@ class LogCopy:
                 self._epoch_starts.assign(header.leader_epoch, header.base_offset)
                 self._producers.take(header, view[header.position : header.end])
 
+    def _sync(self, writer: SegmentWriter) -> None:
+        if self._modified is not None:
+            writer.log.set_modified(self._modified)
+        writer.log.sync()
+
     def finish(self, before: PartitionState) -> PartitionState:
         """Makes all of it durable; nothing can be added any more.
 
@@ -126,7 +139,7 @@ class LogCopy:
         base, position = self.offset, 0
         if self._writer is not None:
             base, position = self._writer.base_offset, self._writer.position
-            self._writer.log.sync()
+            self._sync(self._writer)
             self._writer.close()
         self._producers.end()
         files.sync_folder(self._folder)

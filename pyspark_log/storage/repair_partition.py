@@ -202,8 +202,8 @@ class PartitionMender:
 
     def _copy_segment(self, walker: SegmentWalker, base: int, until: int | None, position: int | None) -> None:
         path = segment_path(self._source.place.folder, base, LOG)
-        self._log.begin(base)
         with files.open_read(path) as file:
+            self._log.begin(base, file.modified())
             size = file.size() if position is None else min(position, file.size())
             for piece in walker.walk(file, size, base, until):
                 if isinstance(piece, Sound):

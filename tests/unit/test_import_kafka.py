@@ -54,11 +54,16 @@ def is_sound(store):
 
 def test_gaps_become_empty_batches(root, store):
     told = []
+    logs = sorted((root / "t-0").glob("*.log"))
+    for number, file in enumerate(logs):
+        os.utime(file, ns=(0, 10**18 + number))
     source = Store.open(root)
     (one,) = import_kafka(store, source, "t", progress=lambda done, total: told.append((done, total)))
     assert (one.at, one.log_start, one.log_end, one.batches) == (T0, 0, 21, 5)
     assert one.bytes == source.size("t", 0) == told[-1][0] == told[-1][1]
     assert rows(store) == ALL
+    copied = [Path(file).stat().st_mtime_ns for file in store.segment_files("t", 0)]
+    assert copied == [file.stat().st_mtime_ns for file in logs]
     assert store.topic_config("t").retention_ms == -1
     assert is_sound(store) == []
     # It is a topic like any other.
