@@ -144,15 +144,16 @@ class _PartitionExport:
         self._told = told
 
     def run(self) -> ExportedPartition:
+        problem = ""
         while True:
             state = self._reader.state()
             try:
                 found = self._copy(state)
-            except (CorruptRecordError, LogDamagedError):
-                # Retention may have taken segments that were about to be copied.
-                now = self._reader.state()
-                if (now.log_start, now.leader_epoch) == (state.log_start, state.leader_epoch):
+            except (CorruptRecordError, LogDamagedError) as error:
+                # Retention or a cleaner may have taken segments that were about to be copied.
+                if _version(self._reader.state()) == _version(state) or str(error) == problem:
                     raise
+                problem = str(error)
             else:
                 # Else the end of the log was taken back, and others may have written there.
                 if self._reader.state().leader_epoch == state.leader_epoch:
@@ -190,6 +191,11 @@ class _PartitionExport:
                 f"{self._place}: {self._place.folder} has no records of the offsets {log.offset} to {offset - 1}: "
                 "files were cut, removed or moved. Nothing was exported. `pylog verify` tells what to do about it"
             )
+
+
+def _version(state: PartitionState) -> tuple[int, int, int]:
+    """What changes with what is there of a log, but for appends."""
+    return state.generation, state.log_start, state.leader_epoch
 
 
 def _with_epoch(piece: Sound) -> bytearray:

@@ -334,11 +334,23 @@ class Partition:
     def opened(self, state: PartitionState) -> Iterator[tuple[SegmentReader, int]]:
         """The segments of `state`, oldest first, each open until the next one is asked for, with the bytes that count.
 
+        The active one is opened before all others: it may be closed, and even compacted, before its turn comes.
+
         Raises:
             LogDamagedError: one is missing, or went meanwhile.
         """
-        for segment, size in self._segments_from(state.log_start, state, listed=True):
-            yield segment, size if segment.until == NO_OFFSET else segment.counted()
+        position, active = state.log_start, None
+        if max(position, state.active_base) < state.next_offset:
+            active = self._open(state.active_base, None, state)
+        while position < state.active_base:
+            base, following = self._segment_of(position, state, listed=True)
+            segment = self._open(base, following, state)
+            yield segment, segment.log.size() if segment.until == NO_OFFSET else segment.counted()
+            segment.close()
+            position = state.active_base if following is None else following
+        if active is not None:
+            yield active, state.position
+            active.close()
 
     def _times(
         self, segment: SegmentReader, header: BatchHeader, state: PartitionState

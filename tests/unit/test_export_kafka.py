@@ -26,6 +26,7 @@ from pyspark_log.storage.errors import (
 )
 from pyspark_log.storage.export_kafka import ExportedPartition, export_kafka
 from pyspark_log.storage.import_kafka import import_kafka
+from pyspark_log.storage.log_cleaner import compact
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.truncation import truncate
 
@@ -239,6 +240,27 @@ def test_retention_may_take_segments_meanwhile(store, folder):
     while_exporting(store, folder, lambda: store.delete_records("t", 0, 100), segment=2)
     assert sorted(values(folder)) == list(range(100, 120))
     assert values(folder) == values(store.path)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_cleaner_may_swap_segments_meanwhile(store, folder, together):
+    """Also the one that was active when it began. If several become one, it begins anew."""
+    before = values(store.path)
+
+    def compacted():
+        for number in range(0, 120, 3):  # the same keys once more
+            store.append("t", rows(number, 3), partition=0)
+        store.alter_configs("t", {"cleanup.policy": "compact", "segment.bytes": "1000000" if together else "1500"})
+        list(compact(store, "t"))
+
+    while_exporting(store, folder, compacted, segment=2)
+    found, now = values(folder), values(store.path)
+    assert min(now) > 99
+    if together:
+        assert found == now
+    else:
+        assert found.keys() > {offset for offset in now if offset < 120} | set(range(33)) | set(range(99, 120))
+        assert found == {offset: before[offset] for offset in found}
 
 
 @pytest.mark.parametrize("offset", [6, 60])
