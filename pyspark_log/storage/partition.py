@@ -338,7 +338,17 @@ class Partition:
 
         Raises:
             LogDamagedError: one is missing, or went meanwhile.
+            LogFolderOfflineError: the log folder has failed.
         """
+        try:
+            yield from self._opened(state)
+        except LogDamagedError:
+            self._check_folder(state)
+            raise
+        except OSError as error:
+            self._fail(error)
+
+    def _opened(self, state: PartitionState) -> Iterator[tuple[SegmentReader, int]]:
         position, active = state.log_start, None
         if max(position, state.active_base) < state.next_offset:
             active = self._open(state.active_base, None, state)

@@ -26,6 +26,7 @@ from pyspark_log.storage.errors import (
     StoreExistsError,
     UnknownTopicError,
 )
+from pyspark_log.storage.export_kafka import export_kafka
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.recover import recover
@@ -307,6 +308,9 @@ def test_only_its_partitions_are_out(store, failed, tmp_path, request):
                 values(one, partition)
             with pytest.raises(LogFolderOfflineError, match=OFFLINE):
                 one.offset_for_timestamp("t", partition, 0)
+        if not readable:
+            with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+                export_kafka(one, "t", tmp_path / "exported", one.cluster_id)
         for call in (one.clean, one.flush, one.close):
             one.append("t", rows(b"unsynced"), partition=2)
             with pytest.raises(LogFolderOfflineError):
