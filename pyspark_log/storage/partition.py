@@ -118,6 +118,13 @@ class Partition:
                 self._segments = (state.generation, bases)
         return bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
 
+    def _present(self, state: PartitionState) -> list[int]:
+        """The same, where something was written: a folder without segments was moved, or is not there."""
+        bases = self.segments(state)
+        if not bases:
+            raise LogDamagedError(f"{self.place}: no segments in {self._folder(state)}: files were removed or moved")
+        return bases
+
     def size(self) -> int:
         """Bytes of the `.log` files that count."""
 
@@ -141,7 +148,7 @@ class Partition:
             state = self.state()
             try:
                 return look(state, listed)
-            except (LogDamagedError, CorruptRecordError):
+            except (LogDamagedError, CorruptRecordError, FileNotFoundError):
                 now = self.state()
                 if (now.generation, now.log_start) == (state.generation, state.log_start):
                     if listed:
@@ -161,9 +168,9 @@ class Partition:
         return self._settled(self._last_stable)
 
     def _last_stable(self, state: PartitionState, listed: bool) -> int:
-        bases = self.segments(state) if state.flags & Flags.PRODUCERS else []
-        if not bases:
+        if not state.flags & Flags.PRODUCERS:
             return state.next_offset
+        bases = self._present(state)
         return self._stable.look(
             self._folder(state), state, bases[0], lambda offset: self._segments_from(offset, state, listed)
         )
@@ -172,10 +179,14 @@ class Partition:
         """The transactions with records in [start, end) that were aborted, where all are decided."""
 
         def look(state: PartitionState, _: bool) -> AbortedRanges:
-            bases = self.segments(state)
+            bases = self._present(state)
             found = aborted_between(self._folder(state), bases[max(bisect_right(bases, start) - 1, 0) :], start, end)
-            # An index goes before its log, when the log start has moved: without it nothing is known.
-            self._check_range(start, end, self.state())
+            # An index goes before its log, when the log start has moved: without it nothing is known. And one that went
+            # with others, to another log folder or in favour of a cleaned one, must not be taken for empty.
+            now = self.state()
+            self._check_range(start, end, now)
+            if now.generation != state.generation:
+                raise LogDamagedError(f"{self.place}: segments went while their indexes were read")
             return AbortedRanges(found)
 
         return self._settled(look)

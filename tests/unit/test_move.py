@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from producer_tools import ending, ready
 
-from pyspark_log.storage import files, install, intent, move
+from pyspark_log.storage import files, install, intent, move, partition
 from pyspark_log.storage.apply import _Work
 from pyspark_log.storage.errors import InvalidConfigError, LogFolderOfflineError, UnknownTopicError
 from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.isolation import READ_COMMITTED, StableEnd
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.records import BatchBuilder, RecordColumns
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
@@ -423,3 +425,25 @@ def _local(path, stop, failed):
                 failed.append(end)
     except Exception as error:  # noqa: BLE001  (of whatever kind: the test must fail)
         failed.append(error)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(partition, "list_segments"), (partition, "aborted_between"), (StableEnd, "look")]
+)
+def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, monkeypatch, owner, name):
+    """It comes between the look at the state and that at the files beside the segments."""
+    store.append_batch("t", 0, ready(0, b"aborted", producer=1, transactional=True))
+    with store.appender("t", 0).hold() as appender:
+        appender.append(bytearray(ending(False, producer=1)), sync=False)
+    store.append("t", rows(1, 1), partition=0)
+    store.append_batch("t", 0, ready(0, b"open", producer=2, transactional=True))
+    as_ever = getattr(owner, name)
+
+    def moved_before(*arguments):
+        monkeypatch.undo()
+        store.move_partition("t", 0, f"{tmp_path}/second")
+        return as_ever(*arguments)
+
+    monkeypatch.setattr(owner, name, moved_before)
+    (batch,) = Store.open(store.path).read("t", 0, isolation_level=READ_COMMITTED)
+    assert batch["value"].to_pylist() == [b"000001" + b"." * 50]
