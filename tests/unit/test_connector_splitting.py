@@ -3,12 +3,17 @@
 import math
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_log.spark_connector.batch_reader import PylogBatchReader
+from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.ranges import OffsetRange
 from pyspark_log.spark_connector.splitting import Splitting
+from pyspark_log.spark_connector.task_reader import read_partition
+from pyspark_log.storage.store import Store
 from pyspark_log.storage.types import TopicPartition
 
 
@@ -103,3 +108,15 @@ def test_pieces_are_the_ranges(least, most, sizes):
             assert (parts[0][0], parts[-1][1]) == (start, end)
         assert all(before[1] == after[0] for before, after in pairwise(parts))
         assert all(0 < until - since <= (most or math.inf) for since, until in parts)
+
+
+def test_what_comes_to_an_empty_partition_is_read_where_others_are_split(tmp_path):
+    """As all that comes between the planning of a batch read and its tasks."""
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 2)
+    store.append("t", pa.record_batch({"value": [b"1", b"2", b"3"]}), partition=0)
+    options = ReadOptions.parse({"subscribe": "t", "minpartitions": "4"})
+    planned = PylogBatchReader(store.path, options).partitions()
+    assert [one.range.at.partition for one in planned] == [0, 0, 0, 1]
+    store.append("t", pa.record_batch({"value": [b"4"]}), partition=1)
+    assert [batch.num_rows for one in planned for batch in read_partition(one)] == [1, 1, 1, 1]
