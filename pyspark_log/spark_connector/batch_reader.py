@@ -48,7 +48,7 @@ class PylogBatchReader(DataSourceReader):
         split: dict[TopicPartition, list[OffsetRange]] = {}
         for one in ranges:
             start, end = (resolved(store, one.at, edge, level) for edge in (one.start, one.end))
-            # There may be more in an empty one when its task runs; which says what is wrong if it ends before it starts.
+            # There may be more in an empty one when its task runs; that says what is wrong if it ends before it starts.
             split[one.at] = [one] if start >= end else []
             known.append(OffsetRange(one.at, start, end))
         for piece in splitting.split(known):

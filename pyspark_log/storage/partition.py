@@ -219,7 +219,7 @@ class Partition:
                 base, following = self._segment_of(position, state, listed)
                 until = end if following is None else min(end, following)
                 segment = self._open(base, following, state)
-                size = state.position if following is None else segment.log.size()
+                size = self._counted(segment, state) if following is None else segment.log.size()
                 for chunk in reader.read(segment, size, position, until, following):
                     yield chunk
                     position = max(position, chunk.next_offset)
@@ -269,13 +269,23 @@ class Partition:
         with missing_is_damage(self.place):
             segment = SegmentReader(self._folder(state), base, until=NO_OFFSET if following is None else following)
         # The folder may belong to a newer topic of the same name by now; but not if this one still lives.
-        now = self.state()
-        if now.leader_epoch != state.leader_epoch:
+        if self.state().leader_epoch != state.leader_epoch:
             raise LogDamagedError(f"{self.place}: the log was truncated while it was read")
-        if base == state.active_base and now.generation != state.generation:
-            # Once it is closed, the cleaner may replace it, and then the state's position says nothing of it.
-            raise LogDamagedError(f"{self.place}: the active segment was closed while it was looked for")
         return segment
+
+    def _counted(self, segment: SegmentReader, state: PartitionState) -> int:
+        """How many bytes count of the segment that is active by a state, and was opened after that was read.
+
+        Once it is closed the cleaner may replace it by another file, of which the state's position says nothing.
+        """
+        if self.state().active_base == state.active_base:
+            return state.position
+        size, end = segment.log.size(), 0
+        for header in segment.headers(segment.position_of(state.next_offset - 1, size), size):
+            end = header.end
+            if header.next_offset >= state.next_offset:
+                break
+        return end
 
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, in offset order, whose time is `timestamp` (ms) or later, if there is one."""
@@ -339,7 +349,7 @@ class Partition:
         while position is not None and position < state.next_offset:
             base, position = self._segment_of(position, state, listed)
             segment = self._open(base, position, state)
-            yield segment, state.position if position is None else segment.log.size()
+            yield segment, self._counted(segment, state) if position is None else segment.log.size()
             segment.close()
 
     def opened(self, state: PartitionState) -> Iterator[tuple[SegmentReader, int]]:
