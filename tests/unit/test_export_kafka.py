@@ -263,6 +263,12 @@ def test_a_cleaner_may_swap_segments_meanwhile(store, folder, together):
         assert found == {offset: before[offset] for offset in found}
 
 
+def test_the_log_may_be_moved_meanwhile(store, folder, tmp_path):
+    store.add_log_folder(f"{tmp_path}/second")
+    while_exporting(store, folder, lambda: store.move_partition("t", 0, f"{tmp_path}/second"), segment=2)
+    assert values(folder) == values(store.path)
+
+
 @pytest.mark.parametrize("offset", [6, 60])
 def test_the_end_may_be_taken_back_meanwhile(store, folder, offset):
     """Also where others write until all segments begin and end where they did."""
