@@ -199,7 +199,7 @@ def _check_partitions(
     work = [(0 if store.log_folders.problem_of(place) else _size(place), place) for place in places]
     told = Told(progress, sum(size for size, _ in work))
 
-    def run(place: PartitionPlace) -> PartitionReport:
+    def look(place: PartitionPlace) -> PartitionReport:
         problem = store.log_folders.problem_of(place)
         if problem:
             return PartitionReport(place, None, [_out_of_reach(store, place, problem)])
@@ -208,6 +208,14 @@ def _check_partitions(
             return check.run()
         except OSError as error:
             return PartitionReport(place, None, [_unreadable(store, place, error)])
+
+    def run(place: PartitionPlace) -> PartitionReport:
+        report = look(place)
+        with contextlib.suppress(UnknownTopicError):
+            now = store.place(place.topic, place.partition)
+            if report.findings and now.topic_id == place.topic_id and now != place:
+                return run(now)  # It was moved meanwhile.
+        return report
 
     work.sort(key=lambda item: item[0], reverse=True)
     with ThreadPoolExecutor(max(1, min(jobs, len(work)))) as pool:

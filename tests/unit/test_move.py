@@ -24,6 +24,7 @@ from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.types import LATEST
 from pyspark_log.storage.verify import verify
+from pyspark_log.storage.verify_partition import PartitionCheck
 
 PROCESSES = multiprocessing.get_context("spawn")
 # How long processes may take to start, and to come to something new, in seconds.
@@ -447,3 +448,17 @@ def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, mo
     monkeypatch.setattr(owner, name, moved_before)
     (batch,) = Store.open(store.path).read("t", 0, isolation_level=READ_COMMITTED)
     assert batch["value"].to_pylist() == [b"000001" + b"." * 50]
+
+
+@pytest.mark.parametrize("name", ["_check_slots", "_check_log"])
+def test_a_move_is_no_damage_to_who_verifies_meanwhile(store, tmp_path, monkeypatch, name):
+    fill(store, 20)
+    as_ever = getattr(PartitionCheck, name)
+
+    def moved_before(*arguments):
+        monkeypatch.undo()
+        store.move_partition("t", 0, f"{tmp_path}/second")
+        return as_ever(*arguments)
+
+    monkeypatch.setattr(PartitionCheck, name, moved_before)
+    assert [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE] == []
