@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from producer_tools import ending, ready
 
-from pyspark_log.storage import files, install, intent, move, partition
+from pyspark_log.storage import files, install, intent, move, partition, verify_partition
 from pyspark_log.storage.apply import _Work
 from pyspark_log.storage.errors import InvalidConfigError, LogFolderOfflineError, UnknownTopicError
 from pyspark_log.storage.findings import Severity
@@ -450,15 +450,15 @@ def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, mo
     assert batch["value"].to_pylist() == [b"000001" + b"." * 50]
 
 
-@pytest.mark.parametrize("name", ["_check_slots", "_check_log"])
-def test_a_move_is_no_damage_to_who_verifies_meanwhile(store, tmp_path, monkeypatch, name):
+@pytest.mark.parametrize(("owner", "name"), [(verify_partition, "slot_findings"), (PartitionCheck, "_check_log")])
+def test_a_move_is_no_damage_to_who_verifies_meanwhile(store, tmp_path, monkeypatch, owner, name):
     fill(store, 20)
-    as_ever = getattr(PartitionCheck, name)
+    as_ever = getattr(owner, name)
 
     def moved_before(*arguments):
         monkeypatch.undo()
         store.move_partition("t", 0, f"{tmp_path}/second")
         return as_ever(*arguments)
 
-    monkeypatch.setattr(PartitionCheck, name, moved_before)
+    monkeypatch.setattr(owner, name, moved_before)
     assert [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE] == []
