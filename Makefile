@@ -16,8 +16,9 @@ NATIVE := $(wildcard pyspark_log/storage/*.pyx pyspark_log/storage/*.pxd)
 export PYSPARK_PYTHON := $(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(BIN)/python
 
-# Two processes, in one of which Spark has its tests, and the broker its own.
-SPREAD := -n 2 --no-loadscope-reorder
+# Two processes, in one of which Spark has its tests, and the broker its own. One that hung and was ended is not
+# replaced: the next one would begin with the same test.
+SPREAD := -n 2 --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: help
 help:  ## Show this list

@@ -1,9 +1,12 @@
 """How `pytest -n` spreads the tests over processes: those of a file stay together, and so do all that share a JVM.
 
-And how hypothesis looks for examples: never by the clock.
+How hypothesis looks for examples: never by the clock. And what becomes of fixtures that hang.
 """
 
+import faulthandler
+
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -31,3 +34,19 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_collection_modifyitems(items):
     # The longest groups first, so that no process has one of them before it at the end.
     items.sort(key=lambda item: not item.nodeid.startswith(_TOGETHER))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    """Ends the process if the fixtures of a test take as long as a test may take, and tells all stacks.
+
+    pytest's own guard (`faulthandler_timeout`) is gone when the test has failed, as one does that was interrupted.
+    """
+    seconds = float(item.config.getini("timeout") or 0)
+    if seconds and item.config.getini("faulthandler_exit_on_timeout"):
+        stderr = item.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(seconds, exit=True, file=stderr)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
