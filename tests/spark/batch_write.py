@@ -16,6 +16,7 @@ def main(master, store, topic, count):
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.executor.memory", "512m")
         .config("spark.ui.enabled", "false")
+        .config("spark.python.authenticate.socketTimeout", "120s")
         .getOrCreate()
     )
     rows = spark.range(int(count)).repartition(4).selectExpr("cast(id as string) AS value")

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.campaign import processes
-from tests.campaign.queries import FILE_SYSTEM_CHECKPOINTS, JVM_OPTIONS
+from tests.campaign.queries import FILE_SYSTEM_CHECKPOINTS, JVM_OPTIONS, WORKERS_PATIENCE
 
 #: Records that one micro-batch reads.
 BATCH = 100
@@ -34,6 +34,7 @@ def make_session(master, **settings):
         "spark.executor.extraJavaOptions": JVM_OPTIONS,
         "spark.ui.enabled": "false",
         "spark.sql.streaming.checkpointFileManagerClass": FILE_SYSTEM_CHECKPOINTS,
+        **dict([WORKERS_PATIENCE]),
         **settings,
     }
     builder = SparkSession.builder.master(master)
@@ -77,7 +78,7 @@ class Driver:
             time.sleep(0.01)
         self.process.wait()
 
-    def wait_until_stopped(self, seconds=120):
+    def wait_until_stopped(self):
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def go_on(self):

@@ -12,12 +12,12 @@ import pytest
 from spark_tools import all_values_in
 
 from tests.campaign import compare
-from tests.campaign.processes import Driver
+from tests.campaign.processes import Driver, send
 from tests.campaign.steps import last_decision
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc, which Linux has"),
 ]
 
@@ -26,7 +26,7 @@ BATCH_WRITE = Path(__file__).with_name("batch_write.py")
 
 def test_a_batch_write_by_executors(cluster, store):
     store.create_topic("t", 3)
-    subprocess.run([sys.executable, BATCH_WRITE, cluster.master, store.path, "t", "20000"], check=True, timeout=300)
+    subprocess.run([sys.executable, BATCH_WRITE, cluster.master, store.path, "t", "20000"], check=True, timeout=600)
     assert all_values_in(store, "t") == sorted(str(number) for number in range(20000))
 
 
@@ -42,29 +42,28 @@ def test_a_stream_whose_executors_are_killed_writes_everything_once(cluster, sto
     with (tmp_path / "log").open("w") as log:
         driver = Driver([store.path, tmp_path / "checkpoints", "", cluster.master, "once"], log)
         try:
-            killed = 0
+            killed = []
             # One before anything is published, the others in the midst of later micro-batches.
             for number in (-1, 1, 3):
-                executor = wait_for_executor(driver, store, tmp_path / "checkpoints/stateless", number)
-                os.kill(executor, signal.SIGKILL)
-                killed += 1
-            assert driver.wait(300), (tmp_path / "log").read_text()[-3000:]
+                killed.append(wait_for_executor(driver, store, tmp_path / "checkpoints/stateless", number, killed))
+                send(killed[-1:], signal.SIGKILL)
+            assert driver.wait(400), (tmp_path / "log").read_text()[-3000:]
             assert driver.said("finished")
         finally:
             driver.kill()
-    assert killed == 3
     source = {key: one.numbers for key, one in compare.sequences(store, "events").items()}
     for topic in ("stateless", "chained"):
         assert {key: one.numbers for key, one in compare.sequences(store, topic).items()} == source
 
 
-def wait_for_executor(driver, store, checkpoint, number):
-    """An executor of the driver, once the query has published so many micro-batches."""
-    deadline = time.monotonic() + 120
+def wait_for_executor(driver, store, checkpoint, number, killed):
+    """An executor of the driver, once the query has published so many micro-batches; none that is dying."""
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         assert not driver.said("finished"), "the query was over before it could be disturbed: it needs more input"
         last = last_decision(store, checkpoint)
-        if (-1 if last is None else last.number) >= number and (executors := driver.executors()):
+        executors = [pid for pid in driver.executors() if pid not in killed]
+        if (-1 if last is None else last.number) >= number and executors:
             return executors[0]
         time.sleep(0.05)
     raise AssertionError(f"no executor after number {number}; the driver said {driver.lines[-3:]}")

@@ -24,7 +24,7 @@ from pyspark_log.spark_connector.query_run import QueryRun, claim_run
 from pyspark_log.spark_connector.source import PylogDataSource
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_writer import StagedMessage
-from pyspark_log.storage import files, janitor
+from pyspark_log.storage import files, janitor, log_folder
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 
 # Its server has imported all that a driver needs, so that a driver starts within milliseconds.
@@ -93,6 +93,8 @@ def drive(path, run, first, tell, stop_before, sign):
         if next(changes) == stop_before:
             os.kill(os.getpid(), sign)
 
+    # Kafka's checkpoints are written by the clock: a slower driver would make more changes.
+    log_folder.INTERVAL = 3600
     files.set_observer(aim)
     source = PylogDataSource({"path": path, "topic": TOPIC})
     for batch in range(first, BATCHES):
@@ -113,11 +115,12 @@ class Driver:
         self._told, tell = PROCESSES.Pipe(duplex=False)
         self.done = first
         self.changes = 0
-        self.process = PROCESSES.Process(target=drive, args=(str(path), run, first, tell, stop_before, sign))
+        arguments = (str(path), run, first, tell, stop_before, sign)
+        self.process = PROCESSES.Process(target=drive, args=arguments, daemon=True)
         self.process.start()
         tell.close()
 
-    def wait(self, timeout=60.0):
+    def wait(self, timeout=240.0):
         """Whether it has ended in that time (seconds), of itself or not."""
         deadline = time.monotonic() + timeout
         with contextlib.suppress(EOFError):
@@ -132,6 +135,7 @@ class Driver:
         while not self.wait(0):
             state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
             if state == "T":
+                self.wait(0)  # for what it told just before
                 return True
             time.sleep(0.001)
         return False

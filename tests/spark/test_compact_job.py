@@ -24,7 +24,7 @@ def run(cluster, *arguments):
         "--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false", JOB, *arguments,
     ]  # fmt: skip
     env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=env)
+    return subprocess.run(command, capture_output=True, text=True, timeout=500, check=False, env=env)
 
 
 def test_each_partition_is_compacted(cluster, store):

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
+    pytest.mark.timeout(900),
     pytest.mark.skipif(
         not (os.environ.get("JAVA_HOME") or shutil.which("java")), reason="Spark needs Java 17 or later"
     ),
@@ -32,7 +33,7 @@ def run(script, **options):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     return subprocess.run(
         [sys.executable, str(script)], env=environment, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, check=False, timeout=280, **options,
+        stderr=subprocess.STDOUT, check=False, timeout=800, **options,
     )
 
 

@@ -22,6 +22,7 @@ def why_not(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later")
 def test_writes_to_a_full_disk_are_made_good_when_there_is_room(tmp_path):
     disk = tmp_path / "disk"
@@ -30,6 +31,6 @@ def test_writes_to_a_full_disk_are_made_good_when_there_is_room(tmp_path):
         pytest.skip(reason)
     script = Path(__file__).with_name("full_disk.py")
     done = subprocess.run(
-        [*NAMESPACE, sys.executable, script, disk], capture_output=True, text=True, check=False, timeout=280
+        [*NAMESPACE, sys.executable, script, disk], capture_output=True, text=True, check=False, timeout=800
     )
     assert done.stdout.endswith("all is there\n"), done.stdout[-1000:] + done.stderr[-3000:]

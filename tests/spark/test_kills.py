@@ -13,7 +13,7 @@ KILLS = 8
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1400)
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds the processes to kill in /proc, which Linux has")
 @pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later")
 def test_killed_queries_write_what_undisturbed_ones_write(tmp_path, capsys):

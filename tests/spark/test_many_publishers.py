@@ -63,6 +63,7 @@ def by_publisher(store):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_many_publishers_at_once(spark, store, tmp_path):
     for topic in TOPICS:
         store.create_topic(topic, 2, {"segment.bytes": "30000"})
@@ -82,15 +83,15 @@ def test_many_publishers_at_once(spark, store, tmp_path):
         jobs = [pool.submit(job, spark, store, number) for number in range(JOBS)]
         try:
             for one in queries:
-                assert one.awaitTermination(200)
+                assert one.awaitTermination(500), one.status
             for one in jobs:
-                one.result(200)
+                one.result(500)
             # It has staged all the while, and has held nobody up.
             assert not long_job.done()
             assert f"job {JOBS}" not in by_publisher(store)
         finally:
             (tmp_path / "go on").touch()
-        long_job.result(60)
+        long_job.result(300)
     expected = {f"query {number}": wanted(BATCHES * BATCH_ROWS) for number in range(QUERIES)}
     expected |= {f"job {number}": wanted(JOB_ROWS) for number in range(JOBS + 1)}
     assert by_publisher(store) == expected

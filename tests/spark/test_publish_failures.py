@@ -166,7 +166,7 @@ def test_a_killed_driver_is_made_good_by_the_next_one(failing, target, marks, tm
     fill_events(target, 0, 300)
     fault, checkpoint = f"driver killed before {step}", tmp_path / "checkpoint"
     with Driver(target, checkpoint, TOPIC, fault, marks, tmp_path / "log") as driver:
-        assert driver.process.wait(120) == -signal.SIGKILL, driver.said()
+        assert driver.process.wait(400) == -signal.SIGKILL, driver.said()
     catch_up(failing, target, checkpoint)
     assert values_in(target, TOPIC) == values_in(target, "events")
 
@@ -186,7 +186,7 @@ def test_a_driver_that_comes_back_is_fenced_by_its_successor(failing, target, ma
         assert values_in(target, TOPIC) == values_in(target, "events")
         fill_events(target, 400, 10)
         driver.go_on()
-        assert driver.process.wait(60) == 0, driver.said()
+        assert driver.process.wait(400) == 0, driver.said()
         who = rf"\(process \d+ on {re.escape(socket.gethostname())}, since \d{{4}}-\d\d-\d\dT.*\)"
         assert re.search(rf"PYLOG_PUBLISHER_FENCED.* was replaced by run .* {who}", driver.said())
     catch_up(failing, target, checkpoint)

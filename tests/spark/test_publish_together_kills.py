@@ -28,9 +28,9 @@ def run(store, checkpoint, where, log):
     )  # fmt: skip
     try:
         said = driver.stdout.readline().strip()
-        assert said == ("finished" if where == "nowhere" else where)
+        assert said == ("finished" if where == "nowhere" else where), Path(log.name).read_text()[-3000:]
         if where == "nowhere":
-            assert driver.wait(60) == 0
+            assert driver.wait(200) == 0
     finally:
         while left := processes.session(driver.pid):
             processes.send(left, signal.SIGKILL)
@@ -50,7 +50,7 @@ def records(store, topic):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds the processes to kill in /proc, which Linux has")
 @pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later")
 def test_a_killed_query_publishes_each_micro_batch_once_and_whole(tmp_path):
