@@ -24,7 +24,7 @@ def fill(
         place: which partition.
         sources: its segments from the one that holds `start` on, in order, each open; those that are not needed are not
             asked for.
-        start, end: offsets; batches begin at both.
+        start, end: offsets; either may lie inside of a batch, as between decisions that were written together.
         aborted: the transactions that reach into [start, end) and were aborted.
         max_batch_bytes: the most bytes that one batch may become when it is decompressed.
         throttle: told of the bytes that are read.
