@@ -96,10 +96,7 @@ cdef class BatchFilter:
         keeps_legacy_tombstones: whether tombstones in messages of formats 0 and 1, which have no delete horizon, stay
             for now.
         next_offset: behind the last batch that was taken; its owner sets it to where the first must begin.
-        batches_read, records_read, records_kept: counts; not of control batches.
-        keyless: records without a key that were taken out.
-        tombstones_kept, tombstones_removed: records without a value; the latter only of those that had their time.
-        earliest_horizon: the first time (ms) at which a tombstone or marker that was kept may go; -1: there is none.
+        records_read, records_kept: counts; not of control batches.
     """
 
     cdef KeyOffsets keys
@@ -114,13 +111,8 @@ cdef class BatchFilter:
     cdef Scratch kept_bytes
     cdef Scratch shifted
     cdef public bint keeps_legacy_tombstones
-    cdef readonly int64_t batches_read
     cdef readonly int64_t records_read
     cdef readonly int64_t records_kept
-    cdef readonly int64_t keyless
-    cdef readonly int64_t tombstones_kept
-    cdef readonly int64_t tombstones_removed
-    cdef readonly int64_t earliest_horizon
 
     def __init__(
         self, KeyOffsets keys not None, CleanedOutput output not None, *, int64_t now, int64_t delete_retention_ms,
@@ -139,7 +131,6 @@ cdef class BatchFilter:
         self.level = level
         self.kept_bytes = Scratch.__new__(Scratch)
         self.shifted = Scratch.__new__(Scratch)
-        self.earliest_horizon = -1
 
     @property
     def next_offset(self):
@@ -163,7 +154,6 @@ cdef class BatchFilter:
         batches.load(buffer, 0, end)
         self.output.begin_piece(buffer, batches.source.data)
         while batches.look():
-            self.batches_read += 1
             self.clean()
             batches.pass_by()
         return batches.position
@@ -190,10 +180,7 @@ cdef class BatchFilter:
         cdef bint ready = self.transactions.take_control(header, data)
         if h.count == 0 or (ready and has_horizon and h.base_timestamp <= self.now):
             return self.drop_all()
-        if not ready:
-            return self.output.keep(at, h)
-        self.note_horizon(h.base_timestamp if has_horizon else self.new_horizon)
-        if has_horizon:
+        if not ready or has_horizon:
             return self.output.keep(at, h)
         self.batches.open()
         kept.records = h.count
@@ -231,11 +218,8 @@ cdef class BatchFilter:
         self.filter_records(data, end, &kept)
         self.records_read += h.count
         self.records_kept += kept.records
-        self.tombstones_kept += kept.tombstones
         if kept.records == 0:
             return self.drop_all()
-        if own and kept.tombstones:
-            self.note_horizon(h.base_timestamp if has_horizon else self.new_horizon)
         if kept.records < h.count:
             data = self.kept_bytes.data
             end = data + self.kept_bytes.used
@@ -244,10 +228,6 @@ cdef class BatchFilter:
         if own:
             return self.write_batch(&kept, data, end, kept.tombstones and not has_horizon)
         return self.write_set(&kept, data, end)
-
-    cdef void note_horizon(self, int64_t horizon) noexcept:
-        if self.earliest_horizon < 0 or horizon < self.earliest_horizon:
-            self.earliest_horizon = horizon
 
     cdef int filter_records(self, const uint8_t* data, const uint8_t* end, Kept* kept) except -1:
         """Copy the records that stay to `kept_bytes`, unless all do."""
@@ -259,6 +239,7 @@ cdef class BatchFilter:
         cdef const uint8_t* run = NULL  # where records begin that stay and are not copied yet
         cdef int index, taken = 0
         cdef bint known = h.base_offset <= self.keys.latest_offset
+        cdef bint all_known = h.last_offset <= self.keys.latest_offset
         cdef bint expired = self.is_expired(h)
         kept.records = kept.tombstones = 0
         kept.first_offset = kept.last_offset = kept.max_timestamp = -1
@@ -284,8 +265,8 @@ cdef class BatchFilter:
                         kept.first_offset = record.offset
                     kept.last_offset = record.offset
                     kept.records += 1
-                    # Behind the keys nothing goes that they have replaced: their time does not run yet.
-                    kept.tombstones += known and not record.has_value
+                    # Where not all is known, what they have replaced may stay: their time does not run yet.
+                    kept.tombstones += all_known and not record.has_value
                     if record.time > kept.max_timestamp:
                         kept.max_timestamp = record.time
             if reason == NULL and run != NULL and kept.records < walk.header.count:
@@ -305,15 +286,9 @@ cdef class BatchFilter:
     cdef inline bint stays(self, const Record* record, bint expired) noexcept nogil:
         if record.offset > self.keys.latest_offset:
             return True
-        if record.key_length < 0:
-            self.keyless += 1
+        if record.key_length < 0 or record.offset < self.keys.find(record):
             return False
-        if record.offset < self.keys.find(record):
-            return False
-        if expired and not record.has_value:
-            self.tombstones_removed += 1
-            return False
-        return True
+        return record.has_value or not expired
 
     cdef int write_batch(self, const Kept* kept, const uint8_t* data, const uint8_t* end, bint new_horizon) except -1:
         """Write a batch of format 2 with other records than it had, or another base timestamp."""

@@ -82,24 +82,13 @@ class Rewritten:
 
     Attributes:
         bytes_read, bytes_written: of the logs.
-        batches_read: all of them.
         records_read, records_kept: without those in control batches.
-        keyless: records without a key that were removed.
-        tombstones_kept: records without a value that stay for now.
-        tombstones_removed: those that had stayed long enough.
-        earliest_horizon: when (ms) the first tombstone or marker can be removed that stays for now; None: there is
-            none in format 2.
     """
 
     bytes_read: int
     bytes_written: int
-    batches_read: int
     records_read: int
     records_kept: int
-    keyless: int
-    tombstones_kept: int
-    tombstones_removed: int
-    earliest_horizon: int | None
 
 
 def rewrite(cleaning: Round, sources: Sequence[Source], until: int) -> Rewritten:
@@ -212,8 +201,6 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
         output.write_aborted(retained)
     files.sync_folder(cleaning.place.folder)
     return Rewritten(
-        bytes_read=sum(source.size for source in sources), bytes_written=written, batches_read=batches.batches_read,
-        records_read=batches.records_read, records_kept=batches.records_kept, keyless=batches.keyless,
-        tombstones_kept=batches.tombstones_kept, tombstones_removed=batches.tombstones_removed,
-        earliest_horizon=batches.earliest_horizon if batches.earliest_horizon >= 0 else None,
+        bytes_read=sum(source.size for source in sources), bytes_written=written,
+        records_read=batches.records_read, records_kept=batches.records_kept,
     )  # fmt: skip
