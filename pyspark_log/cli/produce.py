@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.cli.target import Target
+from pyspark_log.storage.topics import check_name
 
 _CHUNK_BYTES = 1 << 20
 _LINGER_S = 0.5
@@ -39,6 +40,7 @@ def produce(target: Target, topic: str, key_separator: str | None, partition: in
         raise click.UsageError(f"{topic} is the store's own; records of yours would break it.")
     if key_separator == "":
         raise click.UsageError("--key-separator may not be empty.")
+    check_name(topic)
     store = target.open_or_create()
     if store.make_topic_if_missing(topic):
         click.echo(f"made topic {topic} with {store.describe_topic(topic).partitions} partition(s)", err=True)

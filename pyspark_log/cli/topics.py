@@ -8,7 +8,9 @@ import click
 
 from pyspark_log.cli.output import NOTHING, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
+from pyspark_log.storage.config import check_topic_configs
 from pyspark_log.storage.errors import TopicExistsError
+from pyspark_log.storage.topics import check_name
 from pyspark_log.storage.types import LATEST
 
 
@@ -24,6 +26,7 @@ def _settings(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]
         if not (name and equals):
             raise click.BadParameter(f"{text!r} is not NAME=VALUE")
         settings[name.strip()] = value.strip()
+    check_topic_configs(settings)  # before a store is made
     return settings
 
 
@@ -46,6 +49,7 @@ def create(
     target: Target, topic: str, partitions: int | None, configs: dict[str, str], if_not_exists: bool
 ) -> None:
     """Make TOPIC; a store too, where the folder is missing or empty."""
+    check_name(topic)
     try:
         target.open_or_create().create_topic(topic, partitions, configs)
     except TopicExistsError:

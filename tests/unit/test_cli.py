@@ -116,6 +116,19 @@ def test_topics_create_refuses_a_setting_without_name_or_value(store, path, sett
     assert pylog(path, "topics", "create", "events", "--config", setting).exit_code == 2
 
 
+@pytest.mark.parametrize("command", [
+    ("topics", "create", "events", "--config", "retention.mss=1"),
+    ("topics", "create", "events", "--config", "retention.ms=soon"),
+    ("topics", "create", "no/name"),
+    ("produce", "no/name"),
+])  # fmt: skip
+def test_what_is_refused_makes_no_store(path, command):
+    result = pylog(path, *command)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(("Error: [PYLOG_INVALID_CONFIG] ", "Error: [PYLOG_INVALID_TOPIC] "))
+    assert not path.exists()
+
+
 def test_topics_list_leaves_the_stores_own_topics_out(events, path):
     OffsetsLog(events).commit("g", {TopicPartition("events", 0): 1})
     assert output(path, "topics", "list") == "events\n"
