@@ -198,7 +198,7 @@ class _Work:
                 for segment in segments:
                     reader = SegmentReader(self._place.folder, segment.base, until=segment.until)
                     stack.callback(reader.close)
-                    yield Source(reader, reader.counted())
+                    yield Source(reader, reader.size_up_to(segment.until))
 
             yield each()
 

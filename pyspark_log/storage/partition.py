@@ -280,12 +280,7 @@ class Partition:
         """
         if self.state().active_base == state.active_base:
             return state.position
-        size, end = segment.log.size(), 0
-        for header in segment.headers(segment.position_of(state.next_offset - 1, size), size):
-            end = header.end
-            if header.next_offset >= state.next_offset:
-                break
-        return end
+        return segment.size_up_to(state.next_offset)
 
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, in offset order, whose time is `timestamp` (ms) or later, if there is one."""
@@ -376,7 +371,7 @@ class Partition:
         while position < state.active_base:
             base, following = self._segment_of(position, state, listed=True)
             segment = self._open(base, following, state)
-            yield segment, segment.log.size() if segment.until == NO_OFFSET else segment.counted()
+            yield segment, segment.log.size() if segment.until == NO_OFFSET else segment.size_up_to(segment.until)
             segment.close()
             position = state.active_base if following is None else following
         if active is not None:

@@ -147,13 +147,13 @@ class SegmentReader:
         """The headers of the batches in [start, end) that count, as `read_headers`."""
         return read_headers(self.log, start, end, self.until)
 
-    def counted(self) -> int:
-        """How many bytes count of a closed segment; all of them, if no batch ends where the next segment begins."""
+    def size_up_to(self, offset: int) -> int:
+        """How many bytes hold what stands below an offset; all of them, if no batch reaches it."""
         end = self.log.size()
         # What is damaged is told to who reads it.
         with contextlib.suppress(CorruptRecordError):
-            for header in self.headers(self.position_of(self.until - 1, end), end):
-                if header.next_offset == self.until:
+            for header in self.headers(self.position_of(offset - 1, end), end):
+                if header.next_offset >= offset:
                     return header.end
         return end
 

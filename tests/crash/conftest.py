@@ -1,13 +1,11 @@
 """Fixtures of the crash tests."""
 
 import logging
-import os
-import tempfile
-from pathlib import Path
 
 import pytest
 
 from pyspark_log.storage import decision_log, group_positions, install, log_folder, staging
+from tests.scratch import memory_folder
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,6 +43,5 @@ def little_logs(little_sizes):
 @pytest.fixture
 def memory_path():
     """A folder in memory where there is one: a stop loses nothing that was written, synced or not."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Path(folder)
+    with memory_folder() as folder:
+        yield folder

@@ -5,17 +5,12 @@ comes back that a cleaner has removed; what was seen has its offset; `verify` fi
 takes no key's last record then.
 """
 
-import os
-import random
-import shutil
-import tempfile
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from compacted import MEMORY, PARTITIONS, CompactedWorkload, check_dense, is_aborted, records_of, see
+from losses import record_run, try_losses
 from power import Trace
-from sampling import TIMEOUT, few_or_many, sample
+from sampling import TIMEOUT, few_or_many
 
 from pyspark_log.storage import cleaner_state, compaction, state_file
 from pyspark_log.storage.errors import StoreNotFoundError
@@ -23,6 +18,7 @@ from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.publish import help_apply
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.verify import verify
+from tests.scratch import memory_folder
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]
 
@@ -68,17 +64,8 @@ class Acknowledged:
 @pytest.fixture(scope="module")
 def recorded(little_logs):
     """The trace of an undisturbed run, and what holds after each step."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        trace = Trace(Path(folder) / "store")
-        workload, held = CompactedWorkload(trace.root), [Acknowledged()]
-
-        def mark():
-            held.append(held[-1].after(workload, workload.done - 1))
-            trace.mark(workload.done)
-
-        trace.record(lambda: workload.run(after=mark))
-        yield trace, held, Path(folder)
+    with memory_folder() as folder:
+        yield record_run(CompactedWorkload, Acknowledged(), folder)
 
 
 class PowerLoss:
@@ -175,31 +162,8 @@ def latest(records):
 
 @pytest.mark.parametrize("most", few_or_many(6, 30))
 def test_power_losses(recorded, most, capsys, monkeypatch):
-    trace, held, folder = recorded
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    modes = ["nothing", "everything", "any part"]
-    chosen = sample(range(1, len(trace.changes) + 1), most)
-    seed, tried = random.randrange(2**32), 0
-    ends = [at for at, _ in trace.marks]
-    for count, disk in trace.disks(chosen):
-        step = sum(at <= count for at in ends)
-        for number, mode in enumerate(modes):
-            choices = random.Random(f"{seed} {count} {number}")
-            fate = disk.any_part(choices) if mode == "any part" else getattr(disk, mode)()
-            path = folder / "after"
-            disk.write(path, fate)
-            try:
-                PowerLoss(path, held[step], held[min(step + 1, len(held) - 1)]).check()
-            except Exception as error:
-                what = trace.changes[count] if count < len(trace.changes) else "the end"
-                where = f"power lost before change {count} in step {step}, keeping {mode}, seed {seed}: {what}"
-                raise AssertionError(where) from error
-            shutil.rmtree(path, ignore_errors=True)
-            tried += 1
-    with capsys.disabled():
-        print(f"\n{tried} power losses tried, at {len(chosen)} of {len(trace.changes)} changes")
-    assert tried == len(modes) * len(chosen)
-    assert len(trace.changes) >= 2000
+    try_losses(recorded, lambda *loss: PowerLoss(*loss).check(), most, capsys)
 
 
 def test_how_far_a_cleaner_goes_is_on_the_disk_before_its_first_swap(memory_path):

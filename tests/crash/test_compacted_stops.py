@@ -4,21 +4,17 @@ What was acknowledged is there in order and at its offset, less what a cleaner m
 whole or not at all, but for a cleaner, which goes on segment by segment; and doing it again leads to the same end.
 """
 
-import os
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from compacted import CompactedWorkload, Seen, check_dense, is_aborted, numbered, see
-from sampling import TIMEOUT, few_or_many, sample
-from stops import StopBefore, run_until
+from sampling import TIMEOUT, few_or_many
 from undisturbed import Undisturbed
 
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.publish import help_apply
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.verify import verify
+from tests.scratch import memory_folder
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]
 # So many steps are made after the one that was stopped.
@@ -28,9 +24,8 @@ FOLLOWING = 6
 @pytest.fixture(scope="module")
 def undisturbed(little_logs):
     """In memory where there is some: a stop loses nothing that was written, synced or not."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Undisturbed(Path(folder), CompactedWorkload, see, ({}, {}))
+    with memory_folder() as folder:
+        yield Undisturbed(folder, CompactedWorkload, see, ({}, {}))
 
 
 def from_start(records, start):
@@ -114,21 +109,6 @@ def check_healthy(path):
         assert not store.append_batch("keyed", 1, numbered(number + 1)).duplicate
 
 
-def try_stop(undisturbed, path, change, torn):
-    step, changes = undisturbed.begin(change, path)
-    workload, stop = CompactedWorkload(path, done=step), StopBefore(changes, torn)
-    if not run_until(lambda: workload.run(until=step + 1), stop):
-        return False  # Threads that apply side by side do not always make the very same number of changes.
-    try:
-        go_on(workload, path, undisturbed, step in workload.cleanings)
-        check_same(see(path), undisturbed.contents[workload.done])
-        check_healthy(path)
-    except Exception as error:
-        where = f"stopped {'half-way in' if torn else 'before'} change {change} ({stop.stopped_at}) in step {step}"
-        raise AssertionError(where) from error
-    return True
-
-
 def test_the_workload_compacts(undisturbed):
     """Each of its cleanings removes records."""
     workload = CompactedWorkload("unused")
@@ -139,14 +119,9 @@ def test_the_workload_compacts(undisturbed):
 
 @pytest.mark.parametrize("most", few_or_many(20, 60))
 def test_stops(undisturbed, most, capsys):
-    points = [(change, torn) for change in range(undisturbed.starts[-1]) for torn in (False, True)]
-    with tempfile.TemporaryDirectory(dir=undisturbed._folder) as folder:
-        path, chosen = Path(folder) / "store", sample(points, most)
-        tried = 0
-        for change, torn in chosen:
-            tried += try_stop(undisturbed, path, change, torn)
-            shutil.rmtree(path, ignore_errors=True)
-    with capsys.disabled():
-        print(f"\n{tried} stops tried, of {len(points)}")
-    assert len(points) >= 2000
-    assert tried >= 0.9 * len(chosen)
+    def check(workload, path, step):
+        go_on(workload, path, undisturbed, step in workload.cleanings)
+        check_same(see(path), undisturbed.contents[workload.done])
+        check_healthy(path)
+
+    undisturbed.try_stops(check, most, 0.9, capsys)

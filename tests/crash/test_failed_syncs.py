@@ -20,9 +20,9 @@ from pyspark_log.storage.errors import PylogError
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from tests.scratch import IN_MEMORY
 
 TOPIC = "t"
-_DISK = "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
 def rows(value):
@@ -112,7 +112,7 @@ def run_with(folder, number, error):
 
 
 def check(disk, fate, shown, durable, monkeypatch):
-    with tempfile.TemporaryDirectory(dir=_DISK) as above, monkeypatch.context() as patched:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as above, monkeypatch.context() as patched:
         folder = f"{above}/store"
         disk.write(folder, fate)
         patched.setattr(state_file, "this_boot", lambda: b"rebooted")
@@ -132,7 +132,7 @@ def check(disk, fate, shown, durable, monkeypatch):
 def test_nothing_acknowledged_is_lost(killed, monkeypatch):
     number, at = 0, 1
     while at:
-        with tempfile.TemporaryDirectory(dir=_DISK) as folder:
+        with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
             run, at = run_with(folder, number, Stopped() if killed else OSError(errno.EIO, os.strerror(errno.EIO)))
             # The power goes after the step of the sync, after the two that follow, or at last.
             steps = [step for step in run.after if step[0] > at]

@@ -2,8 +2,6 @@
 
 import random
 import shutil
-import tempfile
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,6 +14,7 @@ from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.truncation import truncate
 from pyspark_log.storage.types import OffsetAndTimestamp
+from tests.scratch import memory_folder
 
 CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 
@@ -85,9 +84,8 @@ def go_on(path):
 
 @pytest.fixture
 def folder():
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield Path(folder)
+    with memory_folder() as folder:
+        yield folder
 
 
 def _try_stops(folder, every, capsys):

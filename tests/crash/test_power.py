@@ -5,17 +5,11 @@ has another record; what was deleted does not come back; `verify` finds no damag
 written, once more after another look; and a producer that numbers its records can go on where the log ends for it.
 """
 
-import os
-import random
-import shutil
-import tempfile
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
+from losses import record_run, try_losses
 from numbered import abort_transaction, check_index
-from power import Trace
-from sampling import EVERYTHING, TIMEOUT, sample
+from sampling import EVERYTHING, TIMEOUT
 from workload import PARTITIONS, Workload, numbered, see
 
 from pyspark_log.storage import state_file
@@ -24,6 +18,7 @@ from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.publish import help_apply
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.verify import verify
+from tests.scratch import memory_folder
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
 
@@ -53,17 +48,8 @@ class Acknowledged:
 @pytest.fixture(scope="module")
 def recorded(little_sizes):
     """The trace of an undisturbed run, and what holds after each step."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        trace = Trace(Path(folder) / "store")
-        workload, held = Workload(trace.root), [Acknowledged()]
-
-        def mark():
-            held.append(held[-1].after(workload, workload.done - 1))
-            trace.mark(workload.done)
-
-        trace.record(lambda: workload.run(after=mark))
-        yield trace, held, Path(folder)
+    with memory_folder() as folder:
+        yield record_run(Workload, Acknowledged(), folder)
 
 
 class PowerLoss:
@@ -156,33 +142,5 @@ class PowerLoss:
 
 
 def test_power_losses(recorded, capsys, monkeypatch):
-    trace, held, folder = recorded
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    modes = ["nothing", "everything", *["any part"] * (4 if EVERYTHING else 1)]
-    chosen = sample(range(1, len(trace.changes) + 1), 110)
-    seed, tried = random.randrange(2**32), 0
-    ends = [at for at, _ in trace.marks]
-    for count, disk in trace.disks(chosen):
-        step = sum(at <= count for at in ends)
-        for number, mode in enumerate(modes):
-            choices = random.Random(f"{seed} {count} {number}")
-            fate = disk.any_part(choices) if mode == "any part" else getattr(disk, mode)()
-            path = folder / "after"
-            disk.write(path, fate)
-            loss = PowerLoss(path, held[step], held[min(step + 1, len(held) - 1)])
-            try:
-                loss.check()
-            except Exception as error:
-                kept = os.environ.get("CRASH_KEEP")
-                if kept:
-                    shutil.rmtree(kept, ignore_errors=True)
-                    disk.write(kept, fate)
-                what = trace.changes[count] if count < len(trace.changes) else "the end"
-                where = f"power lost before change {count} in step {step}, keeping {mode}, seed {seed}: {what}"
-                raise AssertionError(where) from error
-            shutil.rmtree(path, ignore_errors=True)
-            tried += 1
-    with capsys.disabled():
-        print(f"\n{tried} power losses tried, at {len(chosen)} of {len(trace.changes)} changes")
-    assert tried == len(modes) * len(chosen)
-    assert len(trace.changes) >= 2000
+    try_losses(recorded, lambda *loss: PowerLoss(*loss).check(), 110, capsys, parts=4 if EVERYTHING else 1)

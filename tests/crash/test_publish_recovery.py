@@ -10,8 +10,6 @@ import itertools
 import os
 import random
 import shutil
-import tempfile
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -29,6 +27,7 @@ from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.types import OffsetStep, TopicPartition
 from pyspark_log.storage.verify import verify
+from tests.scratch import memory_folder
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
 
@@ -146,9 +145,8 @@ class Base:
 @pytest.fixture
 def base(little_sizes, monkeypatch):
     monkeypatch.setattr(install, "on_one_device", lambda _, folder: not folder.endswith("/second"))
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Base(Path(folder))
+    with memory_folder() as folder:
+        yield Base(folder)
 
 
 def test_stops_of_a_publish_and_of_those_who_come_after(base, capsys):

@@ -5,15 +5,10 @@ doing it again ends well; what was decided appears. The same with half of the wr
 """
 
 import itertools
-import os
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from numbered import check_index
-from sampling import TIMEOUT, sample
-from stops import StopBefore, run_until
+from sampling import TIMEOUT
 from undisturbed import Undisturbed
 from workload import Workload, content
 
@@ -21,6 +16,7 @@ from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.publish import help_apply
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.verify import verify
+from tests.scratch import memory_folder
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
 # So many steps are made after the one that was stopped.
@@ -55,9 +51,8 @@ def check_healthy(path):
 @pytest.fixture(scope="module")
 def undisturbed(little_sizes):
     """In memory where there is some: a stop loses nothing that was written, synced or not."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Undisturbed(Path(folder), Workload, content, {})
+    with memory_folder() as folder:
+        yield Undisturbed(folder, Workload, content, {})
 
 
 # Every step without a name may be repeated; an append that was stopped may be there or not, so it is not.
@@ -75,33 +70,13 @@ def go_on(workload, path, contents):
     workload.run(until=workload.done + FOLLOWING)
 
 
-def try_stop(undisturbed, path, change, torn):
-    step, changes = undisturbed.begin(change, path)
-    workload, stop = Workload(path, done=step), StopBefore(changes, torn)
-    if not run_until(lambda: workload.run(until=step + 1), stop):
-        return False  # Threads that apply side by side do not always make the very same number of changes.
-    try:
+def test_stops(undisturbed, capsys):
+    def check(workload, path, _step):
         go_on(workload, path, undisturbed.contents)
         assert content(path) == undisturbed.contents[workload.done]
         check_healthy(path)
         for partition in range(2):
             if ("small", partition) in undisturbed.contents[workload.done]:
                 check_index(Store.open(path), "small", partition)
-    except Exception as error:
-        where = f"stopped {'half-way in' if torn else 'before'} change {change} ({stop.stopped_at}) in step {step}"
-        raise AssertionError(where) from error
-    return True
 
-
-def test_stops(undisturbed, tmp_path_factory, capsys):
-    points = [(change, torn) for change in range(undisturbed.starts[-1]) for torn in (False, True)]
-    with tempfile.TemporaryDirectory(dir=undisturbed._folder) as folder:
-        path, chosen = Path(folder) / "store", sample(points, 301)
-        tried = 0
-        for change, torn in chosen:
-            tried += try_stop(undisturbed, path, change, torn)
-            shutil.rmtree(path, ignore_errors=True)
-    with capsys.disabled():
-        print(f"\n{tried} stops tried, of {len(points)}")
-    assert len(points) >= 2000
-    assert tried >= 0.95 * len(chosen)
+    undisturbed.try_stops(check, 301, 0.95, capsys)

@@ -6,8 +6,6 @@ says, no more and no less; and whoever goes on from there copies each record onc
 
 import random
 import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from copying import RECORDS, Worker, make_store, position, sink
@@ -16,17 +14,18 @@ from power import Trace
 from pyspark_log.storage import state_file
 from pyspark_log.storage.publish import help_apply
 from pyspark_log.storage.store import Store
+from tests.scratch import memory_folder
 
 
 @pytest.fixture(scope="module")
 def recorded():
     """The trace of an undisturbed run in a folder of its own, in memory where there is such a place."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+    with memory_folder() as folder:
         make_store(f"{folder}/store")
-        trace = Trace(Path(folder) / "store")
+        trace = Trace(folder / "store")
         trace.record(Worker(trace.root, "worker", trace.mark).run)
         assert sink(trace.root) == [list(range(RECORDS))] * 2
-        yield trace, Path(folder) / "after"
+        yield trace, folder / "after"
 
 
 def check(path, acknowledged, who):

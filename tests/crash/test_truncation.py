@@ -1,9 +1,6 @@
 """A truncation is stopped before each of its changes to files, or the power goes there: it takes place or does not."""
 
-import os
 import random
-import tempfile
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,6 +13,7 @@ from pyspark_log.storage.segment import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.truncation import truncate
 from pyspark_log.storage.verify import verify
+from tests.scratch import memory_folder
 
 RECORDS = 30
 # The log start, where the log is cut, and where it then ends; in an older segment, in the active one, with the batch
@@ -25,9 +23,8 @@ CASES = [(0, 15, 15), (0, 28, 27), (7, 20, 18), (7, 8, 7), (25, 26, 25)]
 
 @pytest.fixture
 def folder():
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as made:
-        yield Path(made)
+    with memory_folder() as made:
+        yield made
 
 
 def rows(first, count=3):

@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import tempfile
 import time
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_writer import StagedMessage
 from pyspark_log.storage import files, janitor, log_folder
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from tests.scratch import memory_folder
 
 # Its server has imported all that a driver needs, so that a driver starts within milliseconds.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -154,12 +154,11 @@ class Driver:
 @pytest.fixture
 def template(tmp_path):
     """A folder with a store as it is before the first batch; in memory if it can be: kills lose nothing written."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+    with memory_folder() as folder:
         store = Store.create(f"{folder}/template")
         # Segments that one batch fills, so that a commit rolls.
         store.create_topic(TOPIC, PARTITIONS, {"segment.bytes": "250000"})
-        yield Path(folder)
+        yield folder
 
 
 def check_end(path, where):

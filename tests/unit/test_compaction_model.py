@@ -1,6 +1,5 @@
 """Any order of writes, deletions, rolls, cleanings, kills amid a cleaning and reopenings equals a list in memory."""
 
-import os
 import shutil
 import tempfile
 
@@ -15,6 +14,7 @@ from pyspark_log.storage.publish import publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.verify import verify
+from tests.scratch import IN_MEMORY
 
 # A few keys, so that most records are replaced; a value of None deletes its key.
 RECORDS = st.lists(st.tuples(st.integers(0, 15), st.none() | st.binary(max_size=40)), min_size=1, max_size=8)
@@ -35,7 +35,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @initialize(codec=st.sampled_from(["uncompressed", "lz4", "gzip"]), segment_bytes=st.integers(300, 1500))
     def begin(self, codec, segment_bytes):
-        self.folder = tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        self.folder = tempfile.mkdtemp(dir=IN_MEMORY)
         self.path = f"{self.folder}/store"
         self.store = Store.create(self.path)
         self.store.create_topic("t", 1, {

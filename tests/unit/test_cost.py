@@ -2,7 +2,6 @@
 
 import collections
 import os
-import tempfile
 import time
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pytest
 
 from pyspark_log.storage import log_folder
 from pyspark_log.storage.store import Store
+from tests.scratch import memory_folder
 
 CALLS = ("open", "pread", "preadv", "stat", "fstat", "listdir", "read")
 
@@ -54,7 +54,7 @@ def batch(at):
 
 @pytest.fixture(scope="module")
 def store():
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+    with memory_folder() as folder:
         store = Store.create(f"{folder}/store")
         fill(store, "ten", 10)
         fill(store, "thousand", 1000)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -26,6 +25,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import describe
 from pyspark_log.storage.topic_admin import TopicAdmin
 from pyspark_log.storage.verify import verify
+from tests.scratch import memory_folder
 
 __all__ = ["root"]
 
@@ -33,8 +33,8 @@ __all__ = ["root"]
 @pytest.fixture(name="tmp_path")
 def memory():
     """In memory where there is some, for speed."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        yield Path(folder)
+    with memory_folder() as folder:
+        yield folder
 
 
 @pytest.fixture

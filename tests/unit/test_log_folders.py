@@ -6,7 +6,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,6 +34,7 @@ from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.types import TopicPartition
 from pyspark_log.storage.verify import verify
+from tests.scratch import memory_folder
 
 PARTITIONS = 4
 
@@ -42,8 +42,8 @@ PARTITIONS = 4
 @pytest.fixture(name="tmp_path")
 def memory():
     """In memory where there is some, for speed."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        yield Path(folder)
+    with memory_folder() as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import itertools
 import multiprocessing
 import os
 import shutil
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.storage.types import LATEST
 from pyspark_log.storage.verify import verify
 from pyspark_log.storage.verify_partition import PartitionCheck
+from tests.scratch import memory_folder
 
 PROCESSES = multiprocessing.get_context("spawn")
 # How long processes may take to start, and to come to something new, in seconds.
@@ -35,8 +35,8 @@ CONFIGS = {"segment.bytes": "2000", "index.interval.bytes": "200", "retention.ms
 @pytest.fixture(name="tmp_path")
 def memory():
     """In memory where there is some, since a move syncs each file."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        yield Path(folder)
+    with memory_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -428,6 +428,18 @@ def _local(path, stop, failed):
         failed.append(error)
 
 
+def move_before(owner, name, monkeypatch, store, folder):
+    """Has t-0 moved when a function or method of `owner` is called for the first time."""
+    as_ever = getattr(owner, name)
+
+    def moved_before(*arguments):
+        monkeypatch.undo()
+        store.move_partition("t", 0, folder)
+        return as_ever(*arguments)
+
+    monkeypatch.setattr(owner, name, moved_before)
+
+
 @pytest.mark.parametrize(
     ("owner", "name"), [(partition, "list_segments"), (partition, "aborted_between"), (StableEnd, "look")]
 )
@@ -438,14 +450,7 @@ def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, mo
         appender.append(bytearray(ending(False, producer=1)), sync=False)
     store.append("t", rows(1, 1), partition=0)
     store.append_batch("t", 0, ready(0, b"open", producer=2, transactional=True))
-    as_ever = getattr(owner, name)
-
-    def moved_before(*arguments):
-        monkeypatch.undo()
-        store.move_partition("t", 0, f"{tmp_path}/second")
-        return as_ever(*arguments)
-
-    monkeypatch.setattr(owner, name, moved_before)
+    move_before(owner, name, monkeypatch, store, f"{tmp_path}/second")
     (batch,) = Store.open(store.path).read("t", 0, isolation_level=READ_COMMITTED)
     assert batch["value"].to_pylist() == [b"000001" + b"." * 50]
 
@@ -453,12 +458,5 @@ def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, mo
 @pytest.mark.parametrize(("owner", "name"), [(verify_partition, "slot_findings"), (PartitionCheck, "_check_log")])
 def test_a_move_is_no_damage_to_who_verifies_meanwhile(store, tmp_path, monkeypatch, owner, name):
     fill(store, 20)
-    as_ever = getattr(owner, name)
-
-    def moved_before(*arguments):
-        monkeypatch.undo()
-        store.move_partition("t", 0, f"{tmp_path}/second")
-        return as_ever(*arguments)
-
-    monkeypatch.setattr(owner, name, moved_before)
+    move_before(owner, name, monkeypatch, store, f"{tmp_path}/second")
     assert [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE] == []
