@@ -93,7 +93,7 @@ class BrokerPartition(Partition):
             if not names:
                 start = self._broker.log_start(self._at)
                 return state_file.EMPTY._replace(
-                    generation=generation, log_start=start, next_offset=start, active_base=start
+                    generation=generation, log_start=start, next_offset=start, high_watermark=start, active_base=start,
                 )
             bases = list(names)
             log_start = max(self._broker.log_start(self._at), bases[0])
@@ -112,10 +112,11 @@ class BrokerPartition(Partition):
                     "starts here deletes it. If the checkpoint is that of another time, remove it from the copy",
                     self.place, log_start, LOG_START, end.next_offset,
                 )  # fmt: skip
+            visible = max(end.next_offset, log_start)
             return state_file.EMPTY._replace(
                 # Whether producers have numbered batches is not known.
                 flags=Flags.PRODUCERS, generation=generation, log_start=log_start, active_base=end.base_offset,
-                position=end.position, next_offset=max(end.next_offset, log_start),
+                position=end.position, next_offset=visible, high_watermark=visible,
             )
 
     def _list(self) -> tuple[int, dict[int, str]]:

@@ -14,18 +14,16 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyspark_log.storage import files, leader_epochs
+from pyspark_log.storage import files
 from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.errors import SideFileError
-from pyspark_log.storage.leader_epochs import LeaderEpochs
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT, lock_for
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.state_file import PartitionState
 
-VERSION = 1
+VERSION = 2
 #: Bytes of the file: one sector, so that a write is seldom torn.
 FILE_SIZE = 512
-_BODY = struct.Struct(">BxHiqqq")
+_BODY = struct.Struct(">BxHIqqq")
 _CRC = struct.Struct(">I")
 _MOST_REASON = FILE_SIZE - _BODY.size - _CRC.size
 
@@ -35,14 +33,14 @@ class CleanerState(NamedTuple):
 
     Attributes:
         cleaned_to: the first offset that it did not clean: Kafka's cleaner checkpoint. 0: it has not cleaned.
-        leader_epoch: of the partition at that time.
+        truncations: how often the end of the partition's log had been taken back by then.
         touched_to: above it no cleaner has replaced a segment, also none that was killed.
         time: when that was, in ms.
         reason: why the partition cannot be cleaned; "" if it can.
     """
 
     cleaned_to: int = 0
-    leader_epoch: int = 0
+    truncations: int = 0
     touched_to: int = 0
     time: int = 0
     reason: str = ""
@@ -50,7 +48,7 @@ class CleanerState(NamedTuple):
 
 def _encode(state: CleanerState) -> bytes:
     reason = state.reason.encode()[:_MOST_REASON].decode(errors="ignore").encode()
-    body = _BODY.pack(VERSION, len(reason), state.leader_epoch, state.cleaned_to, state.touched_to, state.time)
+    body = _BODY.pack(VERSION, len(reason), state.truncations, state.cleaned_to, state.touched_to, state.time)
     body += reason.ljust(_MOST_REASON, b"\0")
     return body + _CRC.pack(crc32c(body))
 
@@ -59,9 +57,9 @@ def _decode(data: bytes) -> CleanerState | None:
     body = data[: -_CRC.size]
     if len(data) != FILE_SIZE or body[0] != VERSION or data[-_CRC.size :] != _CRC.pack(crc32c(body)):
         return None
-    _, size, leader_epoch, cleaned_to, touched_to, time = _BODY.unpack_from(body)
+    _, size, truncations, cleaned_to, touched_to, time = _BODY.unpack_from(body)
     reason = body[_BODY.size : _BODY.size + size].decode(errors="replace")
-    return CleanerState(cleaned_to, leader_epoch, touched_to, time, reason)
+    return CleanerState(cleaned_to, truncations, touched_to, time, reason)
 
 
 def read(place: PartitionPlace) -> CleanerState:
@@ -105,16 +103,10 @@ def cleaning(place: PartitionPlace, timeout: float = DEFAULT_TIMEOUT) -> Iterato
         lock.release()
 
 
-def first_dirty(place: PartitionPlace, known: CleanerState, state: PartitionState) -> int:
+def first_dirty(known: CleanerState, state: PartitionState) -> int:
     """The offset from which on the log is not compacted (LogCleanerManager.cleanableOffsets).
 
-    Where the log was truncated since, offsets have other records now: there a later leader epoch begins.
+    Where the log was truncated since, offsets can have other records now: nothing of it counts as compacted.
     """
-    cleaned_to = known.cleaned_to
-    if known.leader_epoch != state.leader_epoch:
-        try:
-            epochs = LeaderEpochs.read(f"{place.folder}/{leader_epochs.FILE_NAME}").entries
-        except SideFileError:
-            return state.log_start
-        cleaned_to = min([cleaned_to, *(one.start_offset for one in epochs if one.epoch > known.leader_epoch)])
-    return cleaned_to if state.log_start <= cleaned_to <= state.next_offset else state.log_start
+    same = known.truncations == state.truncations
+    return known.cleaned_to if same and state.log_start <= known.cleaned_to <= state.next_offset else state.log_start

@@ -113,13 +113,14 @@ class _Work:
         self._appender, self._reader = appender, reader
         self._place, self._config = appender.place, appender.config
         self._memory, self._throttle, self._timeout = memory, throttle, timeout
-        self._leader_epoch = -1
+        self._incarnation = self._truncations = -1
 
     def run(self) -> Cleaned | None:
         with self._appender.hold(self._timeout) as held:
             self._place = held.place
             self._remove_unfinished(held)
-            plan, self._leader_epoch = look(held, self._reader), held.state.leader_epoch
+            plan = look(held, self._reader)
+            self._incarnation, self._truncations = held.state.incarnation, held.state.truncations
             if not plan.dirty_bytes:
                 return None
             producers = held.producers.entries(held.state, held.clock())
@@ -162,7 +163,7 @@ class _Work:
         done = list(self._rewrite_all(one_round, groups, known))
         finished = len(done) == len(groups)
         if finished:
-            cleaned = CleanerState(end, self._leader_epoch, touched_to, self._appender.clock())
+            cleaned = CleanerState(end, self._truncations, touched_to, self._appender.clock())
             cleaner_state.write(self._place, cleaned)
         return Cleaned(
             end if finished else plan.first_dirty,
@@ -209,7 +210,7 @@ class _Work:
         return (
             held.place == self._place
             and bases == [segment.base for segment in group]
-            and state.leader_epoch == self._leader_epoch
+            and state.incarnation == self._incarnation
             and until <= state.active_base
         )
 

@@ -82,7 +82,7 @@ def make(held: Appender, known: CleanerState, last_stable_offset: int) -> Plan:
     bases = held.bases()
     bases = bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
     segments = [_closed(folder, base, until) for base, until in pairwise(bases)]
-    dirty = cleaner_state.first_dirty(held.place, known, state)
+    dirty = cleaner_state.first_dirty(known, state)
     uncleanable = min(state.active_base, last_stable_offset)
     if held.place.topic == PUBLISH_TOPIC:
         uncleanable = min(uncleanable, state.first_undone)

@@ -91,7 +91,7 @@ class DecisionLog:
             reader = None
         with self._mutex:
             now = now_ms()  # before the end: this process may stand still in between
-            end = 0 if reader is None else reader.state().next_offset
+            end = 0 if reader is None else reader.state().high_watermark
             stamp = store_folder.stamp(store.path)
             slept = self._position > 0 and not 0 <= now - self._followed < _tombstones_stay(store) // 2
             if slept or stamp != self._stamp:

@@ -29,6 +29,7 @@ The tree:
     |   |-- InvalidProducerEpochError  a newer instance of that producer writes here
     |   |-- InvalidTxnStateError       a batch outside the transaction that its producer has open
     |   `-- TransactionCoordinatorFencedError  a marker of a coordinator that was replaced
+    |-- PartitionOwnedError    a node owns the partition, and writes to it alone
     |-- LockTimeoutError       somebody holds a lock for too long (retriable)
     |-- OutcomeUnknownError    an I/O error after which nobody can say what reached the disk
     |-- TransactionStateError  a call that does not fit where a transaction stands
@@ -73,7 +74,7 @@ class StoreExistsError(StoreError):
 
 
 class StoreVersionError(StoreError):
-    """The store was written by a newer version of pyspark-log."""
+    """The store was written by another version of pyspark-log, whose format this one does not know."""
 
     condition = "PYLOG_STORE_VERSION"
 
@@ -315,6 +316,12 @@ class TransactionCoordinatorFencedError(ProducerError):
     """A later transaction coordinator has written a marker for that producer: this one was replaced."""
 
     condition = "PYLOG_TRANSACTION_COORDINATOR_FENCED"
+
+
+class PartitionOwnedError(PylogError):
+    """A node owns the partition: it alone may write to it."""
+
+    condition = "PYLOG_PARTITION_OWNED"
 
 
 class LockTimeoutError(PylogError):

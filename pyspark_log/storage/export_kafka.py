@@ -156,7 +156,7 @@ class _PartitionExport:
                 problem = str(error)
             else:
                 # Else the end of the log was taken back, and others may have written there.
-                if self._reader.state().leader_epoch == state.leader_epoch:
+                if self._reader.state().incarnation == state.incarnation:
                     return found
             files.remove_folder(self._folder)
 
@@ -195,7 +195,7 @@ class _PartitionExport:
 
 def _version(state: PartitionState) -> tuple[int, int, int]:
     """What changes with what is there of a log, but for appends."""
-    return state.generation, state.log_start, state.leader_epoch
+    return state.generation, state.log_start, state.incarnation
 
 
 def _with_epoch(piece: Sound) -> bytearray:

@@ -82,7 +82,7 @@ class PartitionView:
         reader = store.recovered(OFFSETS_TOPIC, self.partition)
         now = now_ms()  # before the end: this process may stand still in between
         state = reader.state()
-        end = state.next_offset
+        end = state.high_watermark
         if store.is_brokers:
             # Kafka's clients commit in transactions, which are appended like others.
             end = store.latest_offset(OFFSETS_TOPIC, self.partition, isolation_level=READ_COMMITTED)

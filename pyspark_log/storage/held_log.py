@@ -15,7 +15,13 @@ from typing import NamedTuple, NoReturn, TypeVar
 from pyspark_log.storage import checkpoint_files, closed_segments, files, leader_epochs, state_file
 from pyspark_log.storage.clock import Clock, now_ms
 from pyspark_log.storage.config import TopicConfig
-from pyspark_log.storage.errors import LogDamagedError, OutcomeUnknownError, PylogError, UnknownTopicError
+from pyspark_log.storage.errors import (
+    LogDamagedError,
+    OutcomeUnknownError,
+    PartitionOwnedError,
+    PylogError,
+    UnknownTopicError,
+)
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT, FileLock, lock_for
 from pyspark_log.storage.log_folder import LogFolder, LogOffsets
 from pyspark_log.storage.log_folders import LogFolders
@@ -93,6 +99,7 @@ class HeldLog:
             UnknownTopicError: the topic was deleted.
             LogDamagedError: the files are shorter than the state says.
             LogFolderOfflineError: the folder in which its log is has failed; nothing was changed.
+            PartitionOwnedError: a node owns the partition, and writes to it alone.
             OSError: the store cannot be written.
         """
         lock = self._lock = self._lock or lock_for(self.place.state_path)
@@ -121,6 +128,11 @@ class HeldLog:
         loaded = self._held
         if loaded.state.flags & Flags.DEAD:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
+        if loaded.state.owner_node:
+            raise PartitionOwnedError(
+                f"{self.place}: node {loaded.state.owner_node} owns the partition (owner epoch "
+                f"{loaded.state.owner_epoch}): write through that node"
+            )
         self.find_folder()
         mine = (loaded.state.generation, loaded.state.seq) == self._seen
         unfinished = loaded.state.flags & (Flags.CLAIMED | Flags.CUTTING) or loaded.state.intent != Intent.NONE
@@ -140,7 +152,7 @@ class HeldLog:
         self._cut_leftovers()
         if self._cut_off:
             log.warning("%s: a writer was killed or cut off: going on in another segment", self.place)
-            self.roll(new_epoch=True)
+            self.roll(new_incarnation=True)
 
     def find_folder(self) -> None:
         """Goes on in the log folder that the state names: the partition may have been moved. LogFolderOfflineError."""
@@ -180,6 +192,8 @@ class HeldLog:
         assert self._lock is not None
         if self._cut_off:
             state = self.claiming(state)
+        # There is one copy of the log, so what is in it is visible.
+        state = state._replace(high_watermark=state.next_offset)
         self._loaded = state_file.store(self._lock.file, self._held, state, durable=durable, sync=self.shared)
         self._seen = (self._loaded.state.generation, self._loaded.state.seq)
 
@@ -211,6 +225,11 @@ class HeldLog:
         lock they are those of others. What it leaves itself is for the next one.
         """
         return self._cut_off or not self.shared
+
+    def mend_slots(self) -> None:
+        """Writes the state over the slots that a power loss has torn; see state_file.mend."""
+        assert self._lock is not None
+        self._loaded = state_file.mend(self._lock.file, self._held)
 
     def reload(self) -> None:
         """Looks at everything anew, after an error that left it open whether the state was written."""
@@ -349,22 +368,23 @@ class HeldLog:
         self.producers.sync_index(segment.base_offset)
         segment.finish()
 
-    def roll(self, *, new_epoch: bool = False) -> None:
-        """Closes the active segment and begins the next one at the log end; with `new_epoch`, a leader epoch, too."""
+    def roll(self, *, new_incarnation: bool = False) -> None:
+        """Closes the active segment and begins the next one at the log end.
+
+        With `new_incarnation`, no process takes what it knows of the log for what is there now.
+        """
         self.claim()
         state = self.state
         self.close_segment(self.segment, state.position)
         self.drop_newer_segments()
         segment = self.new_segment(state.next_offset)
-        if new_epoch:
-            leader_epochs.begin(self.place.folder, state.leader_epoch + 1, state.next_offset)
         # Nobody else can write to the new segment.
         self._cut_off = False
         self.save(
             state._replace(
                 flags=state.flags & ~Flags.SUSPECT,
                 active_base=state.next_offset, position=0, synced=0, generation=state.generation + 1,
-                leader_epoch=state.leader_epoch + new_epoch,
+                incarnation=state.incarnation + new_incarnation,
             ),
             durable=True,
         )  # fmt: skip
@@ -436,7 +456,7 @@ class HeldLog:
             TopicPartition(self.place.topic, self.place.partition),
             LogOffsets(
                 recovery_point=state.next_offset if state.synced == state.position else state.active_base,
-                high_watermark=state.next_offset,
+                high_watermark=state.high_watermark,
                 log_start=state.log_start if state.log_start > first else None,
             ),
         )

@@ -76,7 +76,7 @@ class StableEnd:
 
     def __init__(self) -> None:
         self._states: ProducerStates | None = None
-        self._leader_epoch = -1
+        self._incarnation = -1  # of the log that `_states` were read from
         self._mutex = Mutex()
 
     def look(
@@ -86,7 +86,7 @@ class StableEnd:
         first: int,
         segments: Callable[[int], Iterator[tuple[SegmentReader, int]]],
     ) -> int:
-        """The offset below which every transaction is decided: the log end, or the first record of an open one.
+        """The offset below which every transaction is decided: the high watermark, or the first record of an open one.
 
         Args:
             folder: the partition's.
@@ -98,9 +98,8 @@ class StableEnd:
             CorruptRecordError, LogDamagedError: a segment is damaged, or went meanwhile.
         """
         with self._mutex:
-            states, end = self._states, state.next_offset
-            # Where offsets are given anew the epoch rises.
-            if states is None or self._leader_epoch != state.leader_epoch or not first <= states.end_offset <= end:
+            states, end = self._states, state.high_watermark
+            if states is None or self._incarnation != state.incarnation or not first <= states.end_offset <= end:
                 states = _restored(folder, first, end)
             self._states = None  # in case that it fails halfway
             for segment, size in segments(states.end_offset):
@@ -108,7 +107,7 @@ class StableEnd:
                     states.enter(header, marker)
             states.end_offset = end
             states.acknowledge(end)
-            self._states, self._leader_epoch = states, state.leader_epoch
+            self._states, self._incarnation = states, state.incarnation
             unstable = states.first_unstable_offset
             return end if unstable is None else max(unstable, state.log_start)
 

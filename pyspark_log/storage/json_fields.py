@@ -30,9 +30,14 @@ class Fields:
         except RecursionError:
             raise ValueError("its lists or objects stand too deep in each other") from None
 
-    def check_version(self, known: int, where: str) -> None:
-        """Refuses a `version` that comes after the known one. StoreVersionError, which names `where`."""
+    def check_version(self, known: int, where: str, oldest: int = 1) -> None:
+        """Refuses a `version` after the known one, or before the oldest. StoreVersionError, which names `where`."""
         version = self.whole("version", low=1)
+        if version < oldest:
+            raise StoreVersionError(
+                f"{where} has format version {version}, this pyspark-log reads {oldest} and later: use the pyspark-log "
+                "that wrote it, and load its records into a new store"
+            )
         if version > known:
             raise StoreVersionError(
                 f"{where} has format version {version}, this pyspark-log knows {known}: use a newer pyspark-log"
@@ -62,6 +67,13 @@ class Fields:
         if not isinstance(value, list):
             raise ValueError(f"{name!r} is {_shown(value)} where a list should be")
         return value
+
+    def objects(self, name: str) -> Mapping[str, Fields]:
+        """An object whose values are objects."""
+        value = self.value(name)
+        if not isinstance(value, dict):
+            raise ValueError(f"{name!r} is {_shown(value)} where an object should be")
+        return {text(key, name): Fields(part) for key, part in value.items()}
 
     def texts(self, name: str) -> Mapping[str, str]:
         """An object whose values are strings."""

@@ -146,7 +146,7 @@ class LogCopy:
         state = before.without_intent()._replace(
             flags=Flags.PRODUCERS if self._producers.seen else Flags.NONE,
             log_folder=0, generation=before.generation + 1, unsynced_since=0, active_base=base, next_offset=self.offset,
-            position=position, synced=position, reserve=self.offset,
+            high_watermark=self.offset, position=position, synced=position, reserve=self.offset,
             leader_epoch=max(before.leader_epoch, self.epoch, 0),
         )  # fmt: skip
         self._epoch_starts.assign(state.leader_epoch, state.next_offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from pyspark_log.storage import files
@@ -21,8 +21,10 @@ from pyspark_log.storage.topics import new_id
 
 #: The log folder of a store that is told nothing.
 DATA_FOLDER = "data"
-#: A state file has one byte for the number of a log folder.
+#: A store has no more of them at a time.
 MOST_FOLDERS = 256
+#: A state file has two bytes for the number of a log folder.
+LAST_NUMBER = 65535
 #: A store is no broker, but `meta.properties` must name one.
 NODE_ID: Final = 0
 
@@ -45,9 +47,7 @@ class ListedFolder(NamedTuple):
 
 
 #: What a store has that is told nothing.
-DEFAULT = (ListedFolder(DATA_FOLDER, ""),)
-#: Stands in the place of a folder that was taken off the list, so that its number never comes to mean another one.
-REMOVED = ListedFolder("", "")
+DEFAULT: Final[Mapping[int, ListedFolder]] = {0: ListedFolder(DATA_FOLDER, "")}
 
 
 def parse(text: str) -> list[str]:

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from pyspark_log.storage import log_dirs, state_file, store_folder
 from pyspark_log.storage.errors import InvalidConfigError, LogDamagedError, LogFolderOfflineError, StoreError
@@ -45,25 +45,26 @@ class _UnlistedFolder(LogFolder):
 class LogFolders:
     """The log folders of one store, by their numbers. Safe to use from several threads."""
 
-    def __init__(self, path: str, cluster_id: str, listed: Sequence[ListedFolder] = log_dirs.DEFAULT) -> None:
-        """Looks at nothing yet. `path`: the store's folder; `listed`: what its store.json says."""
+    def __init__(
+        self, path: str, cluster_id: str, listed: Mapping[int, ListedFolder] = log_dirs.DEFAULT,
+        next_number: int = len(log_dirs.DEFAULT),
+    ) -> None:  # fmt: skip
+        """Looks at nothing yet. `path`: the store's folder; `listed`, `next_number`: what its store.json says."""
         self._path = path
         self._cluster_id = cluster_id
-        self._folders: list[LogFolder] = []
-        self._take(listed)
+        self._folders: dict[int, LogFolder] = {}
+        self._take(listed, next_number)
 
-    def _take(self, listed: Sequence[ListedFolder]) -> None:
-        folders = [self._make(number, folder) for number, folder in enumerate(listed)]
-        # Those that are known stay, with what they have noted; the first may have got an id since, and any may be gone.
-        kept = [
-            known if (known.path, known.directory_id) == (new.path, new.directory_id) else new
-            for known, new in zip(self._folders, folders, strict=False)
-        ]
-        self._folders = kept + folders[len(kept) :]
+    def _take(self, listed: Mapping[int, ListedFolder], next_number: int) -> None:
+        folders = {number: self._make(number, folder) for number, folder in listed.items()}
+        # Those that are known stay, with what they have noted; the first may have got an id since.
+        for number, known in self._folders.items():
+            new = folders.get(number)
+            if new is not None and (known.path, known.directory_id) == (new.path, new.directory_id):
+                folders[number] = known
+        self._folders, self._next_number = folders, next_number
 
     def _make(self, number: int, folder: ListedFolder) -> LogFolder:
-        if folder == log_dirs.REMOVED:
-            return _UnlistedFolder(f"{self._path}/log-folder-{number}", "", self._cluster_id)
         lock = f"checkpoints-{number}.lock" if number else "checkpoints.lock"
         return LogFolder(
             log_dirs.path_of(self._path, folder.name), f"{self._path}/{STATE_FOLDER}/{lock}", self._cluster_id,
@@ -79,32 +80,30 @@ class LogFolders:
 
     def follow(self) -> None:
         """The same for who is about to put something there: an error if it cannot be found out. StoreError, OSError."""
-        self._take(store_folder.describe(self._path).log_folders)
+        description = store_folder.describe(self._path)
+        self._take(description.log_folders, description.next_log_dir)
 
     def __iter__(self) -> Iterator[LogFolder]:
-        return (folder for _, folder in self.numbered())
+        return iter(self._folders.values())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._folders)
 
     def numbered(self) -> Iterator[tuple[int, LogFolder]]:
         """Those that are listed, with their numbers, in which there may be gaps."""
-        return (
-            (number, folder) for number, folder in enumerate(self._folders) if not isinstance(folder, _UnlistedFolder)
-        )
+        return iter(self._folders.items())
 
     @property
     def had_several(self) -> bool:
         """Whether there are, or were, others than the one that a store has from the beginning."""
-        return len(self._folders) > 1
+        return self._next_number > 1
 
     def at(self, number: int) -> LogFolder:
         """The one with that number; one that cannot be used, if there is none."""
-        if number >= len(self._folders):
+        if number not in self._folders:
             self.refresh()
-        if number >= len(self._folders):
-            return _UnlistedFolder(f"{self._path}/log-folder-{number}", "", self._cluster_id)
-        return self._folders[number]
+        found = self._folders.get(number)
+        return found or _UnlistedFolder(f"{self._path}/log-folder-{number}", "", self._cluster_id)
 
     def find(self, folder: str) -> int:
         """The number of a log folder, by its path, or by its name in store.json.
@@ -169,7 +168,7 @@ class LogFolders:
             StoreError, OSError: as `follow`; in the last one known it would be lost if that was taken off the list.
         """
         self.follow()
-        if len(self._folders) == 1 and not self._folders[0].directory_id:
+        if not self.had_several and not self._folders[0].directory_id:
             return 0
         counts: dict[int, int] = {}
         problems = []
@@ -208,7 +207,7 @@ class LogFolders:
     def problem_of(self, place: PartitionPlace) -> str:
         """Why the log folder in which a partition's files are is not what it should be; "" if it is."""
         path = os.path.dirname(place.folder)
-        found = next((folder for folder in self._folders if folder.path == path), None)
+        found = next((folder for folder in self if folder.path == path), None)
         return f"{path} is not listed in {store_folder.STORE_FILE}" if found is None else found.problem()
 
     def explained(self, error: OSError, place: PartitionPlace) -> OSError:
@@ -221,7 +220,7 @@ class LogFolders:
         if isinstance(error, LogFolderOfflineError):
             return error
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-        for folder in self._folders:
+        for folder in self:
             if not any(name == folder.path or name.startswith(f"{folder.path}/") for name in names):
                 continue
             if error.errno in _FAILED:

@@ -161,13 +161,13 @@ class _Move:
 
 
 class _Copied(NamedTuple):
-    """What of a file was copied: which file it was, up to which byte, and in which leader epoch."""
+    """What of a file was copied: which file it was, up to which byte, and in which incarnation."""
 
     device: int
     inode: int
     modified: int
     size: int
-    epoch: int
+    incarnation: int
 
 
 class _Copy:
@@ -237,7 +237,7 @@ class _Copy:
         source = files.open_read(f"{self._source}/{name}")
         status, known = os.fstat(source.fd), self._known.get(name)
         end = status.st_size if size < 0 else size
-        found = _Copied(status.st_dev, status.st_ino, status.st_mtime_ns, end, state.leader_epoch)
+        found = _Copied(status.st_dev, status.st_ino, status.st_mtime_ns, end, state.incarnation)
         if known is not None and (again or (found != known and not self._has_grown(status, known, found))):
             self._drop(name)
             known = None
@@ -253,10 +253,10 @@ class _Copy:
     def _has_grown(self, status: os.stat_result, known: _Copied, found: _Copied) -> bool:
         """Whether a file is the log that was copied before, with more behind that.
 
-        Below its end a log changes only if it is cut, and then the leader epoch is another one.
+        Below its end a log changes only if it is cut, and then its incarnation is another one.
         """
         same = self._growing is not None and os.path.samestat(status, os.fstat(self._growing.fd))
-        return same and known.epoch == found.epoch and known.size <= found.size
+        return same and known.incarnation == found.incarnation and known.size <= found.size
 
     def _copy_bytes(self, source: files.File, name: str, start: int, found: _Copied) -> None:
         path, checksum, end = f"{self.folder}/{name}", 0, found.size

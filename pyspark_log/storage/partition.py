@@ -1,7 +1,7 @@
 """One partition of a topic, for readers: where its log starts and ends, and the records between.
 
-Readers take no lock. The end comes from the state file; below it every byte counts, beyond it none
-does, whatever stands in the files.
+Readers take no lock. The end that they see, the high watermark, comes from the state file; below it every byte
+counts, beyond it none does, whatever stands in the files.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Partition:
 
     def _last_stable(self, state: PartitionState, listed: bool) -> int:
         if not state.flags & Flags.PRODUCERS:
-            return state.next_offset
+            return state.high_watermark
         bases = self._present(state)
         return self._stable.look(
             self._folder(state), state, bases[0], lambda offset: self._segments_from(offset, state, listed)
@@ -243,9 +243,9 @@ class Partition:
 
     def _check_range(self, start: int, end: int, state: PartitionState) -> None:
         for offset in (start, end):
-            if not state.log_start <= offset <= state.next_offset:
+            if not state.log_start <= offset <= state.high_watermark:
                 raise OffsetOutOfRangeError(
-                    self.place.topic, self.place.partition, offset, state.log_start, state.next_offset
+                    self.place.topic, self.place.partition, offset, state.log_start, state.high_watermark
                 )
 
     def _segment_of(self, offset: int, state: PartitionState, listed: bool) -> tuple[int, int | None]:
@@ -269,7 +269,7 @@ class Partition:
         with missing_is_damage(self.place):
             segment = SegmentReader(self._folder(state), base, until=NO_OFFSET if following is None else following)
         # The folder may belong to a newer topic of the same name by now; but not if this one still lives.
-        if self.state().leader_epoch != state.leader_epoch:
+        if self.state().incarnation != state.incarnation:
             raise LogDamagedError(f"{self.place}: the log was truncated while it was read")
         return segment
 
@@ -302,6 +302,8 @@ class Partition:
             start = self._closed.start_by_time(timestamp, state)
         for segment, size in self._segments_from(start, state, listed):
             for header in segment.since(timestamp, state.log_start, size):
+                if header.base_offset >= state.high_watermark:
+                    return None
                 if header.is_control and control:
                     return OffsetAndTimestamp(header.base_offset, header.max_timestamp)
                 offsets, times = self._times(segment, header, state)
@@ -326,7 +328,7 @@ class Partition:
         best = OffsetAndTimestamp(-1, NO_TIMESTAMP)
         for segment, size in self._segments_from(state.log_start, state, listed):
             for header in segment.since(NO_TIMESTAMP + 1, state.log_start, size):
-                if header.max_timestamp <= best.timestamp:
+                if header.max_timestamp <= best.timestamp or header.base_offset >= state.high_watermark:
                     continue
                 if header.is_control:
                     best = OffsetAndTimestamp(header.base_offset, header.max_timestamp)
@@ -341,7 +343,7 @@ class Partition:
     ) -> Iterator[tuple[SegmentReader, int]]:
         """The segment in which `offset` is and those behind it, each with the size that counts."""
         position: int | None = offset
-        while position is not None and position < state.next_offset:
+        while position is not None and position < state.high_watermark:
             base, position = self._segment_of(position, state, listed)
             segment = self._open(base, position, state)
             yield segment, self._counted(segment, state) if position is None else segment.log.size()
@@ -387,7 +389,8 @@ class Partition:
                 raise BatchTooLargeError(header.size, self._max_batch_bytes, 0, header.base_offset)
             data = segment.log.pread(header.size, header.position)
             columns = decode(
-                data, 0, len(data), from_offset=state.log_start, until_offset=header.next_offset, max_bytes=len(data),
+                data, 0, len(data), from_offset=state.log_start,
+                until_offset=min(header.next_offset, state.high_watermark), max_bytes=len(data),
                 max_batch_bytes=self._max_batch_bytes,
             ).columns  # fmt: skip
         except CorruptRecordError as error:

@@ -6,7 +6,7 @@ import errno
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from pyspark_log.storage import files, log_dirs, retention, state_file, store_folder
 from pyspark_log.storage.appender import Appender
@@ -104,13 +104,13 @@ class Partitions:
 
     def __init__(
         self, path: str, cluster_id: str, settings: Mapping[str, str],
-        log_folders: Sequence[ListedFolder] = log_dirs.DEFAULT,
+        log_folders: Mapping[int, ListedFolder] = log_dirs.DEFAULT, next_log_dir: int = len(log_dirs.DEFAULT),
     ) -> None:  # fmt: skip
         """Looks at nothing yet. The arguments are what store.json says."""
         self.path = path
         self.settings = settings
         self.catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{TOPICS_LOCK}")
-        self.log_folders = LogFolders(path, cluster_id, log_folders)
+        self.log_folders = LogFolders(path, cluster_id, log_folders, next_log_dir)
         self._topics: dict[str, OpenTopic] = {}
         self._appenders: OrderedDict[str, Appender] = OrderedDict()  # by their state files
         self._recovered: set[PartitionPlace] = set()  # those that were written to since the machine was started

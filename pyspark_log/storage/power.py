@@ -75,16 +75,17 @@ def after_restart(held: HeldLog) -> None:
     SegmentWriter(held.place.folder, state.active_base, position, held.config).close()
     state = state._replace(flags=flags, next_offset=end, position=position, synced=position, reserve=end)
     held.producers.rebuild(state, state.active_base)
-    leader_epochs.begin(held.place.folder, state.leader_epoch + 1, end)
+    leader_epochs.begin(held.place.folder, state.leader_epoch, end)
     _finish(held, state)
 
 
 def _finish(held: HeldLog, state: PartitionState) -> None:
+    held.mend_slots()
     held.save(
         state.without_intent()._replace(
             flags=state.flags & ~(Flags.CUTTING | Flags.SUSPECT),
             boot=state_file.this_boot(),
-            leader_epoch=state.leader_epoch + 1,
+            incarnation=state.incarnation + 1,
             generation=state.generation + 1,
         ),
         durable=True,

@@ -61,7 +61,7 @@ class Producers:
         self._folder = folder
         self._expiration = expiration
         self._states: ProducerStates | None = None
-        self._leader_epoch = -1  # in which `_states` were true; where offsets are given anew the epoch rises
+        self._incarnation = -1  # of the log that `_states` were read from
         self._next_check: int | None = None
         self._index: tuple[int, TxnIndex] | None = None
 
@@ -165,10 +165,10 @@ class Producers:
     def _follow(self, state: PartitionState, now: int) -> ProducerStates:
         """What is known of producers, up to the log end."""
         states = self._states
-        if states is None or self._leader_epoch != state.leader_epoch or states.end_offset > state.next_offset:
+        if states is None or self._incarnation != state.incarnation or states.end_offset > state.next_offset:
             self.forget()
             states = self._restored(state, state.next_offset, now)
-            self._states, self._leader_epoch = states, state.leader_epoch
+            self._states, self._incarnation = states, state.incarnation
         if states.end_offset < state.next_offset:
             for header, marker in self._batches(states.end_offset, state):
                 states.enter(header, marker)

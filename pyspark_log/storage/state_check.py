@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 from pyspark_log.storage import files
 from pyspark_log.storage.errors import StoreVersionError
-from pyspark_log.storage.state_file import FILE_SIZE, SLOT_COUNT, SLOT_DISTANCE, SLOT_SIZE, PartitionState, decode_slot
-
-# A slot that is being written is whole at the next look; a torn one stays torn.
-_LOOKS = 3
-_PAUSE = 0.005
+from pyspark_log.storage.state_file import (
+    FILE_SIZE,
+    SLOT_COUNT,
+    SLOT_DISTANCE,
+    SLOT_SIZE,
+    PartitionState,
+    decode_slot,
+    explained_by_power_loss,
+    patiently,
+)
 
 
 class Slots(NamedTuple):
@@ -20,7 +24,7 @@ class Slots(NamedTuple):
     Attributes:
         state: the newest valid one; None if there is none, or if it contradicts itself.
         torn: the numbers of those that were written and are not valid.
-        torn_newest: whether one of them claims to be newer than `state`.
+        explained: whether a power loss explains them, after which the partition was not recovered.
         size: bytes of the file; -1: there is none.
         problem: why a whole slot cannot be understood; "" if none is so.
         contradiction: what cannot be in the newest valid one; "" if it makes sense.
@@ -29,7 +33,7 @@ class Slots(NamedTuple):
 
     state: PartitionState | None
     torn: tuple[int, ...]
-    torn_newest: bool
+    explained: bool
     size: int
     problem: str = ""
     contradiction: str = ""
@@ -38,13 +42,7 @@ class Slots(NamedTuple):
 
 def read_slots(path: str) -> Slots:
     """Reads a state file without a lock, and again if something in it is torn. OSError."""
-    slots = _look(path)
-    for _ in range(_LOOKS - 1):
-        if slots.size < 0 or not (slots.torn or slots.problem):
-            break
-        time.sleep(_PAUSE)
-        slots = _look(path)
-    return slots
+    return patiently(lambda: _look(path), lambda slots: slots.size < 0 or not (slots.torn or slots.problem))
 
 
 def _look(path: str) -> Slots:
@@ -57,7 +55,6 @@ def _look(path: str) -> Slots:
     newest: PartitionState | None = None
     torn: list[int] = []
     log_folders: set[int] = set()
-    claimed = -1
     problem = ""
     for number in range(SLOT_COUNT):
         slot = data[number * SLOT_DISTANCE : number * SLOT_DISTANCE + SLOT_SIZE]
@@ -70,13 +67,12 @@ def _look(path: str) -> Slots:
             continue
         if state is None:
             torn.append(number)
-            claimed = max(claimed, int.from_bytes(slot[8:16], "big"))
             continue
         log_folders.add(state.log_folder)
         if newest is None or state.seq > newest.seq:
             newest = state
-    torn_newest = newest is None or claimed > newest.seq
+    explained = newest is not None and explained_by_power_loss(path, newest)
     contradiction = "" if newest is None else newest.contradiction()
     if contradiction:
         newest = None
-    return Slots(newest, tuple(torn), torn_newest, size, problem, contradiction, frozenset(log_folders))
+    return Slots(newest, tuple(torn), explained, size, problem, contradiction, frozenset(log_folders))

@@ -2,38 +2,52 @@
 
 Four slots, one in each 512-byte sector, of which the valid one with the highest sequence number
 counts (as the two meta pages do in LMDB). A slot is written over the older one of its pair, so a
-write that is torn, or that a reader sees half done, costs nothing but itself. Moves of the end go to
-slots 0 and 1 and are not synced; what must survive a power loss (intents, rolls, cuts) goes to slots
-2 and 3 and is. The pairs never mix: an ordinary move must not take the only durable trace of an intent.
+write that the power takes costs nothing but itself. Moves of the end go to slots 0 and 1 and are not
+synced; what must survive a power loss (intents, rolls, cuts) goes to slots 2 and 3 and is. The pairs
+never mix: an ordinary move must not take the only durable trace of an intent.
 
-Layout of a slot (128 bytes, big-endian) is in docs/format.md.
+A slot that is not valid is explained by a power loss alone, and only until the first writer after it has
+recovered the partition. At any other time it is damage: the state that counts would be older than what
+was acknowledged.
+
+Layout of a slot (256 bytes, big-endian) is in docs/format.md.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import time
+from collections.abc import Callable
 from enum import IntEnum, IntFlag
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pyspark_log.storage import files
 from pyspark_log.storage.checksum import crc32c
 from pyspark_log.storage.config import INT_MAX, LONG_MAX
 from pyspark_log.storage.errors import LogDamagedError, StoreVersionError
+from pyspark_log.storage.mounts import is_shared
 
 SLOT_DISTANCE = 512
 SLOT_COUNT = 4
 FILE_SIZE = SLOT_COUNT * SLOT_DISTANCE
-VERSION = 1
-# A torn slot that claims to be the newest is being written, or was left torn by a power loss: a few looks tell.
-_LOOKS = 3
+VERSION = 2
+SLOT_SIZE = 256
+# A slot that is being written is not valid for a moment. A writer that is held up in that moment, on a busy machine,
+# gets this long (s) before the slot is called damaged; pauses between looks double, from the first one on.
+_PATIENCE = 1.0
+_FIRST_PAUSE = 0.0005
 
 # Offsets end where sums of them still fit into 64 bits.
 _MAX_OFFSET = 1 << 62
-_BODY = struct.Struct(">BBBBIQ8sQqqqIIqqqiIqqqI")
+_BODY = struct.Struct(">BBHIQ8sQqqqIIqqqiIqqqIHxxqIIqi4xqq")
 _CRC = struct.Struct(">I")
-SLOT_SIZE = _BODY.size + _CRC.size
+_CRC_AT = SLOT_SIZE - _CRC.size
+_SEQ_AT = 8
+_NEVER_WRITTEN = bytes(SLOT_SIZE)
+
+_T = TypeVar("_T")
 
 
 class Flags(IntFlag):
@@ -63,15 +77,14 @@ class PartitionState(NamedTuple):
     """Everything that a slot says.
 
     Attributes:
-        flags: see Flags.
         intent: see Intent; the fields `intent_*` belong to it.
-        log_folder: in which of the store's log folders its log is.
+        flags: see Flags.
         generation: changes with the list of segments.
         seq: the slot's sequence number.
         boot: which boot of the machine wrote it (8 bytes).
         log_start: the first offset that readers may see.
         active_base: the base offset of the segment that is appended to.
-        next_offset: the log end: the offset of the next record; readers see those below it.
+        next_offset: the log end: the offset of the next record.
         position: the size in bytes of the active segment up to the end.
         synced: the position up to which the active segment is known to be on the disk.
         unsynced_since: when the first bytes behind it were appended (ms); of no meaning if there are none.
@@ -84,11 +97,20 @@ class PartitionState(NamedTuple):
         intent_next, intent_base, intent_position: next_offset, active_base and position afterwards. Of a swap, the
             second is the base offset of the cleaned segment, the first that of the segment behind it, and the third
             how many bytes the cleaned log has.
+        log_folder: in which of the store's log folders its log is.
+        high_watermark: the visible end: readers see the records below it. The log end, in a store of one copy.
+        incarnation: rises when the log may go on otherwise than a process knows it: after a power loss, after a
+            truncation, and where a writer was cut off. What a process has read of another incarnation is read again.
+        truncations: how often the end of the log was taken back, so that offsets were given to other records.
+        owner_epoch, owner_node: the node that alone may write, and the epoch of that right; 0, 0: any process that
+            holds the partition's lock.
+        local_log_start: the first offset that is in this log, if those before it were copied to another storage and
+            removed here; 0: none was.
+        copied_up_to: the offset up to which the log was copied to another storage; 0: nothing was.
     """
 
-    flags: Flags = Flags.NONE
     intent: Intent = Intent.NONE
-    log_folder: int = 0
+    flags: Flags = Flags.NONE
     generation: int = 0
     seq: int = 0
     boot: bytes = bytes(8)
@@ -107,6 +129,14 @@ class PartitionState(NamedTuple):
     intent_next: int = 0
     intent_base: int = 0
     intent_position: int = 0
+    log_folder: int = 0
+    high_watermark: int = 0
+    incarnation: int = 0
+    truncations: int = 0
+    owner_epoch: int = 0
+    owner_node: int = 0
+    local_log_start: int = 0
+    copied_up_to: int = 0
 
     @property
     def swaps(self) -> bool:
@@ -133,12 +163,13 @@ class PartitionState(NamedTuple):
     def contradiction(self) -> str:
         """What in it cannot be; "" for every state that a writer leaves."""
         if not (
-            0 <= self.log_start <= self.next_offset <= _MAX_OFFSET
+            0 <= self.log_start <= self.high_watermark <= self.next_offset <= _MAX_OFFSET
             and 0 <= self.active_base <= self.next_offset
             and self.synced <= self.position
         ):
             return (
-                f"log start {self.log_start}, active segment {self.active_base}, log end {self.next_offset}, "
+                f"log start {self.log_start}, high watermark {self.high_watermark}, active segment "
+                f"{self.active_base}, log end {self.next_offset}, "
                 f"{self.position} bytes and {self.synced} of them synced contradict each other"
             )
         if not (
@@ -181,94 +212,163 @@ def this_boot() -> bytes:
 
 
 def encode_slot(state: PartitionState) -> bytes:
-    """The 128 bytes of a slot."""
-    body = _BODY.pack(
-        VERSION, state.flags, state.intent, state.log_folder, state.generation, state.seq, state.boot,
-        state.unsynced_since,
-        state.log_start, state.active_base, state.next_offset, state.position, state.synced,
-        state.reserve, state.applied, state.first_undone, state.leader_epoch, state.intent_digest,
-        state.intent_decision, state.intent_next, state.intent_base, state.intent_position,
-    )  # fmt: skip
-    return body + _CRC.pack(crc32c(body))
+    """The 256 bytes of a slot."""
+    data = bytearray(SLOT_SIZE)
+    # In the order of the fields, with the sequence number where every version has it.
+    _BODY.pack_into(data, 0, VERSION, *state)
+    _CRC.pack_into(data, _CRC_AT, crc32c(data[:_CRC_AT]))
+    return bytes(data)
 
 
 def decode_slot(data: bytes, path: str) -> PartitionState | None:
     """What a slot says, or None if it is torn or was never written.
 
+    Bytes between the last field and the CRC belong to fields that a later version has added. They are not looked at: a
+    field that an older version must not miss comes with a flag, or with another version number.
+
     Raises:
-        StoreVersionError: a whole slot of a later version.
+        StoreVersionError: a whole slot of another version, or one that says what this version does not know.
     """
-    if len(data) < SLOT_SIZE:
+    if len(data) < SLOT_SIZE or data[0] == 0:
         return None
-    body = data[: _BODY.size]
-    (crc,) = _CRC.unpack_from(data, _BODY.size)
-    if crc != crc32c(body) or body[0] == 0:
+    (crc,) = _CRC.unpack_from(data, _CRC_AT)
+    if crc != crc32c(data[:_CRC_AT]):
+        _refuse_version_1(data, path)
         return None
-    version, flags, intent, *rest = _BODY.unpack(body)
+    version, intent, flags, *rest = _BODY.unpack_from(data)
     if version != VERSION or flags & ~_ALL_FLAGS or intent > max(Intent):
         raise StoreVersionError(
             f"{path}: written in version {version} of the state format (flags {flags}, intent {intent}), this "
-            f"pyspark-log knows version {VERSION}: use a newer pyspark-log"
+            f"pyspark-log knows version {VERSION}: use the pyspark-log that wrote it"
         )
-    return PartitionState(Flags(flags), Intent(intent), *rest)
+    state = PartitionState(Intent(intent), Flags(flags), *rest)
+    if state.local_log_start > max(state.log_start, 0):
+        raise StoreVersionError(
+            f"{path}: the records from offset {state.log_start} to {state.local_log_start} are in another storage, "
+            "which this pyspark-log cannot read: use the pyspark-log that moved them"
+        )
+    return state
+
+
+def _refuse_version_1(data: bytes, path: str) -> None:
+    """Tells a slot of version 1, which has 128 bytes, from a damaged one. StoreVersionError."""
+    if data[0] == 1 and _CRC.unpack_from(data, 124)[0] == crc32c(data[:124]):
+        raise StoreVersionError(
+            f"{path}: written in version 1 of the state format, this pyspark-log knows version {VERSION}: use the "
+            "pyspark-log that wrote it"
+        )
 
 
 class Loaded(NamedTuple):
-    """The state as it was read, and where each slot stood; what a write needs to choose its slot."""
+    """The state as it was read, and where each slot stood; what a write needs to choose its slot.
+
+    Attributes:
+        state: the newest valid slot.
+        slot: its number.
+        seqs: the sequence number of each slot; -1: the slot is not valid.
+    """
 
     state: PartitionState
     slot: int
     seqs: tuple[int, ...]
 
+    @property
+    def torn(self) -> tuple[int, ...]:
+        """The numbers of the slots that were written and are not valid."""
+        return tuple(slot for slot, seq in enumerate(self.seqs) if seq < 0)
+
 
 def load(file: files.File) -> Loaded:
-    """Reads the slots. Needs no lock: a slot that is being written fails its CRC and an older one counts.
+    """Reads the slots; the partition's lock is held, or the file is looked at once only.
 
     Raises:
-        LogDamagedError: no slot is valid, or what it says cannot be.
-        StoreVersionError: a newer version wrote it.
+        LogDamagedError: no slot is valid, or one is not and no power loss explains it, or what the newest one says
+            cannot be.
+        StoreVersionError: another version wrote it.
     """
-    for _ in range(_LOOKS):
-        loaded, newest = _look(file)
-        if loaded is not None and newest:
-            break
-    problem = f"none of its {SLOT_COUNT} slots is valid" if loaded is None else loaded.state.contradiction()
-    if loaded is None or problem:
+    return checked(file.path, _look(file))
+
+
+def checked(path: str, loaded: Loaded | None) -> Loaded:
+    """What a look has found, if it may be relied on. LogDamagedError."""
+    if loaded is None:
+        problem = f"none of its {SLOT_COUNT} slots is valid"
+    elif loaded.torn and not explained_by_power_loss(path, loaded.state):
+        problem = (
+            f"slot {', '.join(map(str, loaded.torn))} (at byte {loaded.torn[0] * SLOT_DISTANCE}) is damaged, and the "
+            f"machine has not gone down since: it may have told of records beyond offset {loaded.state.next_offset}. "
+            "Nothing is read or written, lest these be lost"
+        )
+    else:
+        problem = loaded.state.contradiction()
+    if problem:
         raise LogDamagedError(
-            f"{file.path}: {problem}; the log itself may be whole: "
+            f"{path}: {problem}; the log itself may be whole: "
             "restore the state file from a copy, or rebuild it in a copy of the store (pylog repair)"
         )
+    assert loaded is not None
     return loaded
 
 
-def _look(file: files.File) -> tuple[Loaded | None, bool]:
-    """The newest valid slot, and whether no slot that claims to be newer is torn."""
+def explained_by_power_loss(path: str, newest: PartitionState) -> bool:
+    """Whether a slot that is not valid can be what a power loss has left of a write.
+
+    Only until the partition is recovered, which gives its state the machine's boot id. Not on a shared file system: no
+    host knows of the power losses of others, and a write that its server did not finish is sent to it again.
+    """
+    return newest.boot != this_boot() and not is_shared(os.path.dirname(path))
+
+
+def _look(file: files.File) -> Loaded | None:
+    """The newest valid slot; None if there is none. StoreVersionError."""
     data = file.pread(FILE_SIZE, 0)
-    # Sequence numbers are looked at before CRCs: nearly always the newest slot is whole.
-    raw_seqs = [
-        int.from_bytes(data[at + 8 : at + 16], "big") for at in range(0, FILE_SIZE, SLOT_DISTANCE)
+    seqs = [
+        int.from_bytes(data[at + _SEQ_AT : at + _SEQ_AT + 8], "big") if _is_whole(data, at) else -1
+        for at in range(0, FILE_SIZE, SLOT_DISTANCE)
     ]
-    seqs = list(raw_seqs)
-    for slot in sorted(range(SLOT_COUNT), key=raw_seqs.__getitem__, reverse=True):
-        state = decode_slot(data[slot * SLOT_DISTANCE : slot * SLOT_DISTANCE + SLOT_SIZE], file.path)
-        if state is not None:
-            return Loaded(state, slot, tuple(seqs)), seqs == raw_seqs
-        seqs[slot] = -1
-    return None, False
+    newest = max(range(SLOT_COUNT), key=seqs.__getitem__)
+    found = Loaded(EMPTY, newest, tuple(seqs))
+    # One that is not valid may be of another version, which is to be told.
+    states = [decode_slot(data[at * SLOT_DISTANCE :][:SLOT_SIZE], file.path) for at in (*found.torn, newest)]
+    return None if states[-1] is None else found._replace(state=states[-1])
+
+
+def _is_whole(data: bytes, at: int) -> bool:
+    """Whether the slot at some byte has a right CRC, or was never written."""
+    content = data[at : at + SLOT_SIZE]
+    return content[_CRC_AT:] == _CRC.pack(crc32c(content[:_CRC_AT])) or content == _NEVER_WRITTEN
 
 
 def read(path: str) -> Loaded | None:
-    """Reads the state in a file; None if there is none. LogDamagedError as `load`.
+    """Reads the state in a file, without a lock; None if there is none. Errors as of `load`.
 
     Opens the file each time: a process may look at thousands of partitions, and a store's folder may be
     replaced by a copy of it.
     """
+    def look() -> Loaded | None:
+        with files.open_read(path) as file:
+            return _look(file)
+
     try:
-        file = files.open_read(path)
+        return checked(path, patiently(look, lambda found: _is_settled(path, found)))
     except FileNotFoundError:
         return None
-    with file:
-        return load(file)
+
+
+def _is_settled(path: str, found: Loaded | None) -> bool:
+    """Whether another look would find the same: no slot is being written."""
+    return found is not None and (not found.torn or explained_by_power_loss(path, found.state))
+
+
+def patiently(look: Callable[[], _T], is_settled: Callable[[_T], bool]) -> _T:
+    """What a look finds; of several looks, if the first may have met a slot that was being written."""
+    found, pause = look(), _FIRST_PAUSE
+    deadline = time.monotonic() + _PATIENCE
+    while not is_settled(found) and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause *= 2
+        found = look()
+    return found
 
 
 def store(file: files.File, before: Loaded, state: PartitionState, *, durable: bool, sync: bool = False) -> Loaded:
@@ -296,6 +396,19 @@ def confirm(file: files.File, loaded: Loaded) -> None:
     """
     file.pwrite(encode_slot(loaded.state), loaded.slot * SLOT_DISTANCE)
     file.sync()
+
+
+def mend(file: files.File, loaded: Loaded) -> Loaded:
+    """Writes the newest state over the slots that a power loss has torn; the caller holds the partition's lock.
+
+    Before any slot has the new boot id: a torn one beside it would be damage. The newest state itself is taken, so a
+    write of this that is torn in its turn costs nothing.
+    """
+    seqs = list(loaded.seqs)
+    for slot in loaded.torn:
+        file.pwrite(encode_slot(loaded.state), slot * SLOT_DISTANCE)
+        seqs[slot] = loaded.state.seq
+    return loaded._replace(seqs=tuple(seqs))
 
 
 def create(path: str, state: PartitionState = EMPTY) -> None:

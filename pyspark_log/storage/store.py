@@ -91,7 +91,7 @@ class Store:
         folder = local_path(path)
         try:
             found = store_folder.describe(folder)
-            partitions = Partitions(folder, found.cluster_id, found.settings, found.log_folders)
+            partitions = Partitions(folder, found.cluster_id, found.settings, found.log_folders, found.next_log_dir)
             return cls(folder, found.cluster_id, found.settings, partitions)
         except StoreNotFoundError:
             broker = BrokerFolders.find(folder)
@@ -394,7 +394,7 @@ class Store:
         reader, committed = self.recovered(topic, partition), check_isolation(isolation_level)
         if committed or start in (EARLIEST, LATEST) or end in (None, LATEST):
             state = reader.state()
-            last = min(reader.last_stable_offset(), state.next_offset) if committed else state.next_offset
+            last = min(reader.last_stable_offset(), state.high_watermark) if committed else state.high_watermark
             start = {EARLIEST: state.log_start, LATEST: last}.get(start, start)
             end = last if end is None or end == LATEST else end
             if committed and not state.log_start <= end <= last:
@@ -487,7 +487,7 @@ class Store:
     def latest_offset(self, topic: str, partition: int, *, isolation_level: str = READ_UNCOMMITTED) -> int:
         """The offset that the next record will get (the log end); for read_committed, the last stable offset."""
         reader = self.recovered(topic, partition)
-        return reader.last_stable_offset() if check_isolation(isolation_level) else reader.state().next_offset
+        return reader.last_stable_offset() if check_isolation(isolation_level) else reader.state().high_watermark
 
     def offset_for_timestamp(self, topic: str, partition: int, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, in the order of offsets, of the time `timestamp` (ms) or later; None: there is none."""

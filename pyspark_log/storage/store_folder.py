@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -14,14 +14,14 @@ from pyspark_log.storage import files, folder_owner, log_dirs
 from pyspark_log.storage.checkpoint_files import META_PROPERTIES
 from pyspark_log.storage.config import check_store_settings
 from pyspark_log.storage.errors import DescriptionError, InvalidConfigError, StoreExistsError, StoreNotFoundError
-from pyspark_log.storage.json_fields import Fields, text
+from pyspark_log.storage.json_fields import Fields
 from pyspark_log.storage.locks import lock_for
 from pyspark_log.storage.log_dirs import MOST_FOLDERS, ListedFolder
 from pyspark_log.storage.topics import MAX_DESCRIPTION_BYTES, check_id, new_id
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 STORE_FILE = "store.json"
 STAGING_FOLDER = "staging"
 STATE_FOLDER = "state"
@@ -33,6 +33,7 @@ LOG_DIRS = "log.dirs"
 
 # What a process that was killed while it made a store may leave behind.
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
+_NUMBER = re.compile(r"0|[1-9]\d{0,4}")
 _LOCK = re.compile(r".+\.(lock|turn|tmp)")
 # What else than logs is in the folder of a store.
 _OWN_NAMES = (STORE_FILE, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER, CUT_FOLDER)
@@ -44,23 +45,28 @@ class StoreDescription(NamedTuple):
     Attributes:
         cluster_id: 22 characters that tell the store from all others.
         settings: by Kafka's names.
-        log_folders: by their numbers; log_dirs.REMOVED where one was taken off the list.
+        log_folders: by their numbers.
+        next_log_dir: the number of the next one that is added. The number of one that was taken off the list is not
+            given again, so that it never comes to mean another folder.
     """
 
     cluster_id: str
     settings: Mapping[str, str]
-    log_folders: Sequence[ListedFolder] = log_dirs.DEFAULT
+    log_folders: Mapping[int, ListedFolder] = log_dirs.DEFAULT
+    next_log_dir: int = len(log_dirs.DEFAULT)
 
     def encode(self) -> bytes:
         """The bytes of store.json."""
         content: dict[str, object] = {
             "version": VERSION,
             "cluster_id": self.cluster_id,
-            "log_folders": [folder.name or None for folder in self.log_folders],
+            "log_dirs": {
+                str(number): {"path": folder.name, "directory_id": folder.directory_id or None}
+                for number, folder in self.log_folders.items()
+            },
+            "next_log_dir": self.next_log_dir,
+            "settings": dict(self.settings),
         }
-        if self.log_folders != log_dirs.DEFAULT:
-            content["directory_ids"] = [folder.directory_id or None for folder in self.log_folders]
-        content["settings"] = dict(self.settings)
         return json.dumps(content, indent=2).encode() + b"\n"
 
 
@@ -82,46 +88,40 @@ def describe(folder: str) -> StoreDescription:
 
     Raises:
         StoreNotFoundError: the folder is missing, or holds no store.
-        StoreVersionError: a newer version wrote it.
+        StoreVersionError: another version wrote it.
         DescriptionError: its store.json is damaged.
     """
     try:
         content = Fields.parse(files.read_whole(f"{folder}/{STORE_FILE}", MAX_DESCRIPTION_BYTES))
-        content.check_version(VERSION, f"{folder}: the store")
+        content.check_version(VERSION, f"{folder}: the store", oldest=VERSION)
         cluster_id, settings = content.text("cluster_id"), content.texts("settings")
         check_id(cluster_id)
         folders = _log_folders(content)
+        next_log_dir = content.whole("next_log_dir", low=max(folders) + 1, high=log_dirs.LAST_NUMBER + 1)
     except (FileNotFoundError, NotADirectoryError):
         what = "there is no such folder" if not os.path.isdir(folder) else f"it holds no {STORE_FILE}"
         raise StoreNotFoundError(f"{folder} is no store: {what}") from None
     except ValueError as error:
         raise DescriptionError(f"{folder}/{STORE_FILE} is no store's description: {error}") from None
-    return StoreDescription(cluster_id, settings, folders)
+    return StoreDescription(cluster_id, settings, folders, next_log_dir)
 
 
-def _log_folders(content: Fields) -> Sequence[ListedFolder]:
-    names = _texts_or_gaps(content, "log_folders")
-    if not content.has("directory_ids"):
-        if names != [log_dirs.DATA_FOLDER]:
-            raise ValueError("'directory_ids' is missing")
-        return log_dirs.DEFAULT
-    ids = _texts_or_gaps(content, "directory_ids")
-    given = list(filter(None, ids))
-    for directory_id in given:
-        check_id(directory_id)
-    if not given or len(names) > MOST_FOLDERS or list(map(bool, names)) != list(map(bool, ids)):
-        raise ValueError(f"{len(names)} 'log_folders' and {len(ids)} 'directory_ids' do not go together")
-    if len(set(given)) != len(given):
-        raise ValueError("one of the 'directory_ids' is there twice")
-    return tuple(map(ListedFolder, names, ids))
-
-
-def _texts_or_gaps(content: Fields, field: str) -> list[str]:
-    """A list of texts; "" for null, which stands where a log folder was taken off."""
-    values = content.list(field)
-    if "" in values:
-        raise ValueError(f"an empty text in {field!r}")
-    return ["" if value is None else text(value, field) for value in values]
+def _log_folders(content: Fields) -> Mapping[int, ListedFolder]:
+    found: dict[int, ListedFolder] = {}
+    for key, fields in content.objects("log_dirs").items():
+        if not _NUMBER.fullmatch(key):
+            raise ValueError(f"{key!r} in 'log_dirs' is no number")
+        listed = ListedFolder(fields.text("path"), "")
+        if fields.value("directory_id") is not None:
+            listed = listed._replace(directory_id=fields.text("directory_id"))
+            check_id(listed.directory_id)
+        if not listed.name or (not listed.directory_id and listed not in log_dirs.DEFAULT.values()):
+            raise ValueError(f"'path' or 'directory_id' of {key} in 'log_dirs' is missing")
+        found[int(key)] = listed
+    given = [folder.directory_id for folder in found.values()]
+    if not 0 < len(given) <= MOST_FOLDERS or len(set(given)) != len(given):
+        raise ValueError(f"{len(given)} 'log_dirs', or one 'directory_id' twice")
+    return dict(sorted(found.items()))
 
 
 def make(folder: str, settings: Mapping[str, str]) -> None:
@@ -152,10 +152,10 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
         if os.path.exists(f"{folder}/{STORE_FILE}"):
             raise StoreExistsError(f"{folder}: another process has just made a store there")
         cluster_id = new_id()
-        folders: list[ListedFolder] = []
-        for name in names:
-            folders.append(_prepare(folder, name, cluster_id, folders))
-        _describe(folder, StoreDescription(cluster_id, settings, tuple(folders)))
+        folders: dict[int, ListedFolder] = {}
+        for number, name in enumerate(names):
+            folders[number] = _prepare(folder, name, cluster_id, folders.values())
+        _describe(folder, StoreDescription(cluster_id, settings, folders, len(folders)))
     finally:
         lock.release()
 
@@ -196,17 +196,18 @@ def add_log_folder(folder: str, name: str) -> StoreDescription:
     """
     before = describe(folder)
     (name,) = log_dirs.parse(name)
-    known = list(before.log_folders)
-    if len(known) == MOST_FOLDERS:
+    known, number = dict(before.log_folders), before.next_log_dir
+    if len(known) == MOST_FOLDERS or number > log_dirs.LAST_NUMBER:
         raise InvalidConfigError(
-            f"{folder} has, or had, {MOST_FOLDERS} log folders, and cannot have more: the number of one that was taken "
-            "off the list is not given again"
+            f"{folder} has {len(known)} log folders and had {number - len(known)} more; it can have {MOST_FOLDERS} at "
+            f"a time and {log_dirs.LAST_NUMBER + 1} in all, as the number of one that was removed is not given again"
         )
-    log_dirs.check_name(folder, name, [one.name for one in known if one != log_dirs.REMOVED], _OWN_NAMES)
-    if known == list(log_dirs.DEFAULT):
+    log_dirs.check_name(folder, name, [one.name for one in known.values()], _OWN_NAMES)
+    if known == log_dirs.DEFAULT:
         _make_first(folder, log_dirs.path_of(folder, known[0].name))
         known[0] = log_dirs.introduced(folder, known[0].name, before.cluster_id)
-    after = before._replace(log_folders=(*known, _prepare(folder, name, before.cluster_id, known)))
+    known[number] = _prepare(folder, name, before.cluster_id, known.values())
+    after = before._replace(log_folders=known, next_log_dir=number + 1)
     files.replace_whole(f"{folder}/{STORE_FILE}", after.encode())
     return after
 
@@ -219,12 +220,11 @@ def remove_log_folder(folder: str, number: int) -> None:
         number: which one; its number stays taken.
     """
     before = describe(folder)
-    left = [*before.log_folders]
-    left[number] = log_dirs.REMOVED
-    files.replace_whole(f"{folder}/{STORE_FILE}", before._replace(log_folders=tuple(left)).encode())
+    left = {other: listed for other, listed in before.log_folders.items() if other != number}
+    files.replace_whole(f"{folder}/{STORE_FILE}", before._replace(log_folders=left).encode())
 
 
-def _prepare(folder: str, name: str, cluster_id: str, known: Sequence[ListedFolder]) -> ListedFolder:
+def _prepare(folder: str, name: str, cluster_id: str, known: Iterable[ListedFolder]) -> ListedFolder:
     """Makes a log folder ready that is about to be listed beside the `known` ones. Errors as of log_dirs.prepare."""
     prepared, path = log_dirs.prepare(folder, name, cluster_id), log_dirs.path_of(folder, name)
     for other in known:

@@ -40,14 +40,15 @@ def truncate(held: Appender, offset: int) -> int:
         # Its file comes after the state: before that it would stand in the midst of segments that still count.
         base, position, end = state.log_start, 0, state.log_start
     synced = min(position, state.synced) if base == state.active_base else position
-    leader_epochs.begin(place.folder, state.leader_epoch + 1, end)
+    # The epochs that began beyond the new end go; the current one goes on there.
+    leader_epochs.begin(place.folder, state.leader_epoch, end)
     held.save(
         state._replace(
             # What stands behind the new end is now a leftover, which the next holder removes if this one cannot.
             flags=state.flags | Flags.CUTTING, active_base=base, position=position, synced=synced,
             next_offset=end, generation=state.generation + 1,
-            # Offsets that are given to other records have another epoch.
-            leader_epoch=state.leader_epoch + 1,
+            # Offsets that are given to other records: nothing that is known of them holds any more.
+            incarnation=state.incarnation + 1, truncations=state.truncations + 1,
         ),
         durable=True,
     )  # fmt: skip

@@ -172,7 +172,7 @@ class PartitionCheck:
 
     def _check_closed(self, before: PartitionState | None) -> Iterator[Finding]:
         now = read_slots(self._place.state_path).state
-        if before is None or now is None or now.leader_epoch != before.leader_epoch:
+        if before is None or now is None or now.incarnation != before.incarnation:
             return  # The log was truncated meanwhile, and then it is of other records.
         largest = {
             (span.base_offset, span.until): look.largest
@@ -234,7 +234,7 @@ class PartitionCheck:
 
 def _changes(state: PartitionState) -> tuple[int, int, int, bool]:
     """What is another one when segments, log start or epochs are, or the topic was deleted."""
-    return state.generation, state.log_start, state.leader_epoch, bool(state.flags & Flags.DEAD)
+    return state.generation, state.log_start, state.incarnation, bool(state.flags & Flags.DEAD)
 
 
 def _producer_advice(fault: ProducerFault) -> str:

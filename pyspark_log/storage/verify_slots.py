@@ -11,7 +11,7 @@ from pyspark_log.storage.findings import REPAIR, Finder, Finding, Severity
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.segment import LOG, segment_path
 from pyspark_log.storage.state_check import Slots
-from pyspark_log.storage.state_file import FILE_SIZE, Flags, Intent, PartitionState
+from pyspark_log.storage.state_file import FILE_SIZE, SLOT_DISTANCE, Flags, Intent, PartitionState
 
 
 def slot_findings(place: PartitionPlace, finding: Finder, slots: Slots, bases: list[int]) -> Iterator[Finding]:
@@ -63,18 +63,18 @@ def slot_findings(place: PartitionPlace, finding: Finder, slots: Slots, bases: l
 
 def _torn(place: PartitionPlace, finding: Finder, slots: Slots, state: PartitionState) -> Finding:
     numbers = ", ".join(map(str, slots.torn))
-    behind = acknowledged_behind(place.folder, slots)
-    if behind is None:
-        newest = ", which may have been the newest" if slots.torn_newest else ""
+    if slots.explained:
         return finding(
-            Severity.NOTE, place.state_path, what=f"slot {numbers} is torn{newest}; another one counts",
-            advice="none: it is written over",
+            Severity.NOTE, place.state_path, what=f"slot {numbers} was torn by a power loss; another one counts",
+            advice="none: the next writer recovers the partition, with the whole batches beyond the log end",
         )
+    behind = acknowledged_behind(place.folder, slots)
     return finding(
-        Severity.DAMAGE, place.state_path, first_offset=behind.base_offset,
-        what=f"slot {numbers} is torn, and whole records stand behind the end {state.next_offset} that the others "
-        "know: they may have been acknowledged, and the next writer would remove them",
-        advice=f"write nothing to this partition; {REPAIR}",
+        Severity.DAMAGE, place.state_path, slots.torn[0] * SLOT_DISTANCE,
+        first_offset=state.next_offset if behind is None else behind.base_offset,
+        what=f"slot {numbers} is damaged, and no power loss explains it: the log end {state.next_offset}, which the "
+        "others tell, may be too low",
+        advice=f"restore the file from a copy, or {REPAIR}; until then the partition is neither read nor written",
     )  # fmt: skip
 
 

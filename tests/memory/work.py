@@ -219,7 +219,7 @@ def recover(store: Store, folder: Path, amount: int) -> None:
     for topic in ("t", "tiny"):
         state_path = store.reader(topic, 0).place.state_path
         state = state_file.read(state_path).state._replace(boot=b"anotherb", synced=0)
-        Path(state_path).write_bytes(state_file.encode_slot(state) + bytes(1920))
+        Path(state_path).write_bytes(state_file.encode_slot(state) + bytes(1792))
         Store.open(store.path).append(topic, rows(1, TINY), partition=0)
 
 

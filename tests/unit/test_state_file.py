@@ -1,18 +1,26 @@
 """The four slots of a state file: which one counts, which one is written, what a torn write costs."""
 
+import os
+import threading
+import time
+
 import pytest
 
 from pyspark_log.storage import files, state_file
+from pyspark_log.storage.checksum import crc32c
 from pyspark_log.storage.errors import LogDamagedError, StoreVersionError
-from pyspark_log.storage.state_file import EMPTY, Flags, Intent, PartitionState
+from pyspark_log.storage.state_file import EMPTY, SLOT_DISTANCE, SLOT_SIZE, Flags, Intent, PartitionState
 
 FULL = PartitionState(
     flags=Flags.CUTTING, intent=Intent.APPLY, generation=2**32 - 1, seq=2**63, boot=b"12345678",
     unsynced_since=2**64 - 1,
     log_start=2**62, active_base=2**61, next_offset=2**60, position=2**31 - 1, synced=2**31 - 1, reserve=2**59,
     applied=2**58, first_undone=2**57, leader_epoch=2**31 - 1, intent_digest=2**32 - 1, intent_decision=2**56,
-    intent_next=2**55, intent_base=2**54, intent_position=2**31 - 1,
+    intent_next=2**55, intent_base=2**54, intent_position=2**31 - 1, log_folder=2**16 - 1, high_watermark=2**53,
+    incarnation=2**32 - 1, truncations=2**32 - 2, owner_epoch=2**52, owner_node=2**31 - 1, local_log_start=2**51,
+    copied_up_to=2**50,
 )  # fmt: skip
+LATER_FIELDS_AT = 176  # behind the last field of this version
 
 
 @pytest.fixture
@@ -23,13 +31,17 @@ def file(tmp_path):
         yield opened
 
 
+def grown(state, offset):
+    return state._replace(next_offset=offset, high_watermark=offset)
+
+
 def test_a_slot_keeps_every_field():
     data = state_file.encode_slot(FULL)
-    assert len(data) == state_file.SLOT_SIZE == 128
+    assert len(data) == SLOT_SIZE == 256
     assert state_file.decode_slot(data, "path") == FULL
 
 
-@pytest.mark.parametrize("byte", range(128))
+@pytest.mark.parametrize("byte", range(SLOT_SIZE))
 def test_a_slot_with_any_byte_changed_does_not_count(byte):
     data = bytearray(state_file.encode_slot(FULL))
     data[byte] ^= 1
@@ -44,23 +56,50 @@ def test_a_file_of_zeros_is_an_error_that_names_it(file):
 
 def test_a_newer_version_is_an_error_of_its_own(monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(state_file, "VERSION", 2)
+        patched.setattr(state_file, "VERSION", 3)
         data = state_file.encode_slot(FULL)
-    with pytest.raises(StoreVersionError, match="version 2"):
+    with pytest.raises(StoreVersionError, match="version 3"):
         state_file.decode_slot(data, "path")
+
+
+def test_an_older_version_is_an_error_of_its_own(file):
+    # As version 1 has it: 128 bytes, with the CRC at their end.
+    body = bytes([1, 0, 0, 0]) + bytes(4) + (7).to_bytes(8, "big") + bytes(108)
+    slot = body + crc32c(body).to_bytes(4, "big")
+    file.pwrite(bytes(2 * SLOT_DISTANCE) + slot + bytes(state_file.FILE_SIZE - 2 * SLOT_DISTANCE - len(slot)), 0)
+    with pytest.raises(StoreVersionError, match=r"version 1 .* knows version 2"):
+        state_file.load(file)
+
+
+def test_fields_that_a_later_version_added_are_passed_over():
+    data = bytearray(state_file.encode_slot(FULL))
+    assert not any(data[LATER_FIELDS_AT:-4])
+    data[LATER_FIELDS_AT : LATER_FIELDS_AT + 8] = b"\x01new one"
+    data[-4:] = crc32c(bytes(data[:-4])).to_bytes(4, "big")
+    assert state_file.decode_slot(bytes(data), "path") == FULL
+
+
+def test_records_that_are_in_another_storage_are_not_taken_for_lost(file):
+    state = EMPTY._replace(log_start=2, next_offset=9, high_watermark=9, local_log_start=5, seq=1)
+    file.pwrite(state_file.encode_slot(state), 0)
+    with pytest.raises(StoreVersionError, match="offset 2 to 5 are in another storage"):
+        state_file.load(file)
 
 
 @pytest.mark.parametrize(
     "impossible",
     [
-        {"log_start": -1}, {"log_start": 11}, {"active_base": 11}, {"active_base": -1}, {"synced": 101},
+        {"log_start": -1}, {"log_start": 11}, {"high_watermark": 11}, {"high_watermark": 1},
+        {"active_base": 11}, {"active_base": -1}, {"synced": 101},
         {"next_offset": 2**63 - 1}, {"reserve": -1}, {"leader_epoch": -1}, {"applied": -2}, {"first_undone": -1},
         {"intent": 1, "intent_decision": 5, "intent_next": 10}, {"intent": 1, "intent_decision": -1, "intent_next": 11},
         {"intent": 1, "intent_decision": 5, "intent_next": 11, "intent_base": 3},
     ],
 )  # fmt: skip
 def test_a_state_that_cannot_be_is_an_error_that_names_the_file(file, impossible):
-    possible = state_file.EMPTY._replace(log_start=2, active_base=4, next_offset=10, position=100, synced=100, seq=1)
+    possible = EMPTY._replace(
+        log_start=2, active_base=4, next_offset=10, high_watermark=10, position=100, synced=100, seq=9
+    )
     file.pwrite(state_file.encode_slot(possible), 0)
     assert state_file.load(file).state == possible
     file.pwrite(state_file.encode_slot(possible._replace(**impossible)), 0)
@@ -70,8 +109,8 @@ def test_a_state_that_cannot_be_is_an_error_that_names_the_file(file, impossible
 
 @pytest.mark.parametrize("unknown", [{"flags": 1 << 7}, {"intent": 7}])
 def test_what_only_a_newer_version_can_have_written_says_so(file, unknown):
-    file.pwrite(state_file.encode_slot(state_file.EMPTY._replace(seq=1, **unknown)), 0)
-    with pytest.raises(StoreVersionError, match="use a newer pyspark-log"):
+    file.pwrite(state_file.encode_slot(state_file.EMPTY._replace(seq=9, **unknown)), 0)
+    with pytest.raises(StoreVersionError, match="use the pyspark-log that wrote it"):
         state_file.load(file)
 
 
@@ -80,7 +119,7 @@ def test_the_newest_slot_counts_and_pairs_never_mix(file):
     assert loaded.state._replace(seq=0, boot=bytes(8)) == EMPTY
     slots = []
     for number, durable in enumerate([False, False, True, False, True, True, False], start=1):
-        loaded = state_file.store(file, loaded, loaded.state._replace(next_offset=number), durable=durable)
+        loaded = state_file.store(file, loaded, grown(loaded.state, number), durable=durable)
         slots.append(loaded.slot)
         again = state_file.load(file)
         assert again == loaded
@@ -90,20 +129,69 @@ def test_the_newest_slot_counts_and_pairs_never_mix(file):
 
 
 @pytest.mark.parametrize("durable", [False, True])
-@pytest.mark.parametrize("torn_at", [0, 1, 17, 64, 124])
-def test_a_torn_write_leaves_the_state_before_it(file, durable, torn_at):
+@pytest.mark.parametrize("torn_at", [17, 64, 124, 200, 252])
+def test_a_write_that_a_power_loss_has_torn_leaves_the_state_before_it(file, monkeypatch, durable, torn_at):
+    after = torn(file, durable, torn_at)
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"next one")
+    loaded = state_file.load(file)
+    assert loaded.state.next_offset == 5
+    assert loaded.torn == (after.slot,)
+    assert state_file.read(file.path) == loaded
+
+
+def torn(file, durable, torn_at):
+    """Five states, and the first bytes of a sixth over the slot that it is written to."""
     loaded = state_file.load(file)
     for number in range(1, 6):
-        loaded = state_file.store(file, loaded, loaded.state._replace(next_offset=number), durable=number % 2 == 0)
+        loaded = state_file.store(file, loaded, grown(loaded.state, number), durable=number % 2 == 0)
     before = file.pread(state_file.FILE_SIZE, 0)
-    after = state_file.store(file, loaded, loaded.state._replace(next_offset=99), durable=durable)
-    at = after.slot * state_file.SLOT_DISTANCE + torn_at
-    file.pwrite(before[at : after.slot * state_file.SLOT_DISTANCE + 128], at)
-    assert state_file.load(file).state.next_offset == 5
+    after = state_file.store(file, loaded, grown(loaded.state, 99), durable=durable)
+    at = after.slot * SLOT_DISTANCE + torn_at
+    file.pwrite(before[at : after.slot * SLOT_DISTANCE + SLOT_SIZE], at)
+    return after
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_slot_that_no_power_loss_explains_is_damage_which_is_named(file, durable):
+    after = torn(file, durable, 64)
+    for look in (lambda: state_file.load(file), lambda: state_file.read(file.path)):
+        with pytest.raises(LogDamagedError, match=rf"{file.path}: slot {after.slot} \(at byte {after.slot * 512}\)"):
+            look()
+
+
+def test_on_a_shared_file_system_no_host_knows_of_the_power_losses_of_others(file, monkeypatch):
+    torn(file, durable=False, torn_at=64)
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"next one")
+    monkeypatch.setattr(state_file, "is_shared", lambda _: True)
+    with pytest.raises(LogDamagedError, match="is damaged"):
+        state_file.load(file)
+
+
+def test_the_slots_that_a_power_loss_has_torn_are_mended_before_the_new_boot_id_is_there(file, monkeypatch):
+    torn(file, durable=False, torn_at=64)
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"next one")
+    loaded = state_file.mend(file, state_file.load(file))
+    state_file.store(file, loaded, loaded.state._replace(boot=b"next one"), durable=True)
+    found = state_file.load(file)
+    assert found.torn == ()
+    assert found.state.next_offset == 5
+
+
+def test_a_slot_that_is_being_written_is_waited_for(file):
+    after = torn(file, durable=False, torn_at=64)
+    whole = state_file.encode_slot(after.state)
+    writer = threading.Thread(
+        target=lambda: (time.sleep(0.05), os.pwrite(file.fd, whole, after.slot * SLOT_DISTANCE))
+    )
+    writer.start()
+    try:
+        assert state_file.read(file.path) == after
+    finally:
+        writer.join()
 
 
 def test_who_comes_second_to_create_keeps_the_first(file):
     loaded = state_file.load(file)
-    state_file.store(file, loaded, loaded.state._replace(next_offset=7), durable=False)
+    state_file.store(file, loaded, grown(loaded.state, 7), durable=False)
     state_file.create(file.path)
     assert state_file.load(file).state.next_offset == 7

@@ -115,7 +115,7 @@ def first_entry(index):
 def set_state(path, **changes):
     (state_path,) = (p for p in (path / "state").iterdir() if p.name.endswith("-0"))
     state = state_file.read(str(state_path)).state
-    state_path.write_bytes(state_file.encode_slot(state._replace(**changes)) + bytes(1920))
+    state_path.write_bytes(state_file.encode_slot(state._replace(**changes)) + bytes(1792))
 
 
 def without_flag(path):
