@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from pyspark_log.storage import store_folder
+from pyspark_log.storage import state_file, store_folder
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decision import (
@@ -62,7 +62,7 @@ class DecisionLog:
         self.applied: set[int] = set()
         self._position = 0
         self._followed = 0
-        self._stamp = (-1, -1)  # of the store that all this was read in
+        self._seen = ((-1, -1), 0)  # the stamp of the store that all this was read in, and the incarnation of the log
         self._mutex = Mutex()
 
     @classmethod
@@ -91,12 +91,13 @@ class DecisionLog:
             reader = None
         with self._mutex:
             now = now_ms()  # before the end: this process may stand still in between
-            end = 0 if reader is None else reader.state().high_watermark
-            stamp = store_folder.stamp(store.path)
+            state = state_file.EMPTY if reader is None else reader.state()
+            end = state.high_watermark
+            seen = (store_folder.stamp(store.path), state.incarnation)
             slept = self._position > 0 and not 0 <= now - self._followed < _tombstones_stay(store) // 2
-            if slept or stamp != self._stamp:
-                self._forget()
-                self._stamp = stamp
+            if slept or seen != self._seen or not state.log_start <= self._position <= end:
+                self._forget(state.log_start)
+                self._seen = seen
             if reader is None or end <= self._position:
                 self._followed = now
                 return
@@ -107,8 +108,8 @@ class DecisionLog:
             # Only now: what could not be read to its end has not been followed.
             self._position, self._followed = end, now
 
-    def _forget(self) -> None:
-        self.last, self.undone, self.applied, self._position = {}, {}, set(), 0
+    def _forget(self, log_start: int) -> None:
+        self.last, self.undone, self.applied, self._position = {}, {}, set(), log_start
 
     def in_order(self) -> list[Decision]:
         """The undone decisions, in the order in which they were made."""

@@ -72,6 +72,7 @@ class PartitionView:
         self.groups: dict[str, GroupRecords] = {}
         self._position = EARLIEST
         self._followed = 0
+        self._incarnation = 0  # of the log that was read
 
     def follow(self, store: Store) -> int:
         """Reads on to the log's end; gives the last decision that is applied up to there.
@@ -87,11 +88,12 @@ class PartitionView:
             # Kafka's clients commit in transactions, which are appended like others.
             end = store.latest_offset(OFFSETS_TOPIC, self.partition, isolation_level=READ_COMMITTED)
         stay = store.topic_config(OFFSETS_TOPIC).delete_retention_ms
-        if self._position != EARLIEST and not 0 <= now - self._followed < stay // 2:
-            # Compaction can have removed a tombstone that was never seen here.
-            self.groups, self._position = {}, EARLIEST
-        if self._position == EARLIEST:
-            self._position = state.log_start
+        # Compaction can have removed a tombstone that was never seen here, and records that were go or change otherwise
+        # do so with the log start or the incarnation.
+        slept = not 0 <= now - self._followed < stay // 2
+        if slept or self._incarnation != state.incarnation or not state.log_start <= self._position <= end:
+            self.groups, self._position = {}, state.log_start
+        self._incarnation = state.incarnation
         if self._position < end:
             self._read(reader, end)
         # Only now: what could not be read to its end has not been followed.

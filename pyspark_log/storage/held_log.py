@@ -75,7 +75,7 @@ class HeldLog:
         self.place = place
         self.config = config
         self.clock: Clock = now_ms
-        self.producers = Producers(place.folder, config.producer_id_expiration_ms)
+        self.producers = Producers(place, config.producer_id_expiration_ms)
         self._recovery = recovery
         self._log_folders = log_folders
         self._log_folder: LogFolder = log_folders.at(0)
@@ -161,7 +161,7 @@ class HeldLog:
         if place is not self.place:
             self.forget()
             self.place = place
-            self.producers = Producers(place.folder, self.config.producer_id_expiration_ms)
+            self.producers = Producers(place, self.config.producer_id_expiration_ms)
 
     def whereabouts(self) -> PartitionPlace:
         """Where it is at this moment, whose lock need not be held. LogFolderOfflineError, LogDamagedError, OSError."""

@@ -101,6 +101,9 @@ class StableEnd:
             states, end = self._states, state.high_watermark
             if states is None or self._incarnation != state.incarnation or not first <= states.end_offset <= end:
                 states = _restored(folder, first, end)
+            elif states.end_offset < state.active_base:
+                # The segments in between may be compacted by now, without the ends of transactions. Snapshots are not.
+                states = _restored(folder, states.end_offset + 1, end, states)
             self._states = None  # in case that it fails halfway
             for segment, size in segments(states.end_offset):
                 for header, marker in numbered_batches(segment, size, states.end_offset, end):
@@ -112,8 +115,8 @@ class StableEnd:
             return end if unstable is None else max(unstable, state.log_start)
 
 
-def _restored(folder: str, first: int, end: int) -> ProducerStates:
-    """What the newest snapshot up to `end` tells; nothing, if none can be read."""
+def _restored(folder: str, first: int, end: int, known: ProducerStates | None = None) -> ProducerStates:
+    """What the newest snapshot of [first, end] tells; if none can be read, `known`, or nothing."""
     for offset in reversed(producer_snapshot.list_snapshots(folder)):
         if first <= offset <= end:
             try:
@@ -122,4 +125,4 @@ def _restored(folder: str, first: int, end: int) -> ProducerStates:
                 continue  # removed meanwhile
             except SideFileError as error:
                 log.warning("looking for an older snapshot: %s", error)
-    return ProducerStates(end_offset=first)
+    return known or ProducerStates(end_offset=first)

@@ -15,10 +15,11 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyspark_log.storage import files, producer_snapshot, txn_index
+from pyspark_log.storage import cleaner_state, files, producer_snapshot, txn_index
 from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.errors import SideFileError
 from pyspark_log.storage.numbered_batches import numbered_batches
+from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.producer_state import Duplicate, ProducerEntry, ProducerStates
 from pyspark_log.storage.segment import TXN_INDEX, SegmentReader, list_segments, segment_path
 from pyspark_log.storage.state_file import Flags, PartitionState
@@ -51,14 +52,14 @@ class Numbered(NamedTuple):
 class Producers:
     """The numbered producers of one partition, for whoever appends to it."""
 
-    def __init__(self, folder: str, expiration: int) -> None:
+    def __init__(self, place: PartitionPlace, expiration: int) -> None:
         """Knows nothing yet.
 
         Args:
-            folder: the partition's folder.
+            place: which partition.
             expiration: producer.id.expiration.ms.
         """
-        self._folder = folder
+        self._place, self._folder = place, place.folder
         self._expiration = expiration
         self._states: ProducerStates | None = None
         self._incarnation = -1  # of the log that `_states` were read from
@@ -165,7 +166,7 @@ class Producers:
     def _follow(self, state: PartitionState, now: int) -> ProducerStates:
         """What is known of producers, up to the log end."""
         states = self._states
-        if states is None or self._incarnation != state.incarnation or states.end_offset > state.next_offset:
+        if states is None or self._incarnation != state.incarnation or not self._follows(states.end_offset, state):
             self.forget()
             states = self._restored(state, state.next_offset, now)
             self._states, self._incarnation = states, state.incarnation
@@ -180,6 +181,17 @@ class Producers:
         if self._next_check is None:
             self._next_check = now + _EXPIRATION_CHECK
         return states
+
+    def _follows(self, offset: int, state: PartitionState) -> bool:
+        """Whether the log still has all that was ever appended from an offset up to its end.
+
+        Other processes may have deleted segments since this one has read up to there, or compacted them: then a batch,
+        or the end of a transaction, is missed by a process that reads on. The newest snapshot tells of it.
+        """
+        if state.active_base <= offset <= state.next_offset:
+            return True  # Only closed segments are deleted and compacted.
+        first = next((base for base in list_segments(self._folder) if state.counts(base)), state.active_base)
+        return max(first, cleaner_state.read(self._place).touched_to) <= offset <= state.next_offset
 
     def _restored(self, state: PartitionState, end: int, now: int) -> ProducerStates:
         """What the newest snapshot that is not above `end` tells; its offset is the states' end."""
