@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn, TypeVar
 
-from pyspark_log.storage import checkpoint_files, closed_segments, files, leader_epochs, state_file
+from pyspark_log.storage import checkpoint_files, closed_segments, files, leader_epochs, leftovers, state_file
 from pyspark_log.storage.clock import Clock, now_ms
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import (
@@ -25,7 +25,7 @@ from pyspark_log.storage.errors import (
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT, FileLock, lock_for
 from pyspark_log.storage.log_folder import LogFolder, LogOffsets
 from pyspark_log.storage.log_folders import LogFolders
-from pyspark_log.storage.missing import no_state
+from pyspark_log.storage.missing import check_length, no_state
 from pyspark_log.storage.mounts import is_shared
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.producers import Producers
@@ -257,13 +257,16 @@ class HeldLog:
 
     def _open_active(self) -> SegmentWriter:
         state, folder = self.state, self.place.folder
+        path = segment_path(folder, state.active_base, LOG)
         try:
+            check_length(self.place, path, os.path.getsize(path), state.position)
+            # Before it is opened, which removes index entries beyond the log end.
+            self._check_leftovers()
             return SegmentWriter(folder, state.active_base, state.position, self.config, self.clock)
         except FileNotFoundError:
             if state.position > 0:
                 raise LogDamagedError(
-                    f"{self.place}: the active segment {segment_path(folder, state.active_base, LOG)} is "
-                    f"missing, which held {state.position} bytes"
+                    f"{self.place}: the active segment {path} is missing, which held {state.position} bytes"
                 ) from None
         files.make_folder(folder)
         metadata = f"{folder}/{checkpoint_files.PARTITION_METADATA}"
@@ -318,6 +321,7 @@ class HeldLog:
             same = state.generation == self._seen[0] and state.active_base == self._segment.base_offset
             # A client of a shared file system sees what others wrote for certain only in a file opened since.
             if same and not self.shared:
+                self._check_length(self._segment)
                 self._segment.resume(state.position)
             else:
                 self.forget()
@@ -392,16 +396,29 @@ class HeldLog:
 
     # ---- cutting
 
-    def _cut_leftovers(self) -> None:
-        segment = self.segment
-        size = segment.log.size()
-        if size < self.state.position:
+    def _check_length(self, segment: SegmentWriter) -> None:
+        """Refuses an active segment that is shorter than the state says. LogDamagedError."""
+        try:
+            check_length(self.place, segment.log.path, segment.log.size(), self.state.position)
+        except LogDamagedError:
+            self.forget()
+            raise
+
+    def _check_leftovers(self) -> None:
+        """Refuses to go on where records beyond the log end may have been acknowledged. LogDamagedError."""
+        reason = leftovers.acknowledged(self.place.folder, self.state)
+        if reason:
             self.forget()
             raise LogDamagedError(
-                f"{self.place}: {segment.log.path} has {size} bytes, of which {self.state.position} were "
-                "written and acknowledged: something cut it. Nothing is changed; restore it from a copy"
+                f"{self.place}: by {self.place.state_path} the log ends at offset {self.state.next_offset}, but "
+                f"{reason}: the state file is older than the log. Nothing is changed; restore both from a copy of "
+                "one time, or make a copy of the store with all that is there (pylog repair)"
             )
-        if size > self.state.position or self.state.flags & Flags.CUTTING:
+
+    def _cut_leftovers(self) -> None:
+        self._check_length(self.segment)
+        if self.segment.log.size() > self.state.position or self.state.flags & Flags.CUTTING:
+            self._check_leftovers()
             self._cut_off = self.shared
             self.cut()
 

@@ -13,8 +13,9 @@ from pyspark_log.storage import files, swap
 from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.batch_proof import first_size
 from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError
+from pyspark_log.storage.errors import CorruptRecordError
 from pyspark_log.storage.held_log import HeldLog, write_again
+from pyspark_log.storage.missing import check_length
 from pyspark_log.storage.records import scan
 from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, list_segments, segment_path
 from pyspark_log.storage.staged_batches import crcs_of
@@ -115,10 +116,8 @@ def is_whole(held: HeldLog) -> bool:
         file = files.open_read(segment_path(held.place.folder, base, LOG))
         try:
             end = state.intent_position if base == state.intent_base else file.size()
-            if base == state.active_base and file.size() < state.position:
-                raise LogDamagedError(
-                    f"{held.place}: {file.path} ends before byte {state.position}, which it once held"
-                )
+            if base == state.active_base:
+                check_length(held.place, file.path, file.size(), state.position)
             for header in _checked(file, start, end):
                 if header.base_offset != offset:
                     return False

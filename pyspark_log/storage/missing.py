@@ -1,4 +1,4 @@
-"""What it means that a file of a partition is not there: damage, or a topic that was deleted."""
+"""What it means that a file of a partition, or a part of one, is not there: damage, or a topic that was deleted."""
 
 from __future__ import annotations
 
@@ -21,6 +21,23 @@ def missing_is_damage(place: PartitionPlace) -> Iterator[None]:
         if error.errno not in (errno.ENOENT, errno.ESTALE):
             raise
         raise LogDamagedError(f"{place}: {error.filename} is missing: it was removed or moved") from None
+
+
+def check_length(place: PartitionPlace, path: str, size: int, held: int) -> None:
+    """Refuses a log file that is shorter than it was. LogDamagedError.
+
+    Args:
+        place: whose it is.
+        path: the file.
+        size: how many bytes it has.
+        held: how many bytes the partition's state says that it has.
+    """
+    if size < held:
+        raise LogDamagedError(
+            f"{place}: {path} has {size} bytes, of which {held} were written and acknowledged: something cut it. "
+            "Nothing is changed; restore it from a copy, or make a copy of the store without the lost records "
+            "(pylog repair)"
+        )
 
 
 def no_state(place: PartitionPlace) -> UnknownTopicError | LogDamagedError:

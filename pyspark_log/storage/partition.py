@@ -26,7 +26,7 @@ from pyspark_log.storage.errors import (
 )
 from pyspark_log.storage.isolation import AbortedRanges, StableEnd, aborted_between
 from pyspark_log.storage.log_folders import LogFolders
-from pyspark_log.storage.missing import missing_is_damage, no_state
+from pyspark_log.storage.missing import check_length, missing_is_damage, no_state
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.range_reader import RangeReader
 from pyspark_log.storage.records import Chunk, decode
@@ -279,6 +279,7 @@ class Partition:
         Once it is closed the cleaner may replace it by another file, of which the state's position says nothing.
         """
         if self.state().active_base == state.active_base:
+            check_length(self.place, segment.log.path, segment.log.size(), state.position)
             return state.position
         return segment.size_up_to(state.next_offset)
 

@@ -22,6 +22,8 @@ from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.errors import LogDamagedError
 from pyspark_log.storage.gap import gap_batch
 from pyspark_log.storage.held_log import HeldLog, Recovery, write_again
+from pyspark_log.storage.missing import check_length
+from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, SegmentWriter, segment_path
 from pyspark_log.storage.state_file import Flags, Intent, PartitionState
 
@@ -48,7 +50,7 @@ def after_restart(held: HeldLog) -> None:
         _finish(held, state)
         return
     with file:
-        position, found, flags = _whole_up_to(file, state)
+        position, found, flags = _whole_up_to(held.place, file, state)
         if found < state.next_offset:
             log.error(
                 "%s: the machine went down before offsets %d to %d were synced; they are lost",
@@ -102,7 +104,7 @@ def _settle_intent(held: HeldLog, *, again: bool) -> None:
     try:
         with files.open_write(path) as file:
             # With a hole before the intent's records they cannot stay where they are.
-            whole = _whole_up_to(file, state)[0] >= state.position and intent.is_whole(held)
+            whole = _whole_up_to(held.place, file, state)[0] >= state.position and intent.is_whole(held)
     except FileNotFoundError:
         whole = False
     if whole:
@@ -119,7 +121,7 @@ def _settle_intent(held: HeldLog, *, again: bool) -> None:
     held.save(state.without_intent(), durable=True)
 
 
-def _whole_up_to(file: files.File, state: PartitionState) -> tuple[int, int, Flags]:
+def _whole_up_to(place: PartitionPlace, file: files.File, state: PartitionState) -> tuple[int, int, Flags]:
     """How far the active segment is whole: the position behind its last good batch, and the offset there.
 
     And the state's flags, with those that its batches call for: a move of the end that was lost may have set them.
@@ -128,8 +130,7 @@ def _whole_up_to(file: files.File, state: PartitionState) -> tuple[int, int, Fla
     if state.synced == state.position:
         position, offset = state.position, state.next_offset
     size = file.size()
-    if size < position:
-        raise LogDamagedError(f"{file.path} has {size} bytes, of which {position} were synced: something cut it")
+    check_length(place, file.path, size, position)
     while (header := batch_at(file, position, size)) is not None and header.base_offset == offset:
         position, offset = header.end, header.next_offset
         if header.producer_id >= 0:

@@ -14,6 +14,7 @@ from pyspark_log.storage.batch import LENGTH_AT
 from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError
 from pyspark_log.storage.isolation import AbortedRanges
 from pyspark_log.storage.log_chunks import batch_size
+from pyspark_log.storage.missing import check_length
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import Chunk, decode
 from pyspark_log.storage.segment import SWAP, SegmentReader
@@ -73,8 +74,9 @@ class RangeReader:
         follows = segment.base_offset if position == 0 else -1
         while position < size:
             filled = min(len(self._buffer), size - position)
-            if segment.log.pread_into(self._buffer[:filled], position) < filled:
-                raise LogDamagedError(f"{self._place}: {segment.log.path} ends before byte {size}, which it once held")
+            found = segment.log.pread_into(self._buffer[:filled], position)
+            if found < filled:
+                check_length(self._place, segment.log.path, position + found, size)
             at = 0
             try:
                 while True:

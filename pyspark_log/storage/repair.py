@@ -145,7 +145,10 @@ class _Repair:
     def _look(self, described: Sequence[TopicDescription]) -> list[Damaged]:
         """The partitions that have anything to copy."""
         places = written_places(self._source, described)
-        return [found for place in places if (found := Damaged.look(place)) is not None]
+        return [found for place in places if (found := self._damaged(place)) is not None]
+
+    def _damaged(self, place: PartitionPlace) -> Damaged | None:
+        return Damaged.look(place, self._source.topic_config(place.topic))
 
     def _mender(self, found: Damaged, told: Told, check: RecordCheck | None) -> PartitionMender:
         topic, partition = found.place.topic, found.place.partition
@@ -167,7 +170,7 @@ class _Repair:
                     f"{TOPICS_FOLDER}/{PUBLISH_TOPIC}.json: bring it back first"
                 )
             place = self._source.place(PUBLISH_TOPIC, 0)
-            found = Damaged(place, read_slots(place.state_path), [], True)
+            found = Damaged(place, read_slots(place.state_path), [], True, True)
         # No decision may get a number that a partition takes for applied.
         copy = self._mender(found, told, DecisionRecords().take).run(-1, applied + 1)
         self._finish(copy)

@@ -16,6 +16,7 @@ from pyspark_log.storage.batch import LEADER_EPOCH_AT, MAGIC_AT, BatchHeader
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.epoch_check import Epochs
 from pyspark_log.storage.errors import StoreVersionError
+from pyspark_log.storage.leftovers import acknowledged, first_batch
 from pyspark_log.storage.log_copy import LogCopy
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.repair_producers import marker_fault
@@ -25,7 +26,6 @@ from pyspark_log.storage.state_check import Slots, read_slots
 from pyspark_log.storage.state_file import Flags, Intent, PartitionState
 from pyspark_log.storage.store_folder import CUT_FOLDER
 from pyspark_log.storage.verify_segment import RecordCheck
-from pyspark_log.storage.verify_slots import acknowledged_behind
 
 _EVIDENCE_SIZE = 1024 * 1024
 
@@ -82,16 +82,18 @@ class Damaged(NamedTuple):
         place: where it is.
         slots: what its state file says.
         bases: the segments that are there.
-        uncertain: whether its end is not known for certain: whole batches behind it then belong to it.
+        uncertain: whether its end is not known for certain: whole batches beyond it then belong to it.
+        needs_decisions: whether its state does not tell which decisions it has.
     """
 
     place: PartitionPlace
     slots: Slots
     bases: Sequence[int]
     uncertain: bool
+    needs_decisions: bool
 
     @classmethod
-    def look(cls, place: PartitionPlace) -> Damaged | None:
+    def look(cls, place: PartitionPlace, config: TopicConfig) -> Damaged | None:
         """Reads what there is; None if there is nothing to copy. OSError, StoreVersionError."""
         slots, bases = read_slots(place.state_path), list_segments(place.folder)
         if slots.problem:
@@ -100,18 +102,17 @@ class Damaged(NamedTuple):
         if state is None:
             if not bases or (slots.size < 0 and place.owner() not in ("", place.topic_id)):
                 return None  # nothing was written; or it is what an earlier topic of that name left
-            return cls(place, slots, bases, True)
+            return cls(place, slots, bases, True, True)
         if state.flags & Flags.DEAD:
             return None
+        # Where the state is older than the log, it does not tell which decisions the log has.
+        old = bool(slots.torn and not slots.explained and first_batch(place.folder, state)) or bool(
+            acknowledged(place.folder, state, config)
+        )
         # An intent says what stands behind the end. It is dropped: its decision is applied to the copy.
         restarted = state.boot != state_file.this_boot() and state.intent != Intent.APPLY
         bases = counted_segments(place.folder, state)
-        return cls(place, slots, bases, restarted or acknowledged_behind(place.folder, slots) is not None)
-
-    @property
-    def needs_decisions(self) -> bool:
-        """Whether its state does not tell which decisions it has."""
-        return self.slots.state is None or acknowledged_behind(self.place.folder, self.slots) is not None
+        return cls(place, slots, bases, restarted or old, old)
 
 
 class PartitionMender:

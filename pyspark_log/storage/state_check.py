@@ -42,7 +42,7 @@ class Slots(NamedTuple):
 
 def read_slots(path: str) -> Slots:
     """Reads a state file without a lock, and again if something in it is torn. OSError."""
-    return patiently(lambda: _look(path), lambda slots: slots.size < 0 or not (slots.torn or slots.problem))
+    return patiently(path, lambda: _look(path), lambda slots: slots.size < 0 or not (slots.torn or slots.problem))
 
 
 def _look(path: str) -> Slots:

@@ -15,6 +15,7 @@ Layout of a slot (256 bytes, big-endian) is in docs/format.md.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 import time
@@ -34,8 +35,8 @@ SLOT_COUNT = 4
 FILE_SIZE = SLOT_COUNT * SLOT_DISTANCE
 VERSION = 2
 SLOT_SIZE = 256
-# A slot that is being written is not valid for a moment. A writer that is held up in that moment, on a busy machine,
-# gets this long (s) before the slot is called damaged; pauses between looks double, from the first one on.
+# A slot that is being written is not valid for a moment. While a writer holds the partition's lock it gets this long
+# (s) before the slot is called damaged, as it may be held up on a busy machine. Pauses between looks double.
 _PATIENCE = 1.0
 _FIRST_PAUSE = 0.0005
 
@@ -303,8 +304,8 @@ def checked(path: str, loaded: Loaded | None) -> Loaded:
         problem = loaded.state.contradiction()
     if problem:
         raise LogDamagedError(
-            f"{path}: {problem}; the log itself may be whole: "
-            "restore the state file from a copy, or rebuild it in a copy of the store (pylog repair)"
+            f"{path}: {problem}; the log itself may be whole: make a copy of the store in which the state is rebuilt "
+            "from the log (pylog repair)"
         )
     assert loaded is not None
     return loaded
@@ -350,7 +351,7 @@ def read(path: str) -> Loaded | None:
             return _look(file)
 
     try:
-        return checked(path, patiently(look, lambda found: _is_settled(path, found)))
+        return checked(path, patiently(path, look, lambda found: _is_settled(path, found)))
     except FileNotFoundError:
         return None
 
@@ -360,15 +361,27 @@ def _is_settled(path: str, found: Loaded | None) -> bool:
     return found is not None and (not found.torn or explained_by_power_loss(path, found.state))
 
 
-def patiently(look: Callable[[], _T], is_settled: Callable[[_T], bool]) -> _T:
-    """What a look finds; of several looks, if the first may have met a slot that was being written."""
+def patiently(path: str, look: Callable[[], _T], is_settled: Callable[[_T], bool]) -> _T:
+    """What a look at a state file finds; of several looks, if the first may have met a slot that was being written."""
     found, pause = look(), _FIRST_PAUSE
     deadline = time.monotonic() + _PATIENCE
     while not is_settled(found) and time.monotonic() < deadline:
+        with files.open_read(path) as file:
+            if _is_free(file):
+                return look()  # Nobody is writing: what is found now stays.
         time.sleep(pause)
         pause *= 2
         found = look()
     return found
+
+
+def _is_free(file: files.File) -> bool:
+    """Whether no process holds the partition's lock; then this one shares it until the file is closed."""
+    try:
+        fcntl.flock(file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def store(file: files.File, before: Loaded, state: PartitionState, *, durable: bool, sync: bool = False) -> Loaded:

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 
 from pyspark_log.storage.checkpoint_files import read_partition_metadata
+from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import SideFileError
-from pyspark_log.storage.findings import Finder, Finding, Severity
+from pyspark_log.storage.findings import REPAIR, Finder, Finding, Severity
+from pyspark_log.storage.leftovers import acknowledged
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.state_check import read_slots
@@ -20,11 +22,12 @@ _KNOWN = re.compile(
 )
 
 
-def folder_findings(place: PartitionPlace, finding: Finder) -> Iterator[Finding]:
+def folder_findings(place: PartitionPlace, config: TopicConfig, finding: Finder) -> Iterator[Finding]:
     """What lies in a partition's folder and should not, and what should and does not.
 
     Args:
         place: which partition.
+        config: its topic's settings.
         finding: makes findings.
     """
     try:
@@ -41,7 +44,7 @@ def folder_findings(place: PartitionPlace, finding: Finder) -> Iterator[Finding]
             )
         elif name.endswith((".index", ".timeindex")) and name[:20] not in logs:
             yield finding(Severity.NOTE, path, what="an index without a segment", advice="none")
-    yield from _leftovers(place, finding)
+    yield from _leftovers(place, config, finding)
 
 
 def _check_metadata(place: PartitionPlace, finding: Finder, names: list[str]) -> Iterator[Finding]:
@@ -62,17 +65,27 @@ def _check_metadata(place: PartitionPlace, finding: Finder, names: list[str]) ->
         )  # fmt: skip
 
 
-def _leftovers(place: PartitionPlace, finding: Finder) -> Iterator[Finding]:
+def _leftovers(place: PartitionPlace, config: TopicConfig, finding: Finder) -> Iterator[Finding]:
     """What stands behind the end. A writer that is at work puts it there too, so the state must stand still."""
     before = read_slots(place.state_path).state
     if before is None or before.flags & Flags.DEAD:
         return
-    found = list(_behind(place, finding, before))
+    found = list(_beyond(place, config, finding, before))
     if found and read_slots(place.state_path).state == before:
         yield from found
 
 
-def _behind(place: PartitionPlace, finding: Finder, state: PartitionState) -> Iterator[Finding]:
+def _beyond(
+    place: PartitionPlace, config: TopicConfig, finding: Finder, state: PartitionState
+) -> Iterator[Finding]:
+    reason = acknowledged(place.folder, state, config)
+    if reason:
+        yield finding(
+            Severity.DAMAGE, place.state_path, first_offset=state.next_offset,
+            what=f"the log ends at offset {state.next_offset}, but {reason}: the state file is older than the log",
+            advice=f"write nothing to this partition; {REPAIR}",
+        )  # fmt: skip
+        return
     advice = "none: it means nothing, and the next writer removes it"
     for base in list_segments(place.folder):
         path = segment_path(place.folder, base, LOG)

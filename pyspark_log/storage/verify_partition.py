@@ -69,7 +69,7 @@ class PartitionCheck:
             check_records: what else must hold for its records.
         """
         self._place = place
-        self._expiration = config.producer_id_expiration_ms
+        self._config = config
         self._finding = Finder(place.topic, place.partition, root)
         self._check = SegmentCheck(place, config, self._finding, progress, check_records)
         self._state: PartitionState | None = None
@@ -96,7 +96,7 @@ class PartitionCheck:
         report.findings += self._check_producers(
             [finding.first_offset for finding in in_log if finding.severity is Severity.DAMAGE]
         )
-        report.findings += folder_findings(self._place, self._finding)
+        report.findings += folder_findings(self._place, self._config, self._finding)
         return report
 
     # ---- the log
@@ -218,8 +218,9 @@ class PartitionCheck:
                 return
             until = min([before.next_offset, *damaged])
             touched_to = cleaner_state.read(self._place).touched_to
+            expiration = self._config.producer_id_expiration_ms
             try:
-                faults = producer_faults(self._place.folder, before, until, self._expiration, touched_to)
+                faults = producer_faults(self._place.folder, before, until, expiration, touched_to)
             except FileNotFoundError:
                 faults = []
             now = read_slots(self._place.state_path).state

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark_log.storage import files
-from pyspark_log.storage.batch import BatchHeader
-from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.findings import REPAIR, Finder, Finding, Severity
 from pyspark_log.storage.place import PartitionPlace
-from pyspark_log.storage.segment import LOG, segment_path
 from pyspark_log.storage.state_check import Slots
 from pyspark_log.storage.state_file import FILE_SIZE, SLOT_DISTANCE, Flags, Intent, PartitionState
 
@@ -68,27 +64,9 @@ def _torn(place: PartitionPlace, finding: Finder, slots: Slots, state: Partition
             Severity.NOTE, place.state_path, what=f"slot {numbers} was torn by a power loss; another one counts",
             advice="none: the next writer recovers the partition, with the whole batches beyond the log end",
         )
-    behind = acknowledged_behind(place.folder, slots)
     return finding(
-        Severity.DAMAGE, place.state_path, slots.torn[0] * SLOT_DISTANCE,
-        first_offset=state.next_offset if behind is None else behind.base_offset,
+        Severity.DAMAGE, place.state_path, slots.torn[0] * SLOT_DISTANCE, first_offset=state.next_offset,
         what=f"slot {numbers} is damaged, and no power loss explains it: the log end {state.next_offset}, which the "
         "others tell, may be too low",
-        advice=f"restore the file from a copy, or {REPAIR}; until then the partition is neither read nor written",
+        advice=f"{REPAIR}; until then the partition is neither read nor written",
     )  # fmt: skip
-
-
-def acknowledged_behind(folder: str, slots: Slots) -> BatchHeader | None:
-    """The whole batch right behind the log end, if a torn slot may have been the one that counted it in."""
-    state = slots.state
-    if not slots.torn or state is None or state.intent == Intent.APPLY:
-        return None
-    for base, position in ((state.active_base, state.position), (state.next_offset, 0)):
-        try:
-            with files.open_read(segment_path(folder, base, LOG)) as file:
-                found = batch_at(file, position, file.size())
-        except FileNotFoundError:
-            continue
-        if found is not None and found.base_offset == state.next_offset:
-            return found
-    return None

@@ -1,5 +1,6 @@
 """The four slots of a state file: which one counts, which one is written, what a torn write costs."""
 
+import fcntl
 import os
 import threading
 import time
@@ -180,6 +181,7 @@ def test_the_slots_that_a_power_loss_has_torn_are_mended_before_the_new_boot_id_
 def test_a_slot_that_is_being_written_is_waited_for(file):
     after = torn(file, durable=False, torn_at=64)
     whole = state_file.encode_slot(after.state)
+    fcntl.flock(file.fd, fcntl.LOCK_EX)  # as its writer does
     writer = threading.Thread(
         target=lambda: (time.sleep(0.05), os.pwrite(file.fd, whole, after.slot * SLOT_DISTANCE))
     )
