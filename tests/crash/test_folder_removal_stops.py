@@ -34,7 +34,9 @@ def values(path, partition):
 
 
 def listed(path):
-    return json.loads(Path(path, "store.json").read_bytes())["log_folders"]
+    content = json.loads(Path(path, "store.json").read_bytes())
+    listed = {int(number): one["path"] for number, one in content["log_dirs"].items()}
+    return [listed.get(number) for number in range(content["next_log_dir"])]
 
 
 def make(path):

@@ -339,7 +339,7 @@ def test_a_store_is_described(tmp_path):
     store.create_topic("two")
     finding = environment.store(store.path)
     assert finding.verdict is Verdict.OK
-    assert finding.measured == f"format version 1, cluster id {store.cluster_id}, 2 topic(s)"
+    assert finding.measured == f"format version 2, cluster id {store.cluster_id}, 2 topic(s)"
 
 
 @pytest.mark.parametrize(

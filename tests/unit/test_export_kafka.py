@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from damage import flip, headers, rows
+from leader_tools import lead
 from producer_tools import ending, ready
 
 from pyspark_log.cli.main import main
@@ -139,6 +140,7 @@ def test_a_log_without_records_goes_on_at_its_end(store, folder):
 def test_leader_epochs_are_those_of_a_new_cluster(store, folder):
     with store.appender("t", 0).hold() as held:
         truncate(held, 60)
+        lead(held, 1)
     append(store, 60, 9)
     expected = values(store.path)
     assert {header.leader_epoch for file in segments(source(store)) for header in headers(file)} == {0, 1}

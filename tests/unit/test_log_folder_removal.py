@@ -53,7 +53,10 @@ def store(tmp_path, second):
 
 
 def listed(store):
-    return [one.name for one in describe(store.path).log_folders]
+    """The names by their numbers; "" for one that was removed."""
+    known = describe(store.path)
+    numbers = range(known.next_log_dir)
+    return [known.log_folders[number].name if number in known.log_folders else "" for number in numbers]
 
 
 def empty_second(store):
@@ -160,21 +163,18 @@ def test_the_only_one_stays(tmp_path):
 def test_numbers_run_out(store, tmp_path):
     path = Path(store.path, "store.json")
     content = json.loads(path.read_bytes())
-    for field in ("log_folders", "directory_ids"):
-        content[field] += [None] * 253
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content | {"next_log_dir": 65535}))
     store.add_log_folder("last")
     with pytest.raises(InvalidConfigError, match="not given again"):
         store.add_log_folder("more")
     store.move_partition("t", 0, "last")
-    assert number_of(store, 0) == 255
+    assert number_of(store, 0) == 65535
     assert values(Store.open(store.path), 0) == [b"first"]
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"log_folders": [None, "b"]}, {"directory_ids": [None, None]}, {"log_folders": ["a", ""]},
-     {"log_folders": [None, None], "directory_ids": [None, None]}],
+    [{"log_dirs": {}}, {"next_log_dir": 1}, {"next_log_dir": 65537}, {"log_dirs": {"x": {"path": "data"}}}],
 )  # fmt: skip
 def test_a_list_with_gaps_that_makes_no_sense_is_damage(store, change):
     path = Path(store.path, "store.json")

@@ -106,23 +106,28 @@ def test_partitions_that_a_publish_makes_are_spread_too(store, tmp_path):
 
 def test_the_store_lists_them_with_their_ids(store, tmp_path):
     content = json.loads(Path(store.path, "store.json").read_bytes())
-    assert content["log_folders"] == ["data", f"{tmp_path}/second"]
-    assert len(set(content["directory_ids"])) == 2
+    paths = {number: one["path"] for number, one in content["log_dirs"].items()}
+    assert paths == {"0": "data", "1": f"{tmp_path}/second"}
+    assert len({one["directory_id"] for one in content["log_dirs"].values()}) == 2
+    assert content["next_log_dir"] == 2
     # One that is told nothing is as it always was.
     content = json.loads(Path(Store.create(tmp_path / "one").path, "store.json").read_bytes())
-    assert (content["log_folders"], "directory_ids" in content) == (["data"], False)
+    assert content["log_dirs"] == {"0": {"path": "data", "directory_id": None}}
 
 
 @pytest.mark.parametrize(
     "content",
-    [{"log_folders": ["data"]}, {"log_folders": ["data"], "directory_ids": []}, {"directory_ids": ["x", "y"]},
-     {"log_folders": [], "directory_ids": []}, {"log_folders": [1, 2]}, {"log_folders": ["", "b"]},
-     {"directory_ids": ["A" * 22, "A" * 22]}],
+    [
+        [], {}, {"0": "data"}, {"0": {"path": "data"}}, {"0": {"path": "", "directory_id": "A" * 22}},
+        {"0": {"path": "b", "directory_id": None}}, {"0": {"path": "b", "directory_id": "x"}},
+        {"00": {"path": "b", "directory_id": "A" * 22}}, {"2": {"path": "b", "directory_id": "A" * 22}},
+        {"0": {"path": "a", "directory_id": "A" * 22}, "1": {"path": "b", "directory_id": "A" * 22}},
+    ],
 )  # fmt: skip
 def test_a_list_that_makes_no_sense_is_damage(store, content):
     path = Path(store.path, "store.json")
     good = json.loads(path.read_bytes())
-    path.write_text(json.dumps(good | content))
+    path.write_text(json.dumps(good | {"log_dirs": content}))
     with pytest.raises(DescriptionError):
         Store.open(store.path)
     assert verify(store.path).damaged

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from leader_tools import lead
 from producer_tools import ready
 
 from pyspark_log.storage import checkpoint_files, files, log_folder, state_file
@@ -75,9 +76,8 @@ def test_kafkas_own_batches_give_kafkas_files(tmp_path):
     log = b"".join((KAFKA / "orders-0" / name).read_bytes() for name in names)
     with store.appender("orders", 0).hold() as appender:
         for header in scan(log, 0, len(log)):
-            while appender.state.next_offset == 39 and appender.state.leader_epoch < 3:
-                appender.append(bytearray(ready(0, b"taken back", producer=-1)), sync=False)
-                truncate(appender, 39)
+            if appender.state.next_offset == 39:
+                lead(appender, 3)
             appender.append(bytearray(log[header.position : header.end]), sync=False)
         appender.close_segment(appender.segment, appender.state.position)
     for name in [*names, *(re.sub("log", suffix, n) for n in names for suffix in ("index", "timeindex"))]:
@@ -94,30 +94,42 @@ def test_the_first_append_begins_epoch_0(store):
     assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n1\n0 0\n"
 
 
-def test_each_power_loss_begins_an_epoch_at_the_log_end(store, monkeypatch):
+def test_a_power_loss_begins_an_incarnation_and_no_epoch(store, monkeypatch):
     append(store, 3)
     store.flush()
     for boot in (b"boot two", b"boot six"):
         store = reopen_after_power_loss(store, monkeypatch, boot)
         append(store)
         store.flush()
-    assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n3\n0 0\n1 3\n2 4\n"
+    assert store.reader("t", 0).state().incarnation == 2
+    assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n1\n0 0\n"
     log = b"".join(Path(path).read_bytes() for path in store.segment_files("t", 0))
-    stamped = [(header.leader_epoch, header.base_offset) for header in scan(log, 0, len(log))]
-    assert stamped == [(0, 0), (0, 1), (0, 2), (1, 3), (2, 4)]
+    assert {header.leader_epoch for header in scan(log, 0, len(log))} == {0}
 
 
-def test_a_power_loss_before_the_first_record_leaves_one_epoch(store, monkeypatch):
-    with store.appender("t", 0).hold():
-        pass
-    append(reopen_after_power_loss(store, monkeypatch, b"boot two"))
+def test_a_truncation_begins_an_incarnation_and_takes_back_epochs(store):
+    append(store, 3)
+    with store.appender("t", 0).hold() as appender:
+        lead(appender, 2)
+    append(store, 3)
+    with store.appender("t", 0).hold() as appender:
+        truncate(appender, 2)
+        state = appender.state
+    assert (state.incarnation, state.truncations, state.leader_epoch) == (1, 1, 2)
+    assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n2 2\n"
+
+
+def test_a_leader_that_has_no_record_yet_leaves_one_epoch(store):
+    with store.appender("t", 0).hold() as appender:
+        lead(appender, 1)
+    append(store)
     assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n1\n1 0\n"
 
 
-def test_epochs_follow_the_log_start(store, monkeypatch):
+def test_epochs_follow_the_log_start(store):
     append(store, 3)
-    store.flush()
-    store = reopen_after_power_loss(store, monkeypatch, b"boot two")
+    with store.appender("t", 0).hold() as appender:
+        lead(appender, 1)
     append(store, 3)
     store.delete_records("t", 0, 2)
     assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 2\n1 3\n"
@@ -130,7 +142,7 @@ def test_a_damaged_epoch_checkpoint_is_replaced(store, monkeypatch, caplog):
     store.flush()
     data(store, "t-0/leader-epoch-checkpoint").write_bytes(b"0\n9\n")
     append(reopen_after_power_loss(store, monkeypatch, b"boot two"))
-    assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n1\n1 3\n"
+    assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n1\n0 3\n"
     assert "9 entries should follow" in caplog.text
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from damage import flip, headers, log, records
+from leader_tools import lead
 from producer_tools import ending, ready
 from record_tools import with_crc
 
@@ -49,10 +50,9 @@ def path(tmp_path, monkeypatch):
     for number in range(3):
         write(store, ready(number, b"idle", producer=IDLE, timestamp=NOW))
     for number in range(8):
-        if number == 4:  # a power loss: another leader epoch begins
-            store.flush()
-            monkeypatch.setattr(state_file, "this_boot", lambda: b"anotherb")
-            store = Store.open(tmp_path / "store")
+        if number == 4:
+            with store.appender("t", 0).hold() as held:
+                lead(held, 1)
         values = [b"a" * 50, b"b", b"c"]
         write(store, ready(3 * number, *values, producer=ABORTING, transactional=True, timestamp=NOW))
         write(store, ending(number % 3 == 1, producer=ABORTING, timestamp=NOW))

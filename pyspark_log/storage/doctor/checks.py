@@ -239,16 +239,18 @@ def slot_writes(bench: Bench) -> str:
     other = _second_process(bench)
     other.begin("write_slots", "slots", TOGETHER_SECONDS)
     reads = last = 0
-    with files.open_read(path) as file:
-        done = False
-        while not done:
-            done = other.is_done()
-            state = state_file.load(file).state
-            reads += 1
-            expected = slot_state(state.next_offset)._replace(seq=state.seq, boot=state.boot)
-            expect(state == expected, f"a state made of two passed for a whole one: {state}")
-            expect(state.next_offset >= last, f"the end went back from {last} to {state.next_offset}")
-            last = state.next_offset
+    done = False
+    while not done:
+        done = other.is_done()
+        loaded = state_file.read(path)
+        expect(loaded is not None, f"{path} is missing")
+        assert loaded is not None
+        state = loaded.state
+        reads += 1
+        expected = slot_state(state.next_offset)._replace(seq=state.seq, boot=state.boot)
+        expect(state == expected, f"a state made of two passed for a whole one: {state}")
+        expect(state.next_offset >= last, f"the end went back from {last} to {state.next_offset}")
+        last = state.next_offset
     writes = other.finish()
     expect(last == writes, f"the end is {writes}, and {last} was read")
     return f"{writes} writes, {reads} reads, none torn"

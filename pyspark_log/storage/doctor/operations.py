@@ -35,7 +35,8 @@ def try_flock(file: files.File) -> bool:
 def slot_state(number: int) -> PartitionState:
     """A state whose fields all follow from `number`, so that parts of two of them cannot pass for a whole one."""
     return PartitionState(
-        log_start=number, active_base=number, next_offset=number, position=number, synced=number, reserve=number,
+        log_start=number, active_base=number, next_offset=number, high_watermark=number, position=number,
+        synced=number, reserve=number,
         applied=number, first_undone=number, intent_decision=number, intent_next=number, intent_base=number,
         intent_position=number,
     )
@@ -139,14 +140,16 @@ class Operations:
         return {"reads": reads, "contents": len(seen), "missing": missing, "torn": torn}
 
     def write_slots(self, name: str, seconds: float) -> int:
-        """Moves the end in a state file without pause; returns how often."""
+        """Moves the end in a state file without pause, as a writer does that holds its lock; returns how often."""
         file = self._file(name)
+        fcntl.flock(file.fd, fcntl.LOCK_EX)
         loaded = state_file.load(file)
         deadline = time.monotonic() + seconds
         number = 0
         while time.monotonic() < deadline:
             number += 1
             loaded = state_file.store(file, loaded, slot_state(number), durable=False)
+        fcntl.flock(file.fd, fcntl.LOCK_UN)
         return number
 
 
