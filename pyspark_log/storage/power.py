@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 
 from pyspark_log.storage import files, intent, leader_epochs, state_file, swap
 from pyspark_log.storage.batch_proof import batch_at
@@ -47,6 +48,10 @@ def after_restart(held: HeldLog) -> None:
     except FileNotFoundError:
         if state.position > 0:
             raise LogDamagedError(f"{held.place}: {path} is missing, which held {state.position} bytes") from None
+        # Those that a truncation has taken back, of which it did not come to the last step.
+        held.drop_newer_segments()
+        if os.path.isdir(held.place.folder):
+            files.sync_folder(held.place.folder)
         _finish(held, state)
         return
     with file:

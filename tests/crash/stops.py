@@ -1,9 +1,12 @@
 """Stops a program before any chosen change to files, as a kill at that moment would."""
 
 import os
+import re
 import shutil
 
 from pyspark_log.storage import files
+
+_STATE_FILE = re.compile(r"/state/[A-Za-z0-9_-]{22}-\d+$")
 
 
 class Stopped(BaseException):
@@ -13,7 +16,8 @@ class Stopped(BaseException):
 class StopBefore:
     """Lets a number of changes happen, and none after them.
 
-    With `torn`, of a write that comes then the first half is made.
+    With `torn`, of a write that comes then the first half is made; but not of a slot of a state file, which a kill
+    leaves whole or not at all. (A power loss can tear it: power.py.)
     """
 
     def __init__(self, changes, torn=False):
@@ -26,7 +30,7 @@ class StopBefore:
             raise Stopped
         if self.left == 0:
             self.stopped_at = change.kind
-            if self.torn and change.kind == "write":
+            if self.torn and change.kind == "write" and not _STATE_FILE.search(change.path):
                 fd = os.open(change.path, os.O_WRONLY)
                 os.pwrite(fd, change.data[: len(change.data) // 2], change.position)
                 os.close(fd)
