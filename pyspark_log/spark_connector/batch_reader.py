@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_log.spark_connector.assignment import offsets_at, resolved
 from pyspark_log.spark_connector.catch_up import show_decided
 from pyspark_log.spark_connector.errors import conditions_shown
+from pyspark_log.spark_connector.identity import identity_of
 from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.ranges import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
@@ -33,11 +34,17 @@ class PylogBatchReader(DataSourceReader):
             store = Store.shared(self._path)
             show_decided(store)
             headers, level = self._options.include_headers, self._options.isolation_level
+            # The ids first: what a topic that is made in between has is then refused by the tasks.
+            topic_ids = identity_of(store, self._options.topics).topic_ids
             starts = offsets_at(store, self._options.topics, self._start, "start", level)
             ends = offsets_at(store, self._options.topics, self._end, "end", level)
             ref = StoreRef.to(store)
             ranges = self._split(store, [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)])
-            return [RangePartition(ref, one, headers, level) for one in ranges if one.start != one.end]
+            return [
+                RangePartition(ref, one, topic_ids.get(one.at.topic), headers, level)
+                for one in ranges
+                if one.start != one.end
+            ]
 
     def _split(self, store: Store, ranges: list[OffsetRange]) -> list[OffsetRange]:
         """The ranges in pieces, if options ask for it: by the offsets of now, but open where the ranges are open."""

@@ -5,15 +5,16 @@ record to read. User options may also hold -2 (earliest) and -1 (latest).
 
 A checkpoint entry has one more key, `@`, which no topic can be named. It carries what must outlive the process,
 since a Python source is told neither its query's id nor its checkpoint: `group`, the consumer group under which
-the query's progress is committed, and, in the end offset of batch 0 only, `start`, where that batch began. With
-it a batch 0 that is run again after a restart reads the same records, even if the query starts at "latest".
+the query's progress is committed; `cluster_id` and `topic_ids`, of which store and topics the offsets are; and, in
+the end offset of batch 0 only, `start`, where that batch began. With it a batch 0 that is run again after a restart
+reads the same records, even if the query starts at "latest".
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
@@ -64,6 +65,19 @@ def to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """What tells a store and topics from others of the same names.
+
+    Attributes:
+        cluster_id: the store's, if it is known.
+        topic_ids: the topics', by name, as far as they are known.
+    """
+
+    cluster_id: str | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class SourceOffset:
     """A position of a streaming query.
 
@@ -72,11 +86,13 @@ class SourceOffset:
         group: the query's consumer group; None only in what `initialOffset` answers, so its absence marks the
             start of batch 0.
         start: where batch 0 began; only in the end of batch 0.
+        identity: of which store and topics the offsets are, as far as that is known.
     """
 
     offsets: Offsets
     group: str | None = None
     start: Offsets | None = None
+    identity: Identity = field(default_factory=Identity)
 
     @property
     def is_initial(self) -> bool:
@@ -85,13 +101,17 @@ class SourceOffset:
 
     def to_json(self) -> dict[str, Any]:
         """The form for Spark."""
-        nested = to_nested(self.offsets)
+        own: dict[str, Any] = {}
         if self.group is not None:
-            own: dict[str, Any] = {"group": self.group}
-            if self.start is not None:
-                own["start"] = to_nested(self.start)
-            nested[OWN_KEY] = own
-        return nested
+            own["group"] = self.group
+        if self.identity.cluster_id is not None:
+            own["cluster_id"] = self.identity.cluster_id
+        if self.identity.topic_ids:
+            own["topic_ids"] = dict(sorted(self.identity.topic_ids.items()))
+        if self.start is not None:
+            own["start"] = to_nested(self.start)
+        nested = to_nested(self.offsets)
+        return {**nested, OWN_KEY: own} if own else nested
 
     @classmethod
     def from_json(cls, nested: Mapping[str, Any]) -> SourceOffset:
@@ -107,6 +127,7 @@ class SourceOffset:
                 _from_nested({topic: parts for topic, parts in nested.items() if topic != OWN_KEY}),
                 own.get("group"),
                 None if start is None else _from_nested(start),
+                Identity(own.get("cluster_id"), dict(own.get("topic_ids", {}))),
             )
         except (ValueError, TypeError, AttributeError):
             raise ConnectorError(

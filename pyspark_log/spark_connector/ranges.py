@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark_log.spark_connector.errors import data_loss
 from pyspark_log.spark_connector.offsets import Offsets
+from pyspark_log.storage.errors import UnknownTopicError
 from pyspark_log.storage.types import TopicPartition
 
 
@@ -22,6 +24,18 @@ class OffsetRange:
 def names(partitions: Iterable[TopicPartition]) -> str:
     """Partitions in order, for a message."""
     return ", ".join(str(at) for at in sorted(partitions))
+
+
+@contextmanager
+def missing_is_lost(read: Iterable[TopicPartition]) -> Iterator[None]:
+    """Makes a missing topic a data loss, if a query has read partitions (`read`); ConnectorError, PYLOG_DATA_LOSS."""
+    try:
+        yield
+    except UnknownTopicError as error:
+        known = names(read)
+        if not known:
+            raise
+        raise data_loss("PARTITIONS_DELETED", f"{error}; the query had read {known}.") from error
 
 
 def check_not_lost(known: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:

@@ -23,11 +23,12 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_log.spark_connector.assignment import assigned_partitions, earliest, latest, offsets_at, resolved
 from pyspark_log.spark_connector.catch_up import show_decided
-from pyspark_log.spark_connector.errors import conditions_shown, data_loss
+from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.group_offsets import GroupOffsets
-from pyspark_log.spark_connector.offsets import Offsets, SourceOffset, to_nested
+from pyspark_log.spark_connector.identity import identity_after, identity_of
+from pyspark_log.spark_connector.offsets import Identity, Offsets, SourceOffset, to_nested
 from pyspark_log.spark_connector.options import ReadOptions
-from pyspark_log.spark_connector.ranges import names, plan_ranges, starts_of
+from pyspark_log.spark_connector.ranges import missing_is_lost, plan_ranges, starts_of
 from pyspark_log.spark_connector.rate_limit import limit_ends
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
@@ -55,9 +56,10 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._initial is None:
                 store = Store.shared(self._path)
                 level = self._options.isolation_level
+                identity = identity_of(store, self._options.topics)
                 unresolved = offsets_at(store, self._options.topics, self._start, "start", level)
                 self._initial = SourceOffset(
-                    {at: resolved(store, at, offset, level) for at, offset in unresolved.items()}
+                    {at: resolved(store, at, offset, level) for at, offset in unresolved.items()}, identity=identity
                 )
             return self._initial.to_json()
 
@@ -82,6 +84,8 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with conditions_shown():
             begin = SourceOffset.from_json(start)
             store = Store.shared(self._path)
+            # Before the log ends: if a topic is made again in between, the tasks refuse it by its id.
+            identity = self._identity_after(store, begin)
             # Spark asks from here on only when everything before is done, also after the last batch of
             # Trigger.AvailableNow, which gets no `commit`.
             self._commit_group(store, begin)
@@ -92,10 +96,11 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if isinstance(limit, ReadMaxRows):
                 ends = limit_ends(limit.max_rows, begins, ends)
             if begin.is_initial:
-                return SourceOffset(ends, self._new_group, begin.offsets).to_json()
-            if ends == begin.offsets:
+                return SourceOffset(ends, self._new_group, begin.offsets, identity).to_json()
+            # Ids that an earlier version did not keep are worth a batch without records.
+            if ends == begin.offsets and identity == begin.identity:
                 return start
-            return SourceOffset(ends, self._group_of(begin)).to_json()
+            return SourceOffset(ends, self._group_of(begin), identity=identity).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The log ends that the last `latestOffset` saw, for the query's progress."""
@@ -110,10 +115,13 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # Batch 0 again, after a restart: what `initialOffset` says now is not where it began.
                 starts = until.start
             store = Store.shared(self._path)
-            ref = StoreRef.to(store)
+            ref, topic_ids = StoreRef.to(store), self._identity_after(store, until).topic_ids
             ranges = plan_ranges(starts, until.offsets, partial(earliest, store))
             headers, level = self._options.include_headers, self._options.isolation_level
-            return [RangePartition(ref, one, headers, level) for one in self._options.splitting.split(ranges)]
+            return [
+                RangePartition(ref, one, topic_ids.get(one.at.topic), headers, level)
+                for one in self._options.splitting.split(ranges)
+            ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""
@@ -122,13 +130,20 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has recorded the micro-batch that ends here as done."""
         with conditions_shown():
-            self._commit_group(Store.shared(self._path), SourceOffset.from_json(end))
+            store, done = Store.shared(self._path), SourceOffset.from_json(end)
+            self._identity_after(store, done)
+            self._commit_group(store, done)
 
     def stop(self) -> None:
         """Nothing is held."""
 
     def _group_of(self, offset: SourceOffset) -> str:
         return self._options.group_id or offset.group or self._new_group
+
+    def _identity_after(self, store: Store, known: SourceOffset) -> Identity:
+        """That of the store and the topics now; an error if they are not those that the offsets are of."""
+        with missing_is_lost(known.offsets):
+            return identity_after(store, self._options.topics, known.identity, known.offsets)
 
     def _commit_group(self, store: Store, done: SourceOffset) -> None:
         if not done.is_initial:
@@ -145,12 +160,8 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         retries = self._options.retries
         while True:
-            try:
+            with missing_is_lost(known):
                 ends = self._log_ends(store)
-            except UnknownTopicError as error:
-                if not known:
-                    raise
-                raise data_loss("PARTITIONS_DELETED", f"{error}; the query had read {names(known)}.") from error
             retries -= 1
             if retries <= 0 or all(ends.get(at, 0) >= offset for at, offset in known.items()):
                 return ends

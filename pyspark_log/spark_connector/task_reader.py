@@ -10,6 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_log.spark_connector.assignment import resolved
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, data_loss
+from pyspark_log.spark_connector.identity import check_topic
 from pyspark_log.spark_connector.ranges import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.storage.errors import OffsetOutOfRangeError, UnknownTopicError
@@ -22,12 +23,14 @@ class RangePartition(InputPartition):
     Attributes:
         store: where to read.
         range: what to read.
+        topic_id: of the topic that it was planned for; None: it is not known.
         headers: whether rows have the column `headers`.
         isolation_level: read_uncommitted or read_committed.
     """
 
     store: StoreRef
     range: OffsetRange
+    topic_id: str | None
     headers: bool
     isolation_level: str
 
@@ -48,6 +51,7 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
         store = partition.store.reopen()
         at = partition.range.at
         level = partition.isolation_level
+        check_topic(store, at, partition.topic_id)
         end = resolved(store, at, partition.range.end, level)
         start = resolved(store, at, partition.range.start, level)
         if start > end:
@@ -57,9 +61,10 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
                 f"{at.topic} partition {at.partition}.",
             )
         try:
-            yield from store.read(
-                at.topic, at.partition, start, end, headers=partition.headers, isolation_level=level
-            )
+            rows = store.read(at.topic, at.partition, start, end, headers=partition.headers, isolation_level=level)
+            # Once more: from here on the rows are those of one topic, whatever is made in its place.
+            check_topic(store, at, partition.topic_id)
+            yield from rows
         except (OffsetOutOfRangeError, UnknownTopicError) as error:
             raise data_loss(
                 "COULD_NOT_READ_OFFSET_RANGE",

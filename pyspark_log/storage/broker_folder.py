@@ -73,13 +73,19 @@ def _made_up_id(text: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode().rstrip("=")
 
 
+def made_up_topic_id(topic: str) -> str:
+    """The id of a topic of which the folder has none; the same for any topic of that name, anywhere."""
+    return _made_up_id(topic)
+
+
 class BrokerFolder:
     """One folder of logs. Safe to use from several threads.
 
     Attributes:
         path: it, absolute.
         only: the partition whose folder alone was asked for.
-        cluster_id: of its broker's cluster; made from the path if the folder does not say.
+        recorded_cluster_id: of its broker's cluster; None if the folder does not say.
+        cluster_id: the same; made from the path if the folder does not say.
     """
 
     def __init__(self, path: str, only: TopicPartition | None = None) -> None:
@@ -90,7 +96,8 @@ class BrokerFolder:
         self.path = path
         self.only = only
         properties = read_meta_properties(f"{path}/{META_PROPERTIES}")
-        self.cluster_id = (properties and properties.cluster_id) or _made_up_id(path)
+        self.recorded_cluster_id = (properties and properties.cluster_id) or None
+        self.cluster_id = self.recorded_cluster_id or _made_up_id(path)
         self._topics: tuple[_Stamp, dict[str, list[int]]] = (_NOTHING, {})
         self._offsets: dict[str, tuple[_Stamp, Mapping[TopicPartition, int]]] = {}
         self._mutex = Mutex()
@@ -141,7 +148,7 @@ class BrokerFolder:
         except SideFileError as error:
             log.warning("%s", error)
             found = None
-        return found or _made_up_id(at.topic)
+        return found or made_up_topic_id(at.topic)
 
     def topic_id_stamp(self, at: TopicPartition) -> tuple[int, int]:
         """Another one when the file with the id is another."""

@@ -32,13 +32,15 @@ class BrokerFolders:
 
     Attributes:
         path: as it was asked for, absolute.
-        cluster_id: of the broker's cluster; made from the path if no folder says it.
+        recorded_cluster_id: of the broker's cluster; None if no folder says it.
+        cluster_id: the same; made from the path if no folder says it.
         first: one of the folders, for partitions that are in none.
     """
 
     def __init__(self, path: str, folders: list[BrokerFolder]) -> None:
         """For `find`."""
         self.path = path
+        self.recorded_cluster_id = folders[0].recorded_cluster_id
         self.cluster_id = folders[0].cluster_id
         self.first = folders[0]
         self._folders = folders

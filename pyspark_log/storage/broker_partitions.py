@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from pyspark_log.storage.appender import Appender
+from pyspark_log.storage.broker_folder import made_up_topic_id
 from pyspark_log.storage.broker_folders import BrokerFolders
 from pyspark_log.storage.broker_partition import BrokerPartition
 from pyspark_log.storage.errors import ReadOnlyError
@@ -77,7 +78,13 @@ class BrokerPartitions(Partitions):
         """Looks at nothing yet."""
         super().__init__(broker.path, broker.cluster_id, {})
         self.catalog = _BrokerCatalog(broker)
+        self.recorded_cluster_id = broker.recorded_cluster_id
         self._broker = broker
+
+    def recorded_topic_id(self, name: str) -> str | None:
+        """A topic's id; None if no file says it. UnknownTopicError, InvalidTopicError."""
+        found = self.catalog.describe(name).topic_id
+        return None if found == made_up_topic_id(name) else found
 
     def open(self, description: TopicDescription) -> OpenTopic:
         """The topic of a description; it may be deleted by now."""

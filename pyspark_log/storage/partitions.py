@@ -98,6 +98,7 @@ class Partitions:
 
     Attributes:
         path, settings: the store's.
+        recorded_cluster_id: the store's id; None if its folder does not say it.
         catalog: the descriptions of its topics.
         log_folders: the folders of all partitions' folders.
     """
@@ -109,6 +110,7 @@ class Partitions:
         """Looks at nothing yet. The arguments are what store.json says."""
         self.path = path
         self.settings = settings
+        self.recorded_cluster_id: str | None = cluster_id
         self.catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{TOPICS_LOCK}")
         self.log_folders = LogFolders(path, cluster_id, log_folders, next_log_dir)
         self._topics: dict[str, OpenTopic] = {}
@@ -131,6 +133,10 @@ class Partitions:
     def open(self, description: TopicDescription) -> OpenTopic:
         """The topic of a description; it may be deleted by now."""
         return OpenTopic(self.path, self.settings, description, self.log_folders)
+
+    def recorded_topic_id(self, name: str) -> str | None:
+        """A topic's id; None if no file says it. UnknownTopicError, InvalidTopicError."""
+        return self.catalog.describe(name).topic_id
 
     def recovered(self, topic: str, partition: int) -> Partition:
         """The partition, for reading; put right first, if possible, if the machine went down since it was written to.

@@ -156,6 +156,11 @@ class Store:
         """Whether it is a folder of a Kafka broker: it can be read, and every call that would write refuses."""
         return isinstance(self._partitions, BrokerPartitions)
 
+    @property
+    def recorded_cluster_id(self) -> str | None:
+        """`cluster_id`; None for a broker's folder that does not say it, as then it is made from the path."""
+        return self._partitions.recorded_cluster_id
+
     def check_writable(self) -> None:
         """Refuses a folder that is never written to, before anything is. ReadOnlyError."""
         self._partitions.check_writable()
@@ -169,6 +174,13 @@ class Store:
     def describe_topic(self, name: str) -> TopicDescription:
         """A topic's id, partitions and settings. UnknownTopicError, InvalidTopicError."""
         return self._partitions.catalog.describe(name)
+
+    def recorded_topic_id(self, name: str) -> str | None:
+        """A topic's id; None for one of a broker's folder that does not say it, as then it is made from the name.
+
+        UnknownTopicError, InvalidTopicError.
+        """
+        return self._partitions.recorded_topic_id(name)
 
     def topic_config(self, name: str) -> TopicConfig:
         """A topic's resolved settings. UnknownTopicError, InvalidTopicError."""

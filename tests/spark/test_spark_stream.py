@@ -66,7 +66,12 @@ def test_offsets_in_the_checkpoint(spark, store, tmp_path):
     assert json.loads(entry) == {
         "a": {"0": 1, "1": 1},
         "b": {"0": 1},
-        "@": {"group": "mine", "start": {"a": {"0": 0, "1": 0}, "b": {"0": 0}}},
+        "@": {
+            "group": "mine",
+            "cluster_id": store.cluster_id,
+            "topic_ids": {topic: store.describe_topic(topic).topic_id for topic in ("a", "b")},
+            "start": {"a": {"0": 0, "1": 0}, "b": {"0": 0}},
+        },
     }
     assert list(json.loads(entry)) == ["a", "b", "@"]
     assert positions(store, "mine") == {"a-0": 1, "a-1": 1, "b-0": 1}
@@ -114,7 +119,7 @@ def test_a_stream_that_goes_on(spark, store, tmp_path):
         query.processAllAvailable()
         assert values_in(store, "out") == [["new"]]
         # Partitions that are added are read from their first record on.
-        add_partition(store, "t")
+        set_partitions(store, "t", 2)
         fill(store, "t", ["newer"], ["newest"])
         query.processAllAvailable()
         assert all_values_in(store, "out") == ["new", "newer", "newest"]
@@ -122,12 +127,12 @@ def test_a_stream_that_goes_on(spark, store, tmp_path):
         query.stop()
 
 
-def add_partition(store, topic):
-    """Adds a partition, which the store has no call for yet."""
+def set_partitions(store, topic, count):
+    """Gives a topic more partitions, or fewer, for which the store has no call."""
     path = f"{store.path}/topics/{topic}.json"
     with open(path) as file:
         content = json.load(file)
-    content["partitions"] += 1
+    content["partitions"] = count
     with open(path + ".new", "w") as file:
         json.dump(content, file)
     os.rename(path + ".new", path)
@@ -216,22 +221,71 @@ def test_writes_in_foreach_batch(spark, store, tmp_path):
 
 @pytest.mark.slow
 def test_lost_records_end_the_query(spark, store, tmp_path):
-    fill(store, "t", range(5), [1])
+    fill(store, "t", range(4), [1])
+    shutil.copytree(store.path, tmp_path / "older")
+    fill(store, "t", [4])
     df = read_stream(spark, store, "t", **{"fetchOffset.retryIntervalMs": "1"})
     write_stream(df, Store.create(tmp_path / "target"), tmp_path / "cp", topic="out")
-    shutil.rmtree(store.path)
 
-    fill(Store.create(store.path), "t", range(4), [1])
+    shutil.rmtree(store.path)
+    os.rename(tmp_path / "older", store.path)
     with fails(r"\[PYLOG_DATA_LOSS.PARTITION_OFFSET_CHANGED\]", "t-0 offset was changed from 5 to 4"):
         write_stream(df, Store.open(tmp_path / "target"), tmp_path / "cp", topic="out")
-    shutil.rmtree(store.path)
-
-    fill(Store.create(store.path), "t", range(5))
+    set_partitions(store, "t", 1)
     with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\]", "Partitions t-1 have been deleted"):
         write_stream(df, Store.open(tmp_path / "target"), tmp_path / "cp", topic="out")
     os.unlink(f"{store.path}/topics/t.json")
     with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\]", "no topic 't'"):
         write_stream(df, Store.open(tmp_path / "target"), tmp_path / "cp", topic="out")
+
+
+def make_again(store):
+    store.delete_topic("t")
+    fill(store, "t", range(100, 108))
+
+
+def put_another_store(store):
+    os.rename(store.path, store.path + ".gone")
+    fill(Store.create(store.path), "t", range(100, 108))
+
+
+CHANGES = pytest.mark.parametrize(
+    ("change", "message"),
+    [(make_again, "topic 't' was deleted and made again"), (put_another_store, "is another store")],
+)
+
+
+@CHANGES
+def test_what_is_made_again_under_the_same_name_ends_a_restarted_query(spark, store, tmp_path, change, message):
+    target = Store.create(tmp_path / "target")
+    fill(store, "t", range(5))
+    df = read_stream(spark, store, "t")
+    write_stream(df, target, tmp_path / "cp", topic="out")
+    change(store)
+    with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\] Partitions t-0 .*" + message):
+        write_stream(df, target, tmp_path / "cp", topic="out")
+    assert values_in(target, "out") == [list("01234")]
+
+
+@CHANGES
+def test_what_is_made_again_under_the_same_name_ends_a_running_query(spark, store, tmp_path, change, message):
+    target = Store.create(tmp_path / "target")
+    fill(store, "t", range(5))
+    query = (
+        read_stream(spark, store, "t")
+        .writeStream.format("pylog")
+        .options(topic="out", checkpointLocation=str(tmp_path / "cp"))
+        .start(target.path)
+    )
+    try:
+        query.processAllAvailable()
+        change(store)
+        # It is asked what is new again and again.
+        with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\].*" + message):
+            query.awaitTermination(120)
+    finally:
+        query.stop()
+    assert values_in(target, "out") == [list("01234")]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.offsets import SourceOffset, to_nested
+from pyspark_log.spark_connector.offsets import Identity, SourceOffset, to_nested
 from pyspark_log.storage.types import TopicPartition
 
 T0, T2, T10, A1 = TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("t", 10), TopicPartition("a", 1)
@@ -24,14 +24,18 @@ def test_topics_and_partitions_ascend_as_numbers():
 
 
 def test_kafkas_form_with_one_key_of_our_own():
-    end = SourceOffset({T0: 5}, "group", {T0: 3})
-    assert end.to_json() == {"t": {"0": 5}, "@": {"group": "group", "start": {"t": {"0": 3}}}}
+    end = SourceOffset({T0: 5}, "group", {T0: 3}, Identity("store", {"t": "topic"}))
+    own = {"group": "group", "cluster_id": "store", "topic_ids": {"t": "topic"}, "start": {"t": {"0": 3}}}
+    assert end.to_json() == {"t": {"0": 5}, "@": own}
     assert SourceOffset({T0: 3}).to_json() == {"t": {"0": 3}}
 
 
-@given(offsets, st.none() | st.text(min_size=1), offsets)
-def test_what_goes_to_the_checkpoint_comes_back(at, group, start):
-    offset = SourceOffset(at, group, start if group else None)
+identities = st.builds(Identity, st.none() | st.text(min_size=1), st.dictionaries(st.text(), st.text()))
+
+
+@given(offsets, st.none() | st.text(min_size=1), offsets, identities)
+def test_what_goes_to_the_checkpoint_comes_back(at, group, start, identity):
+    offset = SourceOffset(at, group, start if group else None, identity)
     text = json.dumps(offset.to_json())
     assert SourceOffset.from_json(json.loads(text)) == offset
     assert json.dumps(SourceOffset.from_json(json.loads(text)).to_json()) == text
@@ -40,9 +44,13 @@ def test_what_goes_to_the_checkpoint_comes_back(at, group, start):
 def test_only_the_start_of_batch_0_is_initial():
     assert SourceOffset({T0: 0}).is_initial
     assert not SourceOffset({T0: 0}, "group").is_initial
+    identified = SourceOffset({T0: 0}, identity=Identity("store", {"t": "topic"}))
+    assert SourceOffset.from_json(identified.to_json()).is_initial
 
 
-@pytest.mark.parametrize("nested", [{"t": 3}, {"t": {"x": 3}}, {"t": {"0": "3"}}, {"@": 1}, {"logOffset": 4}])
+@pytest.mark.parametrize(
+    "nested", [{"t": 3}, {"t": {"x": 3}}, {"t": {"0": "3"}}, {"@": 1}, {"@": {"topic_ids": 3}}, {"logOffset": 4}]
+)
 def test_another_sources_checkpoint_is_refused(nested):
     with pytest.raises(ConnectorError, match=r"\[PYLOG_OFFSET_NOT_UNDERSTOOD\]"):
         SourceOffset.from_json(nested)

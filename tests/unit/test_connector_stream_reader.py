@@ -67,7 +67,8 @@ def test_batches_follow_each_other(store):
     second, ranges = batch(reader, first)
     assert ranges == [(0, 3, 4), (1, 0, 2)]
     assert first["@"]["start"] == {"t": {"0": 0, "1": 0}}
-    assert second == {"t": {"0": 4, "1": 2}, "@": {"group": first["@"]["group"]}}
+    assert second["t"] == {"0": 4, "1": 2}
+    assert second["@"] == {name: kept for name, kept in first["@"].items() if name != "start"}
     assert reader.reportLatestOffset() == {"t": {"0": 4, "1": 2}}
 
 
@@ -81,7 +82,7 @@ def test_the_first_batch_again_begins_where_it_began(store):
     assert ranges == [(0, 3, 5)]
     append(store, 0, 10)
     restarted = reader_of(store, startingOffsets="latest")
-    assert restarted.initialOffset() == {"t": {"0": 15, "1": 0}}
+    assert restarted.initialOffset()["t"] == {"0": 15, "1": 0}
     assert plan(restarted, restarted.initialOffset(), end) == [(0, 3, 5)]
     assert batch(restarted, end)[1] == [(0, 5, 15)]
 
@@ -124,7 +125,8 @@ def test_available_now_never_goes_back(store):
     reader = reader_of(store)
     reader.prepareForTriggerAvailableNow()
     append(store, 0, 5)
-    ahead = {"t": {"0": 8, "1": 0}, "@": {"group": "g"}}
+    ahead, _ = batch(reader_of(store), reader.initialOffset())
+    assert ahead["t"] == {"0": 10, "1": 0}
     assert reader.latestOffset(ahead, ALL) == ahead
 
 
@@ -132,8 +134,8 @@ def test_specific_and_timed_starts(store):
     store.append("t", pa.record_batch({"value": [b"a", b"b"], "timestamp": [1000, 2000]}), partition=0)
     store.append("t", pa.record_batch({"value": [b"c"], "timestamp": [3000]}), partition=1)
     specific = reader_of(store, startingOffsets='{"t":{"0":-1,"1":-2}}')
-    assert specific.initialOffset() == {"t": {"0": 2, "1": 0}}
-    assert reader_of(store, startingTimestamp="1500").initialOffset() == {"t": {"0": 1, "1": 0}}
+    assert specific.initialOffset()["t"] == {"0": 2, "1": 0}
+    assert reader_of(store, startingTimestamp="1500").initialOffset()["t"] == {"0": 1, "1": 0}
     with pytest.raises(ConnectorError, match="No offset matched from request of topic-partition t-0"):
         reader_of(store, startingTimestamp="2001").initialOffset()
 
