@@ -143,9 +143,11 @@ def load_flights(spark: SparkSession) -> None:
     records = flights.select(
         sf.col("tailnum").alias("key"),
         sf.to_json(sf.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
-        sf.expr("time_hour + make_dt_interval(0, 0, minute)").alias("timestamp"),
+        sf.expr("time_hour + make_dt_interval(0, 0, minute)").alias("scheduled"),
     )
-    records.write.format("pylog").option("topic", "flights").mode("append").save(str(STORE))
+    # Without the option each flight would be of the time at which it is loaded.
+    writer = records.write.format("pylog").option("topic", "flights").option("timestampColumn", "scheduled")
+    writer.mode("append").save(str(STORE))
 
 
 def value_as(schema: str) -> Column:

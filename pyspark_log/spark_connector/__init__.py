@@ -4,3 +4,7 @@
 # class would exist twice and `isinstance` would fail in ways that are hard to see.
 if __name__ != "pyspark_log.spark_connector":
     raise ImportError(f"import this package as pyspark_log.spark_connector, not as {__name__}")
+
+from pyspark_log.spark_connector.shown_warnings import show_warnings
+
+show_warnings()

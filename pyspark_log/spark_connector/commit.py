@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 
@@ -12,18 +13,29 @@ from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.spark_connector.query_run import publisher_of
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_writer import StagedMessage
+from pyspark_log.storage.clock import now_ms
+from pyspark_log.storage.errors import UnknownTopicError
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.staging import StagedPart
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.time_bounds import is_past_retention, warn_past_retention
 
 log = logging.getLogger(__name__)
+
+# The runs of queries, with topics, that were warned. The process that commits lives as long as the query runs.
+_told: set[tuple[str, str]] = set()
 
 
 def publish_batch(
     store: StoreRef, messages: Sequence[WriterCommitMessage | None], publisher: str, number: int, *, one_off: bool
 ) -> None:
     """Publishes a batch write under the name that it was given when it was planned."""
+    staged = _staged(messages)
     with conditions_shown():
-        result = publish(store.reopen(), publisher, number, _parts(_staged(messages)), one_off=one_off)
+        opened = store.reopen()
+        result = publish(opened, publisher, number, _parts(staged), one_off=one_off)
+        if not result.replayed:
+            warn_of_old_times(opened, staged)
     if result.replayed:
         log.warning(
             "publishId %s, publishNumber %d was published before, with %d records; this write's rows were dropped",
@@ -53,8 +65,9 @@ def publish_micro_batch(
     run = staged[0].run
     location = location_of(checkpoint, run.checkpoints, query_name)
     with conditions_shown():
+        opened = store.reopen()
         publish(
-            store.reopen(),
+            opened,
             publisher_of(run.query_id),
             batch_id,
             _parts(staged),
@@ -62,6 +75,27 @@ def publish_micro_batch(
             claimed=True,
             plan=plan_of(location, batch_id),
         )
+        warn_of_old_times(opened, staged, run.run_id)
+
+
+def warn_of_old_times(store: Store, messages: Sequence[StagedMessage], run_id: str = "") -> None:
+    """Warns of topics for which all that was written is past their retention: what is written next removes it.
+
+    Args:
+        store: where it was published.
+        messages: of the tasks.
+        run_id: of a streaming query, which is told once of a topic.
+    """
+    newest = dict[str, int]()
+    for message in messages:
+        for topic, time in message.newest.items():
+            newest[topic] = max(time, newest.get(topic, time))
+    for topic, time in newest.items():
+        with contextlib.suppress(UnknownTopicError):
+            config = store.topic_config(topic)
+            if is_past_retention(time, config, now_ms()) and (not run_id or (run_id, topic) not in _told):
+                _told.add((run_id, topic))
+                warn_past_retention(time, config, f"{store.path}: topic {topic}")
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedMessage]:

@@ -199,12 +199,14 @@ class WriteOptions:
         publish_id: the name under which a batch write is published exactly once, with
         publish_number: which of its publishes this is; both or neither.
         compression_type: the codec for topics that leave it to the writer, or None.
+        timestamp_column: the column with the records' times; None: they get the time at which they are written.
     """
 
     topic: str | None
     publish_id: str | None
     publish_number: int | None
     compression_type: str | None
+    timestamp_column: str | None
 
     @classmethod
     def parse(cls, options: Options) -> WriteOptions:
@@ -224,6 +226,7 @@ class WriteOptions:
             publish_id=publish_id,
             publish_number=None if publish_id is None else _whole(options, "publishNumber", 0),
             compression_type=options.get("kafka.compression.type"),
+            timestamp_column=options.get("timestampcolumn"),
         )
 
 

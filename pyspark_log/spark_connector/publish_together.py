@@ -21,6 +21,7 @@ from types import TracebackType
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_log.spark_connector.commit import warn_of_old_times
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import WriteOptions
 from pyspark_log.spark_connector.query_run import QueryRun
@@ -70,12 +71,13 @@ class Publish:
         self._ended = False
         self.result: PublishResult | None = None
 
-    def write(self, df: DataFrame, topic: str | None = None) -> None:
+    def write(self, df: DataFrame, topic: str | None = None, *, timestamp_column: str | None = None) -> None:
         """Stages the rows of a DataFrame, by a Spark job that has run when this returns.
 
         Args:
-            df: with the columns of a batch write: value, and as wanted key, headers, timestamp, partition, topic.
+            df: with the columns of a batch write: value, and as wanted key, headers, partition, topic.
             topic: where all rows go; made if it is missing and the store allows it. None: the column `topic` says it.
+            timestamp_column: the column with the records' times; None: they get the time at which they are written.
 
         Raises:
             ConnectorError: a column or the topic is refused.
@@ -83,7 +85,13 @@ class Publish:
         """
         if self._ended:
             raise option_error(f"publish {self._publish_id!r}, {self._number} has ended: nothing can be added to it")
-        options = WriteOptions(topic=topic, publish_id=None, publish_number=None, compression_type=None)
+        options = WriteOptions(
+            topic=topic,
+            publish_id=None,
+            publish_number=None,
+            compression_type=None,
+            timestamp_column=timestamp_column,
+        )
         plan = plan_write(self._path, options, df.schema)
 
         def stage_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -110,6 +118,8 @@ class Publish:
             self.result = publish(
                 self._store, self._publish_id, self._number, parts, run=run, location=location
             )
+            if not self.result.replayed:
+                warn_of_old_times(self._store, self._messages)
         if self.result.replayed:
             log.warning(
                 "%s, number %d was published before, with %d records; this block's rows were dropped",

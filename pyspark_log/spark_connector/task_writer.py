@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,12 @@ from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.write_columns import RECORD_COLUMNS, TOPIC
+from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.staging import StagedPart, StagedWriter, StagingPlan
+from pyspark_log.storage.types import NO_TIMESTAMP
+
+# What the engine calls the column with the records' times.
+TIMESTAMP = "timestamp"
 
 
 @dataclass(frozen=True)
@@ -23,10 +28,12 @@ class StagedMessage(WriterCommitMessage):
     Attributes:
         parts: what it staged.
         run: the run of the streaming query that it worked for.
+        newest: of each topic the newest time (ms) that a column gave; nothing where the time of the write counts.
     """
 
     parts: tuple[StagedPart, ...]
     run: QueryRun
+    newest: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -36,11 +43,13 @@ class WritePlan:
     Attributes:
         store: where to write.
         topic: where all rows go; None: the column `topic` says it.
+        timestamp_column: the column with the records' times, or None.
         staging: the topics as they were when the write was planned.
     """
 
     store: StoreRef
     topic: str | None
+    timestamp_column: str | None
     staging: StagingPlan
 
 
@@ -50,22 +59,30 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
     Raises:
         ConnectorError: with the engine's condition; what was staged so far is removed.
     """
+    newest = dict[str, int]()
     with conditions_shown():
         writer = StagedWriter(plan.store.reopen(), plan.staging)
         try:
             for batch in batches:
-                for topic, rows in _by_topic(batch, plan.topic):
+                for topic, rows in _by_topic(batch, plan.topic, plan.timestamp_column):
                     writer.append(topic, rows)
+                    if plan.timestamp_column is not None and rows.num_rows:
+                        newest[topic] = max(_newest_time(rows), newest.get(topic, NO_TIMESTAMP))
             parts = writer.finish()
         except BaseException:
             writer.discard()
             raise
-    return StagedMessage(tuple(parts), QueryRun.of_task())
+    return StagedMessage(tuple(parts), QueryRun.of_task(), newest)
 
 
-def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _by_topic(
+    batch: pa.RecordBatch, topic: str | None, timestamp_column: str | None
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The record columns of a batch, cut up by topic; a topic's rows keep their order."""
     records = batch.select([name for name in RECORD_COLUMNS if name in batch.schema.names])
+    if timestamp_column is not None:
+        times = batch.column(batch.schema.get_field_index(timestamp_column))
+        records = records.append_column(TIMESTAMP, times)
     if topic is not None:
         yield topic, records
         return
@@ -77,3 +94,12 @@ def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, p
         )
     for name in pc.unique(topics):
         yield name.as_py(), records.filter(pc.equal(topics, name))
+
+
+def _newest_time(rows: pa.RecordBatch) -> int:
+    """The newest time of some rows in ms; those without one get that of the write."""
+    times = rows.column(rows.schema.get_field_index(TIMESTAMP))
+    if times.null_count:
+        return now_ms()
+    newest: int = pc.max(times).cast(pa.timestamp("ms", times.type.tz), safe=False).value
+    return newest

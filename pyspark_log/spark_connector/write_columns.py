@@ -16,8 +16,9 @@ from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.row_schema import HEADERS
 
 TOPIC = "topic"
-#: What the engine takes, besides `topic`, which says where a row goes.
-RECORD_COLUMNS = ("key", "value", "headers", "partition", "timestamp")
+#: What the engine takes under the same name, besides `topic`, which says where a row goes. The Kafka connector, too,
+#: leaves a column `timestamp` alone: rows that were read and are written on are new records, of the time of the write.
+RECORD_COLUMNS = ("key", "value", "headers", "partition")
 
 _TYPES: dict[str, tuple[DataType, ...]] = {
     TOPIC: (StringType(),),
@@ -25,17 +26,16 @@ _TYPES: dict[str, tuple[DataType, ...]] = {
     "value": (StringType(), BinaryType()),
     "headers": (HEADERS,),
     "partition": (IntegerType(),),
-    # The Kafka connector has no such column: there the producer's clock counts.
-    "timestamp": (TimestampType(),),
 }
 
 
-def check_columns(schema: StructType, topic: str | None) -> None:
+def check_columns(schema: StructType, topic: str | None, timestamp_column: str | None) -> None:
     """Refuses a DataFrame that cannot be written. Columns of other names are left alone, as in the Kafka connector.
 
     Args:
         schema: of the DataFrame.
         topic: the option of that name.
+        timestamp_column: the option timestampColumn, which the Kafka connector has not.
 
     Raises:
         ConnectorError: with the Kafka connector's messages.
@@ -50,6 +50,17 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     for name, allowed in _TYPES.items():
         if name in types and not (name == TOPIC and topic is not None):
             _check_type(name, types[name], allowed)
+    if timestamp_column is not None:
+        if timestamp_column not in types:
+            raise _error(
+                f"timestampColumn is {timestamp_column!r}, and there is no such column; there are: {', '.join(types)}"
+            )
+        given = types[timestamp_column]
+        if not isinstance(given, TimestampType):
+            raise _error(
+                f"timestampColumn {timestamp_column!r} has the type {given.simpleString()} and must have timestamp: "
+                "cast it, or make one with timestamp_millis()"
+            )
 
 
 def _check_type(name: str, given: DataType, allowed: tuple[DataType, ...]) -> None:

@@ -90,7 +90,7 @@ class PylogStreamWriter(DataSourceStreamArrowWriter):
 
 def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePlan:
     """Checks the columns, opens or makes the store, and makes the topic if need be and allowed."""
-    check_columns(schema, options.topic)
+    check_columns(schema, options.topic, options.timestamp_column)
     with conditions_shown():
         store = open_for_write(path)
         if options.topic is None:
@@ -100,7 +100,7 @@ def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePla
             _make_topic(store, options.topic)
             topics = [options.topic]
         staging = StagingPlan.make(store, topics, options.compression_type)
-        return WritePlan(StoreRef.to(store), options.topic, staging)
+        return WritePlan(StoreRef.to(store), options.topic, options.timestamp_column, staging)
 
 
 def _make_topic(store: Store, topic: str) -> None:

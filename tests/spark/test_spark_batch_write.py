@@ -1,7 +1,9 @@
 """Batch writes with `df.write.format("pylog")`."""
 
 import os
+import time
 
+import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from spark_tools import all_values_in, fails, fill, read, values_in, values_of, write
@@ -17,13 +19,30 @@ def test_what_is_written_is_read_back(spark, store):
         "if(id = 4, null, encode(string(id), 'utf-8')) key",
         "if(id = 3, null, encode(string(id * 10), 'utf-8')) value",
         "int(id % 2) partition",
-        "timestamp_millis(id) timestamp",
+        "timestamp_millis(id) at",
         f"if(id = 1, {headers}, null) headers",
         "'ignored' other",
     )
-    write(df, store, topic=" t ")
-    back = read(spark, store, "t", includeHeaders="true").select("key", "value", "partition", "timestamp", "headers")
+    write(df, store, topic=" t ", timestampColumn="at")
+    back = read(spark, store, "t", includeHeaders="true")
+    back = back.selectExpr("key", "value", "partition", "timestamp at", "headers")
     assert_df_equality(back, df.drop("other"), ignore_row_order=True, ignore_column_order=True, ignore_nullable=True)
+
+
+def test_old_events_that_are_written_on_are_new_records(spark, store):
+    """As with the Kafka connector. With the times of the events, retention would remove them with the next write."""
+    store.create_topic("old", 1, {"retention.ms": "-1"})
+    store.append("old", pa.record_batch({"value": ["a", "b", "c"], "timestamp": [1000, 2000, 3000]}))
+    before = time.time()
+    write(read(spark, store, "old"), store, topic="new")
+    times = [row.timestamp.timestamp() for row in read(spark, store, "new").collect()]
+    assert len(times) == 3
+    assert before - 1 < min(times) <= max(times) <= time.time()
+
+
+def test_a_column_of_another_type_may_be_called_timestamp(spark, store):
+    write(spark.sql("select 'v' value, 17 timestamp"), store, topic="t")
+    assert values_in(store, "t") == [["v"]]
 
 
 def test_a_missing_store_and_its_topic_are_made(spark, tmp_path):
@@ -95,12 +114,21 @@ def test_compression_of_the_writers_choice(spark, store):
         (["string(id) value"], {"topic": "a/b"}, r"\[PYLOG_INVALID_TOPIC\]"),
         (["string(id) value"], {"topic": "__pylog_publish"}, r"\[PYLOG_INVALID_TOPIC\].*the store's own records"),
         (["string(id) value"], {"topic": "t", "publishId": "x"}, "publishId and publishNumber go together"),
+        (
+            ["string(id) value", "string(id) at"], {"topic": "t", "timestampColumn": "at"},
+            r"\[PYLOG_INVALID_COLUMNS\] timestampColumn 'at' has the type string and must have timestamp",
+        ),
+        (
+            ["string(id) value"], {"topic": "t", "timestampColumn": "at"},
+            r"\[PYLOG_INVALID_COLUMNS\] timestampColumn is 'at', and there is no such column; there are: value",
+        ),
         (["string(id) value", "9 partition"], {"topic": "t"}, r"\[PYLOG_INVALID_RECORD\].*9"),
     ],
 )
 def test_refused(spark, store, columns, options, message):
     with fails(message):
         write(spark.range(3).selectExpr(*columns), store, **options)
+    assert all(store.latest_offset(topic, 0) == 0 for topic in store.topics())
 
 
 def test_overwriting_is_refused(spark, store):

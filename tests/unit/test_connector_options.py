@@ -158,8 +158,9 @@ def write_options(**options):
 
 def test_write_options():
     options = write_options(topic=" t ", publishId="nightly", publishNumber="7", kafka__compression__type="zstd")
-    assert options == WriteOptions("t", "nightly", 7, "zstd")
-    assert write_options() == WriteOptions(None, None, None, None)
+    assert options == WriteOptions("t", "nightly", 7, "zstd", None)
+    assert write_options(timestampColumn="at").timestamp_column == "at"
+    assert write_options() == WriteOptions(None, None, None, None, None)
 
 
 @pytest.mark.parametrize(

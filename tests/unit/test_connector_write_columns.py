@@ -32,14 +32,33 @@ def test_everything_that_can_be_written():
     check_columns(
         columns(
             key=BinaryType(), value=StringType(), topic=StringType(), partition=IntegerType(),
-            headers=headers(), timestamp=TimestampType(), other=LongType(),
+            headers=headers(), at=TimestampType(), other=LongType(),
         ),
         None,
+        "at",
     )  # fmt: skip
 
 
 def test_the_topic_option_overrules_the_column():
-    check_columns(columns(value=BinaryType(), topic=IntegerType()), "t")
+    check_columns(columns(value=BinaryType(), topic=IntegerType()), "t", None)
+
+
+def test_a_column_timestamp_is_left_alone():
+    check_columns(columns(value=BinaryType(), timestamp=StringType()), "t", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("at", r"timestampColumn is 'at', and there is no such column; there are: value, AT, zoneless"),
+        ("value", r"timestampColumn 'value' has the type string and must have timestamp"),
+        ("zoneless", r"timestampColumn 'zoneless' has the type timestamp_ntz and must have timestamp"),
+    ],
+)
+def test_refused_as_the_column_of_times(name, message):
+    schema = columns(value=StringType(), AT=TimestampType(), zoneless=TimestampNTZType())
+    with pytest.raises(ConnectorError, match=rf"\[PYLOG_INVALID_COLUMNS\] {message}"):
+        check_columns(schema, "t", name)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +77,10 @@ def test_the_topic_option_overrules_the_column():
         ),
         (columns(value=StringType(), key=LongType()), "t", "key attribute unsupported type bigint"),
         (columns(value=StringType(), partition=StringType()), "t", "partition attribute unsupported type string"),
-        (columns(value=StringType(), timestamp=TimestampNTZType()), "t", "timestamp attribute unsupported type"),
         (columns(value=StringType(), headers=headers(value=StringType())), "t", "headers attribute unsupported type"),
         (columns(value=StringType(), headers=headers(name="k")), "t", "headers attribute unsupported type"),
     ],
 )  # fmt: skip
 def test_refused(schema, topic, message):
     with pytest.raises(ConnectorError, match=rf"\[PYLOG_INVALID_COLUMNS\] {message}"):
-        check_columns(schema, topic)
+        check_columns(schema, topic, None)

@@ -1,0 +1,55 @@
+"""What a write warns of stands in the driver's log, which is its standard error."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from java import java_version
+
+SCRIPT = Path(__file__).with_name("writes_with_warnings.py")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("stores")
+
+
+@pytest.fixture(scope="module")
+def log(folder):
+    """What a driver's log has after all the writes, without what tasks wrote to it."""
+    if java_version() < 17:
+        pytest.skip("Spark needs Java 17 or later: set JAVA_HOME, or put java on the PATH")
+    ended = subprocess.run(
+        [sys.executable, str(SCRIPT), str(folder)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=500, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return ended.stderr.splitlines()
+
+
+def lines(log, *parts):
+    """The lines with all of some texts."""
+    return [line for line in log if all(part in line for part in parts)]
+
+
+def test_a_new_store_is_named(log, folder):
+    (line,) = lines(log, "WARNING", f"there was no store in {folder}/misspelt: made a new one")
+    assert "pyspark_log" in line
+
+
+def test_a_new_topic_is_named(log, folder):
+    assert len(lines(log, "WARNING", f"{folder}/misspelt: there was no topic t: made it")) == 1
+
+
+@pytest.mark.parametrize("store", ["batch", "stream", "together"])
+def test_records_that_are_past_retention_when_they_are_written(log, folder, store):
+    """All micro-batches of the stream are, and one line says it."""
+    (line,) = lines(log, "WARNING", f"{folder}/{store}: topic t: records of time")
+    for part in ("retention.ms (604800000)", "Set retention.ms=-1"):
+        assert part in line
+
+
+@pytest.mark.parametrize("topic", ["mixed", "kept"])
+def test_no_warning_where_some_records_stay(log, folder, topic):
+    assert lines(log, f"{folder}/batch: topic {topic}: records of time") == []
