@@ -11,9 +11,10 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark_log.spark_connector.checkpoint import location_of, plan_of
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.spark_connector.query_run import publisher_of
-from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage
 from pyspark_log.storage.clock import now_ms
+from pyspark_log.storage.decided import staging_folder, unlink_all
 from pyspark_log.storage.errors import UnknownTopicError
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.staging import StagedPart
@@ -36,6 +37,7 @@ def publish_batch(
         result = publish(opened, publisher, number, _parts(staged), one_off=one_off)
         if not result.replayed:
             warn_of_old_times(opened, staged)
+        end_agreements(opened, staged)
     if result.replayed:
         log.warning(
             "publishId %s, publishNumber %d was published before, with %d records; this write's rows were dropped",
@@ -76,6 +78,15 @@ def publish_micro_batch(
             plan=plan_of(location, batch_id),
         )
         warn_of_old_times(opened, staged, run.run_id)
+        end_agreements(opened, staged)
+
+
+def end_agreements(store: Store, messages: Sequence[StagedMessage]) -> None:
+    """Names the topics that a write's tasks have made, and removes what they agreed by; all tasks are done."""
+    agreed = [one for message in messages for one in message.agreed]
+    for topic in sorted({one.name for one in agreed if one.made}):
+        warn_of_new_topic(store, topic)
+    unlink_all(store, sorted({f"{staging_folder(store)}/{one.file}" for one in agreed}))
 
 
 def warn_of_old_times(store: Store, messages: Sequence[StagedMessage], run_id: str = "") -> None:

@@ -21,7 +21,7 @@ from types import TracebackType
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_log.spark_connector.commit import warn_of_old_times
+from pyspark_log.spark_connector.commit import end_agreements, warn_of_old_times
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import WriteOptions
 from pyspark_log.spark_connector.query_run import QueryRun
@@ -76,7 +76,7 @@ class Publish:
 
         Args:
             df: with the columns of a batch write: value, and as wanted key, headers, partition, topic.
-            topic: where all rows go; made if it is missing and the store allows it. None: the column `topic` says it.
+            topic: where all rows go; None: the column `topic` says it. A missing one is made if the store allows it.
             timestamp_column: the column with the records' times; None: they get the time at which they are written.
 
         Raises:
@@ -112,6 +112,7 @@ class Publish:
         parts = [part for message in self._messages for part in message.parts]
         if kind is not None:
             discard(self._store, parts)
+            end_agreements(self._store, self._messages)
             return
         run, location = self._query()
         with conditions_shown():
@@ -120,6 +121,7 @@ class Publish:
             )
             if not self.result.replayed:
                 warn_of_old_times(self._store, self._messages)
+            end_agreements(self._store, self._messages)
         if self.result.replayed:
             log.warning(
                 "%s, number %d was published before, with %d records; this block's rows were dropped",

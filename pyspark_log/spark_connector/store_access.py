@@ -62,3 +62,8 @@ def open_for_write(path: str) -> Store:
         store = Store.open_or_create(path)
         log.warning("there was no store in %s: made a new one (cluster id %s)", store.path, store.cluster_id)
         return Store.shared(path)
+
+
+def warn_of_new_topic(store: Store, topic: str) -> None:
+    """Says that a write has made a topic, whose name may be a mistake."""
+    log.warning("%s: there was no topic %s: made it", store.path, topic)

@@ -13,6 +13,7 @@ from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.write_columns import RECORD_COLUMNS, TOPIC
+from pyspark_log.storage.agreed_topics import AgreedTopic
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.staging import StagedPart, StagedWriter, StagingPlan
 from pyspark_log.storage.types import NO_TIMESTAMP
@@ -29,11 +30,13 @@ class StagedMessage(WriterCommitMessage):
         parts: what it staged.
         run: the run of the streaming query that it worked for.
         newest: of each topic the newest time (ms) that a column gave; nothing where the time of the write counts.
+        agreed: topics that the driver's plan did not have.
     """
 
     parts: tuple[StagedPart, ...]
     run: QueryRun
     newest: Mapping[str, int] = field(default_factory=dict)
+    agreed: tuple[AgreedTopic, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
         except BaseException:
             writer.discard()
             raise
-    return StagedMessage(tuple(parts), QueryRun.of_task(), newest)
+    return StagedMessage(tuple(parts), QueryRun.of_task(), newest, tuple(writer.agreed))
 
 
 def _by_topic(

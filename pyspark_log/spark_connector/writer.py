@@ -4,7 +4,8 @@ A streaming query's micro-batches appear exactly once. So do batch writes that n
 `publishNumber`; any other batch write appears once or, if it fails, not at all.
 
 The driver fixes ids and partition counts of the topics for all tasks. With the option `topic` it makes a missing
-topic first. Which topics a column `topic` names is known to the tasks only, so those must exist before the write.
+topic first. Which topics a column `topic` names is known to the tasks only: the first one that meets a topic which the
+driver did not know makes it if need be, and fixes the same for all (storage/agreed_topics.py).
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batc
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import Options, WriteOptions
 from pyspark_log.spark_connector.query_run import claim_in_first_task
-from pyspark_log.spark_connector.store_access import StoreRef, open_for_write
+from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.spark_connector.write_columns import check_columns
 from pyspark_log.storage.staging import StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import check_open_to_all
+from pyspark_log.storage.topics import check_name, check_open_to_all
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +93,10 @@ def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePla
     """Checks the columns, opens or makes the store, and makes the topic if need be and allowed."""
     check_columns(schema, options.topic, options.timestamp_column)
     with conditions_shown():
+        if options.topic is not None:
+            # Before a store is made for it.
+            check_name(options.topic)
+            check_open_to_all(options.topic)
         store = open_for_write(path)
         if options.topic is None:
             # Which topics the column will name is not known before the rows are seen.
@@ -99,12 +104,11 @@ def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePla
         else:
             _make_topic(store, options.topic)
             topics = [options.topic]
-        staging = StagingPlan.make(store, topics, options.compression_type)
+        staging = StagingPlan.make(store, topics, options.compression_type, others=options.topic is None)
         return WritePlan(StoreRef.to(store), options.topic, options.timestamp_column, staging)
 
 
 def _make_topic(store: Store, topic: str) -> None:
     """Makes the topic if it is missing and the store allows it (auto.create.topics.enable)."""
-    check_open_to_all(topic)
     if store.make_topic_if_missing(topic):
-        log.warning("%s: there was no topic %s: made it", store.path, topic)
+        warn_of_new_topic(store, topic)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -32,7 +33,14 @@ class Job(NamedTuple):
 
     def new_name(self) -> str:
         """A name for a file of the job."""
-        return f"{self.host}.{self.process}.{self.mark}.{secrets.token_hex(12)}{SUFFIX}"
+        return self._name(secrets.token_hex(12))
+
+    def name_for(self, topic: str) -> str:
+        """The name of the job's one file about a topic; the same in all its tasks."""
+        return self._name(hashlib.blake2b(topic.encode(), digest_size=12).hexdigest())
+
+    def _name(self, digits: str) -> str:
+        return f"{self.host}.{self.process}.{self.mark}.{digits}{SUFFIX}"
 
 
 def is_staged_name(name: str) -> bool:

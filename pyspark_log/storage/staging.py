@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from pyspark_log.storage import files
+from pyspark_log.storage.agreed_topics import AgreedTopic, agree
 from pyspark_log.storage.batch import CRC_AT
 from pyspark_log.storage.config import CODEC_NAMES, INT_MAX, TopicConfig
 from pyspark_log.storage.encoder import FILLING_BYTES, TopicEncoder
@@ -26,6 +27,7 @@ from pyspark_log.storage.staged_names import Job
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import STAGING_FOLDER
 from pyspark_log.storage.topics import check_open_to_all
+from pyspark_log.storage.types import TopicDescription
 
 log = logging.getLogger(__name__)
 
@@ -86,20 +88,26 @@ class StagingPlan:
         cluster_id: which store it is for.
         topics: by name.
         job: what all tasks name their files by.
+        compression_type: the codec of the writer's choice, for topics that leave it to the writer, or None.
+        others: whether tasks may write to topics that are not among these; then they make those that are missing.
     """
 
     cluster_id: str
     topics: Mapping[str, PlannedTopic]
     job: Job = field(default_factory=Job.new)
+    compression_type: str | None = None
+    others: bool = False
 
     @classmethod
-    def make(cls, store: Store, topics: Iterable[str], compression_type: str | None = None) -> StagingPlan:
+    def make(
+        cls, store: Store, topics: Iterable[str], compression_type: str | None = None, *, others: bool = False
+    ) -> StagingPlan:
         """Looks the topics up.
 
         Args:
             store: whose topics.
             topics: their names.
-            compression_type: the codec of the writer's choice, for topics that leave it to the writer.
+            compression_type, others: as the attributes.
 
         Raises:
             UnknownTopicError: one of them does not exist.
@@ -115,13 +123,18 @@ class StagingPlan:
         for name in topics:
             check_open_to_all(name)
             description = store.describe_topic(name)
-            configs = description.configs
-            if compression_type and configs.get("compression.type", "producer") == "producer":
-                codec = "uncompressed" if compression_type == "none" else compression_type
-                configs = {**configs, "compression.type": codec}
-            config = TopicConfig.resolve(configs, store.settings)
+            config = _resolved(store, description, compression_type)
             planned[name] = PlannedTopic(description.topic_id, description.partitions, config)
-        return cls(store.cluster_id, planned)
+        return cls(store.cluster_id, planned, compression_type=compression_type, others=others)
+
+
+def _resolved(store: Store, topic: TopicDescription, compression_type: str | None) -> TopicConfig:
+    """A topic's settings, with the codec of the writer's choice if the topic leaves it to the writer."""
+    configs = topic.configs
+    if compression_type and configs.get("compression.type", "producer") == "producer":
+        codec = "uncompressed" if compression_type == "none" else compression_type
+        configs = {**configs, "compression.type": codec}
+    return TopicConfig.resolve(configs, store.settings)
 
 
 @dataclass(slots=True)
@@ -171,11 +184,18 @@ class PartFile:
 
 
 class StagedWriter:
-    """Collects one task's output, in bounded memory. Not for several threads."""
+    """Collects one task's output, in bounded memory. Not for several threads.
+
+    Attributes:
+        agreed: the topics that it has written to and the plan does not have.
+    """
 
     def __init__(self, store: Store, plan: StagingPlan) -> None:
         """`plan` comes from the planner and is for this very store."""
         store.check_writable()
+        self.agreed: list[AgreedTopic] = []
+        self._store = store
+        self._planned: dict[str, PlannedTopic] = {}  # the topics that it has written to
         self._folder = f"{store.path}/{STAGING_FOLDER}"
         self._plan = plan
         self._encoders: dict[str, TopicEncoder] = {}
@@ -191,15 +211,14 @@ class StagedWriter:
         """Adds records, with the columns of Store.append.
 
         Raises:
-            UnknownTopicError: the plan does not have the topic.
+            UnknownTopicError: the plan does not have the topic, nor allows for others; or it may not be made.
+            InvalidTopicError: the plan does not have it, and none can have that name, or it is the engine's own.
             InvalidRecordError: a column or record is refused.
             OSError: e.g. a full disk.
         """
         encoder = self._encoders.get(topic)
         if encoder is None:
-            planned = self._plan.topics.get(topic)
-            if planned is None:
-                raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
+            planned = self._planned[topic] = self._plan.topics.get(topic) or self._agree(topic)
             encoder = TopicEncoder(
                 topic, planned.partitions, planned.config,
                 lambda partition, batch, count: self._take((topic, partition), batch, count),
@@ -210,6 +229,18 @@ class StagedWriter:
         if len(encoders) > 1 and sum(one.held for one in encoders) > FILLING_BYTES:
             for one in encoders:
                 one.flush()
+
+    def _agree(self, topic: str) -> PlannedTopic:
+        """A topic that the plan does not have, as all tasks see it."""
+        if not self._plan.others:
+            raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
+        agreed = agree(self._store, self._plan.job, topic)
+        self.agreed.append(agreed)
+        description = self._store.describe_topic(topic)
+        if description.topic_id != agreed.topic_id:
+            raise UnknownTopicError(f"topic {topic!r} was deleted and made again while this write was at work")
+        config = _resolved(self._store, description, self._plan.compression_type)
+        return PlannedTopic(agreed.topic_id, agreed.partitions, config)
 
     def _take(self, place: _Place, batch: bytes, count: int) -> None:
         if self._is_full(place, batch, count):
@@ -229,7 +260,7 @@ class StagedWriter:
         size, records, batches = run.size, run.count, len(run.batches)
         if own is not None:
             size, records, batches = size + own.size, records + own.count, batches + own.batches
-        config = self._plan.topics[place[0]].config
+        config = self._planned[place[0]].config
         return batches > 0 and (
             size + len(batch) > config.segment_bytes
             or records + count > INT_MAX
@@ -275,7 +306,7 @@ class StagedWriter:
             self._parts.append(own.part(*place, self._topic_id(place)))
 
     def _topic_id(self, place: _Place) -> str:
-        return self._plan.topics[place[0]].topic_id
+        return self._planned[place[0]].topic_id
 
     def finish(self, *, sync: bool = True) -> list[StagedPart]:
         """Ends the task's output.
@@ -296,7 +327,7 @@ class StagedWriter:
             ]
         for place in list(self._runs):
             # No more will come, so a file pays only if it can become a segment.
-            self._write(place, install_size(self._plan.topics[place[0]].config))
+            self._write(place, install_size(self._planned[place[0]].config))
         for place in list(self._own):
             self._end_part(place)
         for file in self._files:

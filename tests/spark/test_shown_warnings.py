@@ -38,8 +38,12 @@ def test_a_new_store_is_named(log, folder):
     assert "pyspark_log" in line
 
 
-def test_a_new_topic_is_named(log, folder):
-    assert len(lines(log, "WARNING", f"{folder}/misspelt: there was no topic t: made it")) == 1
+@pytest.mark.parametrize(
+    ("store", "topic"), [("misspelt", "t"), ("misspelt", "by-column"), ("stream", "t"), ("together", "t")]
+)
+def test_a_new_topic_is_named(log, folder, store, topic):
+    """Once, also where a column names it in several tasks."""
+    assert len(lines(log, "WARNING", f"{folder}/{store}: there was no topic {topic}: made it")) == 1
 
 
 @pytest.mark.parametrize("store", ["batch", "stream", "together"])

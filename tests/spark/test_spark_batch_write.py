@@ -51,6 +51,12 @@ def test_a_missing_store_and_its_topic_are_made(spark, tmp_path):
     assert all_values_in(Store.open(path), "t") == ["0", "1", "2"]
 
 
+def test_no_store_is_made_for_a_topic_that_is_refused(spark, tmp_path):
+    with fails(r"\[PYLOG_INVALID_TOPIC\]"):
+        write(spark.sql("select 'v' value"), Folder(tmp_path / "new"), topic="a/b")
+    assert not (tmp_path / "new").exists()
+
+
 def test_no_store_is_made_among_other_files(spark, tmp_path):
     (tmp_path / "precious").touch()
     with fails(r"\[PYLOG_STORE_EXISTS\].*is not empty"):
@@ -88,11 +94,39 @@ def test_a_topic_column(spark, store):
     assert values_of(read(spark, store, "odd")) == ["1", "3", "5"]
     write(df, store, topic="all")
     assert values_of(read(spark, store, "all")) == ["0", "1", "2", "3", "4", "5"]
-    with fails(r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\].*'third'.*create it first"):
-        write(spark.sql("select 'v' value, 'third' topic"), store)
     with fails(r"\[PYLOG_NULL_TOPIC_IN_DATA\]"):
         write(spark.sql("select 'v' value, string(null) topic"), store)
     assert store.topics() == ["all", "even", "odd"]
+
+
+def test_topics_that_a_column_names_are_made(spark, tmp_path):
+    """By whichever task meets one first, for all tasks: each key is in one partition."""
+    path = str(tmp_path / "new")
+    Store.create(path, {"num.partitions": "3"})
+    rows = spark.range(0, 200, 1, 4).selectExpr("string(id % 20) key", "string(id) value", "'t' || id % 2 topic")
+    write(rows, Folder(path))
+    store = Store.open(path)
+    for topic in ("t0", "t1"):
+        for partition, keys in enumerate(keys_in(store, topic)):
+            assert {(murmur2(key) & 0x7FFFFFFF) % 3 for key in keys} <= {partition}
+        assert store.describe_topic(topic).partitions == 3
+    assert sorted(all_values_in(store, "t0") + all_values_in(store, "t1")) == sorted(map(str, range(200)))
+    assert os.listdir(f"{path}/staging") == []
+
+
+def keys_in(store, topic):
+    """The keys of each partition."""
+    return [
+        [key for batch in store.read(topic, number) for key in batch.column("key").to_pylist()]
+        for number in range(store.describe_topic(topic).partitions)
+    ]
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "a/b"])
+def test_a_column_names_no_topic_that_is_refused(spark, store, topic):
+    with fails(r"\[PYLOG_INVALID_TOPIC\]", topic):
+        write(spark.sql(f"select 'v' value, '{topic}' topic"), store)
+    assert store.topics(internal=True) == []
 
 
 def test_compression_of_the_writers_choice(spark, store):
@@ -142,6 +176,8 @@ def test_topics_are_not_made_where_the_store_forbids_it(spark, tmp_path):
     store = Store.create(tmp_path / "strict", {"auto.create.topics.enable": "false"})
     with fails(r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\].*'t'"):
         write(spark.sql("select 'v' value"), store, topic="t")
+    with fails(r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\].*'third'.*create it first"):
+        write(spark.sql("select 'v' value, 'third' topic"), store)
     assert store.topics() == []
 
 

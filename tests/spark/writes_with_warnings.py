@@ -15,6 +15,7 @@ def main(folder):
         df.write.format("pylog").mode("append").options(**options).save(path)
 
     write(old.select("value"), f"{folder}/misspelt", topic="t")
+    write(old.selectExpr("value", "'by-column' topic"), f"{folder}/misspelt")
     write(old, f"{folder}/batch", topic="t", timestampColumn="at")
     # One topic gets a record that stays: that is not a mistake.
     now = spark.sql("select 'v' value, current_timestamp() at")
@@ -26,10 +27,10 @@ def main(folder):
     stream = spark.readStream.format("pylog").options(
         subscribe="events", startingOffsets="earliest", maxOffsetsPerTrigger="2"
     )
-    rows = stream.load(f"{folder}/events").selectExpr("value", "timestamp - interval 30 days as at")
+    rows = stream.load(f"{folder}/events").selectExpr("value", "timestamp - interval 30 days as at", "'t' topic")
     query = (
         rows.writeStream.format("pylog")
-        .options(topic="t", timestampColumn="at", checkpointLocation=f"{folder}/checkpoint")
+        .options(timestampColumn="at", checkpointLocation=f"{folder}/checkpoint")
         .trigger(availableNow=True)
         .start(f"{folder}/stream")
     )
@@ -37,7 +38,7 @@ def main(folder):
     assert len([one for one in query.recentProgress if one.numInputRows]) > 1
 
     with Publish(f"{folder}/together", "p", 0) as out:
-        out.write(old, topic="t", timestamp_column="at")
+        out.write(old.selectExpr("*", "'t' topic"), timestamp_column="at")
     spark.stop()
 
 
