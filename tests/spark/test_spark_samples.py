@@ -1,0 +1,66 @@
+"""The samples of README.md and docs/ that are in Spark run; the others do in tests/unit/test_samples.py."""
+
+import pytest
+from spark_tools import all_values_in
+
+from pyspark_log import Store
+from tests.samples import PARTITIONS, make_world, samples
+
+SAMPLES = {one.name: one for one in samples() if one.needs_spark}
+
+
+def is_late(number):
+    """Whether a flight of make_world is, of which each is there twice."""
+    return number % 120 > 60
+
+
+LATE = 2 * sum(map(is_late, range(240)))
+
+
+def check_late(store, shown):
+    assert len(all_values_in(store, "late")) == LATE
+    assert "only showing top 20 rows" in shown
+    assert len(all_values_in(store, "ids")) == 10
+
+
+def check_orders(_store, shown):
+    assert shown.count("orders") == PARTITIONS
+
+
+def check_old_events(store, _shown):
+    (batch,) = store.read("events", 0)
+    assert [time.year for time in batch["timestamp"].to_pylist()] == [2013]
+
+
+def check_split(store, _shown):
+    assert len(all_values_in(store, "late")) == LATE
+    assert sum(len(all_values_in(store, f"by-C{number}")) for number in range(3)) == 480
+    assert sorted(all_values_in(store, "counts")) == ["160", "160", "160"]
+
+
+CHECKS = {
+    "README.md: In Spark": check_late,
+    "README.md: Kafka's own files": check_orders,
+    "kafka.md: A broker's topic as a DataFrame": check_orders,
+    "operations.md: Writing old events from Spark: `timestampColumn`": check_old_events,
+    "transactions.md: In Spark: one publish for all writes of a micro-batch": check_split,
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_runs(spark, tmp_path, capsys, name):
+    """Against topics of six partitions, which write to topics that are made with one."""
+    store = make_world(tmp_path)
+    # What the pages take for granted beside a session: the reader's own data.
+    given = {
+        "spark": spark,
+        "events": spark.sql("select 1 id, timestamp '2013-01-01 10:00:00' happened_at"),
+    }
+    try:
+        exec(compile(SAMPLES[name].code_in(tmp_path), name, "exec"), given)
+        for query in spark.streams.active:
+            query.processAllAvailable()
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+    CHECKS[name](Store.open(store.path), capsys.readouterr().out)

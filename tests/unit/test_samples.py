@@ -1,0 +1,124 @@
+"""The samples of README.md and docs/ run, but for those in Spark (tests/spark/test_spark_samples.py)."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from pyspark_log import Store
+from pyspark_log.cli.main import main
+from pyspark_log.storage.topics import new_id
+from tests.samples import PARTITIONS, make_world, samples
+
+NOT_RUN = {
+    "README.md: Try it": "it makes an environment, and would run all tests in one of them",
+    "kafka.md: A topic of a store for a broker #3": "tests/kafka/test_kafka_takes_over.py runs it for a broker",
+}
+COMMANDS_NOT_RUN = {
+    "pylog consume lines --follow": "it goes on for ever; test_consume_follows_after_what_is_there is about it",
+    "kafka-topics.sh": "it needs a broker; tests/kafka/test_kafka_takes_over.py has one",
+}
+ALL = samples()
+#: Another id than what stands in the page, which is an example.
+PLACEHOLDERS = {"--topic-id ID": lambda: f"--topic-id {new_id()}"}
+
+
+def of(*languages):
+    found = [one for one in ALL if one.language in languages and not one.needs_spark and one.name not in NOT_RUN]
+    return pytest.mark.parametrize("sample", found, ids=[one.name for one in found])
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    store = make_world(tmp_path)
+    monkeypatch.setenv("PYLOG_STORE", store.path)
+    monkeypatch.chdir(tmp_path)
+    return store
+
+
+def test_what_is_not_run_is_there():
+    assert NOT_RUN.keys() <= {one.name for one in ALL}
+    for command in COMMANDS_NOT_RUN:
+        assert any(command in one.code for one in ALL)
+    assert len(ALL) > 10
+
+
+@of("sh", "console")
+def test_commands(sample, store, tmp_path):
+    """Each ends well, and prints what the page shows below it."""
+    for topic in ("events", "lines"):
+        if f"topics create {topic}" not in sample.code or sample.name.startswith("kafka.md"):
+            store.create_topic(topic, PARTITIONS)
+    for command, shown in commands(sample, tmp_path):
+        if any(command.startswith(name) for name in COMMANDS_NOT_RUN):
+            continue
+        printed = run(command)
+        assert shown in ("", printed), command
+
+
+def commands(sample, folder):
+    """Its commands, each with what the page shows of what it prints."""
+    found = []
+    for line in sample.code_in(folder).splitlines():
+        if sample.language == "sh" or line.lstrip().startswith("$ "):
+            found.append((re.sub(r"\s+#.*", "", line.strip().removeprefix("$ ")), ""))
+        else:
+            found[-1] = (found[-1][0], found[-1][1] + line.strip() + "\n")
+    return [one for one in found if one[0]]
+
+
+def run(command):
+    """Runs a line in this process, as far as the pages use what a shell has; returns what it prints."""
+    for text, made in PLACEHOLDERS.items():
+        command = command.replace(text, made())
+    if command.startswith("export "):
+        return ""  # as the fixture has set it
+    if " | " in command:
+        # It reads from a pipe, which only a process has.
+        script = command.replace("pylog", f"{sys.executable} -m pyspark_log.cli.main")
+        return subprocess.run(["sh", "-ec", script], check=True, text=True, stdout=subprocess.PIPE).stdout
+    command, _, into = command.partition(" > ")
+    name, *arguments = shlex.split(command)
+    assert name == "pylog", command
+    result = CliRunner().invoke(main, arguments, prog_name="pylog")
+    assert result.exit_code == 0, f"{command}: {result.output} {result.stderr}"
+    if into:
+        with open(into, "w") as file:
+            file.write(result.stdout)
+    return result.stdout
+
+
+@of("python")
+def test_python(sample, store, tmp_path, capsys):
+    """Each runs, and runs again on what it has left."""
+    for _ in range(2):
+        names = {}
+        exec(compile(sample.code_in(tmp_path), sample.name, "exec"), names)
+        CHECKS[sample.name](names, store, capsys.readouterr().out)
+
+
+def check_events(names, store, printed):
+    assert "first" in printed
+    assert "second" in printed
+
+
+def check_shout(names, store, printed):
+    if "loud" not in store.topics():
+        store.create_topic("loud", PARTITIONS)
+    names["shout"](store.path, "flights", "loud", "g")
+    again = Store.open(store.path)
+    ends = [
+        [again.latest_offset(topic, partition) for partition in range(PARTITIONS)] for topic in ("flights", "loud")
+    ]
+    assert sum(ends[0]) == sum(ends[1]) > 0
+    (first, *_) = again.read("loud", 0)
+    assert first["value"][0].as_py() == first["value"][0].as_py().upper()
+    store.append("flights", pa.record_batch({"key": ["k"], "value": ["more"]}))
+
+
+CHECKS = {"README.md: In Python": check_events}
+CHECKS["transactions.md: In plain Python: read, transform, write, exactly once"] = check_shout
