@@ -51,16 +51,17 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
         store = partition.store.reopen()
         at = partition.range.at
         level = partition.isolation_level
-        check_topic(store, at, partition.topic_id)
-        end = resolved(store, at, partition.range.end, level)
-        start = resolved(store, at, partition.range.start, level)
-        if start > end:
-            raise ConnectorError(
-                "PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
-                f"The resolved start offset {start} is greater than the resolved end offset {end} for topic "
-                f"{at.topic} partition {at.partition}.",
-            )
+        start, end = partition.range.start, partition.range.end
         try:
+            check_topic(store, at, partition.topic_id)
+            end = resolved(store, at, end, level)
+            start = resolved(store, at, start, level)
+            if start > end:
+                raise ConnectorError(
+                    "PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+                    f"The resolved start offset {start} is greater than the resolved end offset {end} for topic "
+                    f"{at.topic} partition {at.partition}.",
+                )
             rows = store.read(at.topic, at.partition, start, end, headers=partition.headers, isolation_level=level)
             # Once more: from here on the rows are those of one topic, whatever is made in its place.
             check_topic(store, at, partition.topic_id)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyspark_log.storage.batch import HEADER_SIZE, MAX_TIMESTAMP_AT
 from pyspark_log.storage.config import TopicConfig
-from pyspark_log.storage.errors import RecordTooLargeError
+from pyspark_log.storage.errors import InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.partitioner import Partitioner, group
 from pyspark_log.storage.records import BatchBuilder
 from pyspark_log.storage.schema import WriteColumns
@@ -60,7 +60,11 @@ class TopicEncoder:
         columns = WriteColumns(data, now, keys_required=config.compact, where=self._topic)
         if columns.timestamp is not None:
             check_times(columns.timestamp, config, now, self._topic)
-        assignment = self._partitioner.assign(columns.key, columns.value, columns.partition, data.num_rows)
+        try:
+            assignment = self._partitioner.assign(columns.key, columns.value, columns.partition, data.num_rows)
+        except InvalidRecordError as error:
+            hint = "; without the column partition the key decides where a row goes"
+            raise InvalidRecordError(f"{self._topic}: {error}{hint if columns.partition is not None else ''}") from None
         rows, bounds = group(assignment, self._partitions)
         for partition in range(self._partitions):
             low, high = bounds[partition], bounds[partition + 1]

@@ -136,9 +136,10 @@ def test_a_topic_that_is_gone_and_not_made_again(store):
             look()
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_task_does_not_read_what_was_made_after_the_plan(store, stream):
-    if stream:
+@pytest.fixture(params=["batch", "stream"])
+def planned(request, store):
+    """A reader, and what one of its tasks is to read."""
+    if request.param == "stream":
         reader = stream_of(store.path)
         start = reader.initialOffset()
         (work,) = reader.partitions(start, next_end(reader, start))
@@ -146,8 +147,20 @@ def test_a_task_does_not_read_what_was_made_after_the_plan(store, stream):
         source = source_of(store.path)
         reader = source.reader(source.schema())
         work, _ = reader.partitions()
+    return reader, work
+
+
+def test_a_task_does_not_read_what_was_made_after_the_plan(store, planned):
+    reader, work = planned
     make_again(store)
     with pytest.raises(ConnectorError, match=r"PYLOG_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE\].*t-0.*made again"):
+        list(reader.read(work))
+
+
+def test_a_task_whose_topic_is_gone(store, planned):
+    reader, work = planned
+    store.delete_topic("t")
+    with pytest.raises(ConnectorError, match=r"PYLOG_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE\].*t-0.*no topic 't'"):
         list(reader.read(work))
 
 
