@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_log.spark_connector.checkpoint import location_of, plan_of
-from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
-from pyspark_log.spark_connector.query_run import publisher_of
+from pyspark_log.spark_connector.errors import ConnectorError, outcome_shown
+from pyspark_log.spark_connector.query_run import QueryRun, publisher_of
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decided import staging_folder, unlink_all
-from pyspark_log.storage.errors import UnknownTopicError
+from pyspark_log.storage.errors import PylogError
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import Store
@@ -31,13 +31,12 @@ def publish_batch(
     store: StoreRef, messages: Sequence[WriterCommitMessage | None], publisher: str, number: int, *, one_off: bool
 ) -> None:
     """Publishes a batch write under the name that it was given when it was planned."""
-    staged = _staged(messages)
-    with conditions_shown():
-        opened = store.reopen()
+    with outcome_shown():
+        staged, opened = _staged(messages), store.reopen()
         result = publish(opened, publisher, number, _parts(staged), one_off=one_off)
-        if not result.replayed:
-            warn_of_old_times(opened, staged)
-        end_agreements(opened, staged)
+    if not result.replayed:
+        warn_of_old_times(opened, staged)
+    end_agreements(opened, staged)
     if result.replayed:
         log.warning(
             "publishId %s, publishNumber %d was published before, with %d records; this write's rows were dropped",
@@ -57,17 +56,10 @@ def publish_micro_batch(
         checkpoint: the query's own checkpoint location, or "" if the session's counts.
         query_name: the query's name, or "".
     """
-    staged = _staged(messages)
-    runs = {message.run for message in staged}
-    if len(runs) != 1 or not staged[0].run.query_id:
-        raise ConnectorError(
-            "PYLOG_UNKNOWN_QUERY",
-            f"micro-batch {batch_id}: its tasks do not name the one query that they worked for: {runs}",
-        )
-    run = staged[0].run
-    location = location_of(checkpoint, run.checkpoints, query_name)
-    with conditions_shown():
-        opened = store.reopen()
+    with outcome_shown():
+        staged, opened = _staged(messages), store.reopen()
+        run = _run_of(staged, batch_id)
+        location = location_of(checkpoint, run.checkpoints, query_name)
         publish(
             opened,
             publisher_of(run.query_id),
@@ -77,8 +69,8 @@ def publish_micro_batch(
             claimed=True,
             plan=plan_of(location, batch_id),
         )
-        warn_of_old_times(opened, staged, run.run_id)
-        end_agreements(opened, staged)
+    warn_of_old_times(opened, staged, run.run_id)
+    end_agreements(opened, staged)
 
 
 def end_agreements(store: Store, messages: Sequence[StagedMessage]) -> None:
@@ -102,11 +94,23 @@ def warn_of_old_times(store: Store, messages: Sequence[StagedMessage], run_id: s
         for topic, time in message.newest.items():
             newest[topic] = max(time, newest.get(topic, time))
     for topic, time in newest.items():
-        with contextlib.suppress(UnknownTopicError):
+        # All of it is published: a write that failed here would be made again.
+        with contextlib.suppress(PylogError, OSError):
             config = store.topic_config(topic)
             if is_past_retention(time, config, now_ms()) and (not run_id or (run_id, topic) not in _told):
                 _told.add((run_id, topic))
                 warn_past_retention(time, config, f"{store.path}: topic {topic}")
+
+
+def _run_of(staged: Sequence[StagedMessage], batch_id: int) -> QueryRun:
+    """The one run that all tasks worked for."""
+    runs = {message.run for message in staged}
+    if len(runs) != 1 or not staged[0].run.query_id:
+        raise ConnectorError(
+            "PYLOG_UNKNOWN_QUERY",
+            f"micro-batch {batch_id}: its tasks do not name the one query that they worked for: {runs}",
+        )
+    return staged[0].run
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedMessage]:

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark_log.storage.errors import PylogError
+from pyspark_log.storage.errors import (
+    OutcomeUnknownError,
+    PartlySetAsideError,
+    PublishPendingError,
+    PylogError,
+    condition_of,
+)
 
 
 class ConnectorError(PylogError):
@@ -54,7 +60,21 @@ def conditions_shown() -> Iterator[None]:
         yield
     except ConnectorError:
         raise
-    except PylogError as error:
-        raise ConnectorError(error.condition, str(error)) from error
-    except OSError as error:
-        raise ConnectorError("PYLOG_IO_ERROR", f"{error}") from error
+    except (PylogError, OSError) as error:
+        raise ConnectorError(condition_of(error), str(error)) from error
+
+
+@contextmanager
+def outcome_shown() -> Iterator[None]:
+    """The same for a publish, and behind the condition the words that say what became of it."""
+    try:
+        yield
+    except PublishPendingError as error:
+        words = "published in part" if isinstance(error, PartlySetAsideError) else "published and pending"
+        raise ConnectorError(error.condition, f"{words}: {error}") from error
+    except OutcomeUnknownError as error:
+        raise ConnectorError(error.condition, f"unknown whether published: {error}") from error
+    except ConnectorError as error:
+        raise ConnectorError(error.condition, f"not published: {error.message}") from error
+    except (PylogError, OSError) as error:
+        raise ConnectorError(condition_of(error), f"not published: {error}") from error

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_log.spark_connector.commit import end_agreements, warn_of_old_times
-from pyspark_log.spark_connector.errors import conditions_shown, option_error
+from pyspark_log.spark_connector.errors import conditions_shown, option_error, outcome_shown
 from pyspark_log.spark_connector.options import WriteOptions
 from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import open_for_write
@@ -38,6 +38,9 @@ _STAGED = "message"
 
 class Publish:
     """Makes all writes of a block appear as one, exactly once; after an error in the block none of them.
+
+    The end of the block raises a ConnectorError whose first words behind the condition say what became of the publish,
+    as those of a batch write do (writer.py).
 
     The id and the number come from the caller alone: in `foreachBatch` a name for this very block, and the batch id.
     The number again is a replay, whose rows are dropped; else only the next number is taken. So the block must be
@@ -115,13 +118,13 @@ class Publish:
             end_agreements(self._store, self._messages)
             return
         run, location = self._query()
-        with conditions_shown():
+        with outcome_shown():
             self.result = publish(
                 self._store, self._publish_id, self._number, parts, run=run, location=location
             )
-            if not self.result.replayed:
-                warn_of_old_times(self._store, self._messages)
-            end_agreements(self._store, self._messages)
+        if not self.result.replayed:
+            warn_of_old_times(self._store, self._messages)
+        end_agreements(self._store, self._messages)
         if self.result.replayed:
             log.warning(
                 "%s, number %d was published before, with %d records; this block's rows were dropped",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark import TaskContext
 
-from pyspark_log.spark_connector.errors import conditions_shown
+from pyspark_log.spark_connector.errors import outcome_shown
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.storage.publish import claim
 
@@ -51,10 +51,10 @@ def claim_run(store: StoreRef, run: QueryRun, batch_id: int) -> None:
     """Makes a run the one that publishes for its query.
 
     Raises:
-        ConnectorError: with the engine's condition. If a newer run has the query, or the micro-batch is neither the
-            last one nor the next, nobody is fenced.
+        ConnectorError: with the engine's condition, and whether the micro-batch is published. If a newer run has the
+            query, or the micro-batch is neither the last one nor the next, nobody is fenced.
     """
-    with conditions_shown():
+    with outcome_shown():
         claim(store.reopen(), publisher_of(run.query_id), run.run_id, batch_id)
 
 

@@ -1,7 +1,9 @@
 """Batch and streaming writes: tasks stage (task_writer.py), the driver publishes (commit.py).
 
 A streaming query's micro-batches appear exactly once. So do batch writes that name themselves with `publishId` and
-`publishNumber`; any other batch write appears once or, if it fails, not at all.
+`publishNumber`: if such a write fails, it can be run again. Of any other batch write the error says whether it may be,
+in its first words behind the condition: "not published"; "published and pending" (it appears by itself, and a second
+run would write all of it once more); or "unknown whether published" (look into the topic first).
 
 The driver fixes ids and partition counts of the topics for all tasks. With the option `topic` it makes a missing
 topic first. Which topics a column `topic` names is known to the tasks only: the first one that meets a topic which the

@@ -66,7 +66,8 @@ class Appender(HeldLog):
             ProducerError: the batch does not follow its producer's last one; nothing was appended.
             OSError: e.g. a full disk; nothing was appended.
             OutcomeUnknownError: a sync failed; nothing was appended as far as readers see, but the disk
-                can no longer be trusted with this segment. The next append begins another.
+                can no longer be trusted with this segment. The next append begins another. Or what a failed append
+                wrote could not be removed: the next writer does that, unless the power goes before.
         """
         if len(data) > self.config.segment_bytes:
             raise RecordTooLargeError(
@@ -98,8 +99,8 @@ class Appender(HeldLog):
                 self.producers.index_aborted(state, numbered.aborted)
             if sync:
                 self.sync_log(segment)
-        except (OSError, OutcomeUnknownError):
-            self._undo()
+        except (OSError, OutcomeUnknownError) as error:
+            self._undo(error)
             raise
         position = state.position + len(data)
         moved = state._replace(
@@ -151,13 +152,19 @@ class Appender(HeldLog):
         # A time that is to come says nothing: the clock was set back.
         return not 0 <= age < config.flush_ms
 
-    def _undo(self) -> None:
-        """After a failed write: nothing stays behind the end; if even that fails, the next holder cuts."""
+    def _undo(self, failure: OSError | OutcomeUnknownError) -> None:
+        """After a failed write: nothing stays behind the end.
+
+        Raises:
+            OutcomeUnknownError: even that failed. The next holder cuts; after a power loss whole batches are adopted.
+        """
         try:
             self.cut()
         except (OSError, OutcomeUnknownError) as error:
-            log.warning("%s: what a failed append wrote could not be removed now: %s", self.place, error)
             self.forget()
+            raise OutcomeUnknownError(
+                f"{self.place}: an append failed ({failure}), and what it wrote could not be removed now ({error})"
+            ) from failure
 
     def index(self, headers: Sequence[BatchHeader]) -> None:
         """Adds index entries for batches that readers see by now.

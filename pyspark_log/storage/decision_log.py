@@ -171,10 +171,14 @@ class DecisionWriter:
         self._appender = appender
 
     def decide(self, decision: Decision, done: Sequence[Decision] = ()) -> Decision:
-        """Makes a decision; when this returns it holds, whatever happens. OSError, OutcomeUnknownError.
+        """Makes a decision; when this returns it holds, whatever happens. The caller follows the log then.
 
         In the same write it says of others that they are done, so that nobody looks at them any more. If the decision
         has a time already, some of its records bear it.
+
+        Raises:
+            OutcomeUnknownError: it may hold or not.
+            PylogError, OSError: it was not made.
         """
         finished = [_done(other) for other in done if other.publisher != decision.publisher]
         number = self._appender.state.next_offset + len(finished)
@@ -187,7 +191,7 @@ class DecisionWriter:
         left = self._log.undone.keys() - {other.offset for other in done} - {before.offset if before else -1}
         # What is synced of one decision is synced of those before it, as they stand in one log.
         records = [*finished, (decision.publisher, encode_decision(decision))]
-        self._append(records, min([*left, number]), sync=not decision.boot)
+        self._write(records, min([*left, number]), sync=not decision.boot)
         return replace(decision, offset=number)
 
     def settle(self) -> None:
@@ -246,6 +250,12 @@ class DecisionWriter:
     def _append(
         self, records: Sequence[tuple[str, bytes | None]], first_undone: int | None, *, sync: bool = True
     ) -> None:
+        self._write(records, first_undone, sync=sync)
+        self._log.follow(self._store)
+
+    def _write(
+        self, records: Sequence[tuple[str, bytes | None]], first_undone: int | None, *, sync: bool
+    ) -> None:
         keys, values = zip(*records, strict=True)
         data = pa.record_batch({
             "key": pa.array([key.encode() for key in keys], pa.binary()),
@@ -257,4 +267,3 @@ class DecisionWriter:
         for pack in before:
             self._appender.append(pack, sync=sync)
         self._appender.append(last, sync=sync, first_undone=first_undone)
-        self._log.follow(self._store)

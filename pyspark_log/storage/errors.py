@@ -31,14 +31,22 @@ The tree:
     |   `-- TransactionCoordinatorFencedError  a marker of a coordinator that was replaced
     |-- PartitionOwnedError    a node owns the partition, and writes to it alone
     |-- LockTimeoutError       somebody holds a lock for too long (retriable)
-    |-- OutcomeUnknownError    an I/O error after which nobody can say what reached the disk
     |-- TransactionStateError  a call that does not fit where a transaction stands
-    `-- PublishError
-        |-- PublisherFencedError   a newer run, or another checkpoint, has this publisher id
-        |-- PublishNumberError     neither the next number nor a replay of the last one
-        |-- OffsetConflictError    a group's position is not the one that was started from
-        |-- SetAsideError          the decision was set aside by an administrator
-        `-- StagedOutputError      staged output is missing, or is not what was staged
+    |-- PublishError           a publish: certainly not published by this call
+    |   |-- PublishFailedError     something failed before the decision; the call can be made again
+    |   |-- PublisherFencedError   a newer run, or another checkpoint, has this publisher id
+    |   |-- PublishNumberError     neither the next number nor a replay of the last one
+    |   |-- OffsetConflictError    a group's position is not the one that was started from
+    |   |-- SetAsideError          an administrator has set it aside before anything of it appeared
+    |   `-- StagedOutputError      staged output is missing, or is not what was staged
+    |-- PublishPendingError    a publish: published, and it appears as soon as it can be written
+    |   `-- PartlySetAsideError    published in part; an administrator has set the rest aside
+    `-- OutcomeUnknownError    an I/O error after which nobody can say what reached the disk; a publish: unknown
+
+What a caller of a publish does with the last three: after a PublishError the records may be published again, in any
+way. After a PublishPendingError they must not be. After an OutcomeUnknownError the same call again, with the same
+publisher and number, tells. Each error speaks of its own call: if an earlier call for the same number ended pending or
+unknown, that stands.
 
 `condition` is a stable name: a caller across a process boundary (Spark's driver, a shell) sees the
 message only, so the connector puts it in front in brackets.
@@ -53,6 +61,13 @@ class PylogError(Exception):
     condition = "PYLOG_ERROR"
     #: Whether the same call can succeed later without anything being mended.
     retriable = False
+
+
+def condition_of(error: BaseException) -> str:
+    """The stable name of any error: PYLOG_IO_ERROR for those of the system."""
+    if isinstance(error, PylogError):
+        return error.condition
+    return "PYLOG_IO_ERROR" if isinstance(error, OSError) else PylogError.condition
 
 
 class StoreError(PylogError):
@@ -334,7 +349,8 @@ class LockTimeoutError(PylogError):
 class OutcomeUnknownError(PylogError):
     """An I/O error struck after bytes were handed to the system: they may or may not be kept.
 
-    Whoever gets this reads the log (or the publisher's last number) before trying again.
+    The caller reads the log before it tries again. After a publish it calls again with the same publisher and number:
+    what was published is not published twice.
     """
 
     condition = "PYLOG_OUTCOME_UNKNOWN"
@@ -347,9 +363,25 @@ class TransactionStateError(PylogError):
 
 
 class PublishError(PylogError):
-    """A publish was refused; nothing of it is visible."""
+    """A publish was refused or failed before its decision: this call has published nothing, and nothing will appear."""
 
     condition = "PYLOG_PUBLISH"
+
+
+class PublishFailedError(PublishError):
+    """Something failed before the decision of a publish. What was staged is kept, so the same call can be made again.
+
+    Attributes:
+        condition: that of the cause (`__cause__`).
+        retriable: as of the cause.
+    """
+
+    def __init__(self, message: str, condition: str, retriable: bool) -> None:
+        super().__init__(message)
+        self.condition, self.retriable = condition, retriable
+
+    def __reduce__(self) -> tuple[type[PublishFailedError], tuple[str, str, bool]]:
+        return type(self), (str(self), self.condition, self.retriable)
 
 
 class PublisherFencedError(PublishError):
@@ -407,7 +439,7 @@ def _committed(offset: int | None) -> str:
 
 
 class SetAsideError(PublishError):
-    """The publish was decided, could not be applied, and was set aside: some or all of it will not appear."""
+    """An administrator has set the publish aside before anything of it appeared; it can be published again."""
 
     condition = "PYLOG_SET_ASIDE"
 
@@ -416,3 +448,34 @@ class StagedOutputError(PublishError):
     """Staged output is missing, or is not what its writer reported."""
 
     condition = "PYLOG_STAGED_OUTPUT"
+
+
+class PublishPendingError(PylogError):
+    """Something failed after the decision of a publish: it is published, but not all of it is visible yet.
+
+    It appears as soon as it can be written: the next process that publishes or reads sees to it, or `pylog recover`,
+    which also tells what stands in the way. Its records must not be published again under another publisher or number.
+    The same call again waits for them to appear.
+
+    Attributes:
+        reason: the condition of the cause (`__cause__`).
+        retriable: as of the cause.
+    """
+
+    condition = "PYLOG_PUBLISH_PENDING"
+
+    def __init__(self, message: str, reason: str, retriable: bool) -> None:
+        super().__init__(message)
+        self.reason, self.retriable = reason, retriable
+
+    def __reduce__(self) -> tuple[type[PublishPendingError], tuple[str, str, bool]]:
+        return type(self), (str(self), self.reason, self.retriable)
+
+
+class PartlySetAsideError(PublishPendingError):
+    """A publish was decided, and an administrator has set it aside: some partitions have it, others never get it."""
+
+    condition = "PYLOG_PARTLY_SET_ASIDE"
+
+    def __init__(self, message: str, reason: str = SetAsideError.condition, retriable: bool = False) -> None:
+        super().__init__(message, reason, retriable)

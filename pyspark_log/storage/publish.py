@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from pyspark_log.storage import group_positions, state_file
 from pyspark_log.storage.clock import now_ms
@@ -30,12 +31,17 @@ from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import (
     InvalidConfigError,
     LockTimeoutError,
-    LogFolderOfflineError,
+    OutcomeUnknownError,
+    PartlySetAsideError,
+    PublisherFencedError,
     PublishError,
+    PublishFailedError,
+    PublishPendingError,
     PylogError,
     SetAsideError,
     StagedOutputError,
     UnknownTopicError,
+    condition_of,
 )
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
 from pyspark_log.storage.log_cleaner import compact_if_due
@@ -71,6 +77,65 @@ class PublishResult:
     records: int
 
 
+class _Stage(Enum):
+    """How far a publish has come."""
+
+    BEFORE = 1  # its decision
+    DECIDING = 2
+    DECIDED = 3
+
+
+class _Attempt:
+    """One call of `publish`: how far it has come, and so what its error means.
+
+    Attributes:
+        stage: how far.
+        replays: the number was decided before, so that an error before the decision changes nothing about that.
+    """
+
+    def __init__(self, publisher: str, number: int) -> None:
+        self._publisher, self._number = publisher, number
+        self.stage = _Stage.BEFORE
+        self.replays = False
+
+    def told(self, error: Exception) -> Exception:
+        """What the caller is to get: an error whose type says whether it is published."""
+        if self.stage is _Stage.DECIDED:
+            if isinstance(error, (SetAsideError, PublishPendingError)):
+                return error
+            return _pending(self._publisher, self._number, error)
+        if self.stage is _Stage.DECIDING and not _tells_that_nothing_was_added(error):
+            return OutcomeUnknownError(
+                f"number {self._number} of publisher {self._publisher!r} is decided or not, which the same call again "
+                f"finds out: [{condition_of(error)}] {error}"
+            )
+        if isinstance(error, (PublishError, InvalidConfigError)):
+            return error
+        if self.replays:
+            return _pending(self._publisher, self._number, error)
+        return _failed(f"number {self._number} of publisher {self._publisher!r}", error)
+
+
+def _tells_that_nothing_was_added(error: Exception) -> bool:
+    return isinstance(error, (PylogError, OSError)) and not isinstance(error, OutcomeUnknownError)
+
+
+def _failed(what: str, error: Exception) -> PublishFailedError:
+    condition = condition_of(error)
+    message = f"{what} is not decided, and the same call can be made again: [{condition}] {error}"
+    return PublishFailedError(message, condition, getattr(error, "retriable", False))
+
+
+def _pending(publisher: str, number: int, error: Exception) -> PublishPendingError:
+    condition = condition_of(error)
+    message = (
+        f"number {number} of publisher {publisher!r} is decided and appears as soon as it can be written, by the next "
+        "process that publishes or reads, or by `pylog recover`; do not publish its records again. "
+        f"In the way: [{condition}] {error}"
+    )
+    return PublishPendingError(message, condition, getattr(error, "retriable", False))
+
+
 def publish(
     store: Store,
     publisher: str,
@@ -86,6 +151,9 @@ def publish(
     sync: bool = True,
 ) -> PublishResult:
     """Makes staged output visible, exactly once. Returns when all of it is there, and durable unless told not to sync.
+
+    The type of an error says what became of it. An interrupt says nothing: as after OutcomeUnknownError the same call
+    again tells.
 
     Args:
         store: where.
@@ -104,43 +172,76 @@ def publish(
             be there not at all, in part, or twice, and its number be expected again; nothing else is harmed.
 
     Raises:
-        PublishNumberError: neither the next number nor the last one, or the last one with another plan.
-        PublisherFencedError: a newer run, or another checkpoint, has the publisher's id.
-        OffsetConflictError: a group's position is not the one that the publish started from.
-        InvalidConfigError: a position is moved twice, or is none that can be committed, or is to move without syncing.
-        StagedOutputError: staged output is gone, or its topic is.
-        SetAsideError: an administrator has set the decision aside while it was being applied.
-        PublishError: the output is in too many pieces; nothing was published.
-        LogFolderOfflineError: the log folder of a partition has failed. Before the decision: nothing was published;
-            after it, as OSError.
-        LockTimeoutError: of the decision log: nothing was published; of a partition: as OSError.
-        OSError: before the decision: nothing was published; after it, it is published and
-            becomes visible as soon as anybody can apply it. Calling again tells which: a replay is answered.
-        OutcomeUnknownError: the decision may or may not hold; calling again tells.
+        PublishError: this call has published nothing, and nothing of it will appear. As
+            PublishFailedError: something failed (the disk, a lock of the decision log, a publish of the same publisher
+                that must come first); what was staged is kept, so the same call can be made again. All others are
+                refusals, and what was staged is removed:
+            PublishNumberError: neither the next number nor the last one, or the last one with another plan.
+            PublisherFencedError: a newer run, or another checkpoint, has the publisher's id.
+            OffsetConflictError: a group's position is not the one that the publish started from.
+            StagedOutputError: staged output is gone, or its topic is.
+            SetAsideError: an administrator has set it aside before anything of it appeared.
+            PublishError itself: the output is in too many pieces.
+        InvalidConfigError: the same, for arguments: a position is moved twice, or is none that can be committed, or
+            is to move without syncing.
+        PublishPendingError: it is decided, and appears as soon as it can be written; as
+            PartlySetAsideError: some of it never does, as an administrator has set it aside.
+        OutcomeUnknownError: it is decided or not; the same call again tells, as a replay is answered.
     """
+    attempt = _Attempt(publisher, number)
+    try:
+        return _publish(
+            store, attempt, Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off), parts,
+            offsets, claimed=claimed, sync=sync,
+        )  # fmt: skip
+    except Exception as error:
+        told = attempt.told(error)
+        if told is error:
+            raise
+        raise told from error
+
+
+def _publish(
+    store: Store,
+    attempt: _Attempt,
+    wanted: Decision,
+    parts: Sequence[StagedPart],
+    offsets: Sequence[OffsetStep],
+    *,
+    claimed: bool,
+    sync: bool,
+) -> PublishResult:
+    """Publishes; any error, which `attempt` explains."""
+    publisher, number = wanted.publisher, wanted.number
     if offsets and not sync:
         raise InvalidConfigError("a publish that moves positions of groups must be synced, lest they move without it")
     sync = sync or is_shared(f"{store.path}/{STATE_FOLDER}")
     decisions = DecisionLog.of(store)
     records = sum(part.count for part in parts)
+    decisions.follow(store)
+    last = decisions.last.get(publisher)
+    attempt.replays = _is_replay(wanted, last, claimed)
     pieces = [part for part in parts if part.count] + group_positions.staged(store, offsets, now_ms())
-    is_new = number != last_number(store, publisher)  # A replay is dropped anyway.
+    is_new = last is None or last.number != number  # A replay is dropped anyway.
     output = Output.make(store, pieces, offsets, gathers=is_new, sync=sync)
-    wanted = Decision(
-        publisher, number, run=run, location=location, plan=plan, records=records,
-        places=output.places(), manifest=output.manifest, manifest_crc=output.manifest_crc, time=output.time,
-        boot="" if sync else state_file.this_boot().hex(), one_off=one_off,
+    wanted = replace(
+        wanted, records=records, places=output.places(), manifest=output.manifest, manifest_crc=output.manifest_crc,
+        time=output.time, boot="" if sync else state_file.this_boot().hex(),
     )  # fmt: skip
     before = _active_bases(store, wanted)
     try:
-        decision, replayed = _decide(store, decisions, wanted, output, offsets, claimed)
-    except LockTimeoutError:
-        # Nor is it here, but the call can be made again with what it handed in.
+        decision, replayed = _decide(store, decisions, attempt, wanted, output, offsets, claimed)
+    except PublishFailedError:
+        # The call can be made again with what it handed in.
         output.remove_made(store)
         raise
     except PublishError:
         # Refused under the lock, so certainly not decided.
         output.drop(store, decisions, publisher)
+        raise
+    except Exception:
+        if attempt.stage is _Stage.BEFORE:
+            output.remove_made(store)
         raise
     if not replayed:
         output.remove_gathered(store)
@@ -156,18 +257,10 @@ def publish(
     except StagedOutputError:
         _tell_if_aside(store, decisions, decision, replayed)
         raise
-    except OSError as error:
-        what = (
-            f"{error.strerror}: number {number} of publisher {publisher!r} is decided and appears as soon as it can be "
-            "written, by whoever publishes or reads next, or by `pylog recover`"
-        )
-        if isinstance(error, LogFolderOfflineError):
-            raise LogFolderOfflineError(error.errno or 0, what, error.filename) from error
-        raise OSError(error.errno, what, error.filename) from error
     _tell_if_aside(store, decisions, decision, replayed)
     if replayed and sync and decision.boot:
         _settle(store, decisions, decision)
-    if one_off:
+    if wanted.one_off:
         try:
             tidy(store, forget=publisher, sync=sync)
         except (PylogError, OSError) as error:
@@ -175,6 +268,18 @@ def publish(
             log.warning("%s: decision %d is done, but could not be tidied up: %s", store.path, decision.offset, error)
     _compact_begun(store, wanted, before)
     return PublishResult(decision.offset, replayed, decision.records)
+
+
+def _is_replay(wanted: Decision, last: Decision | None, claimed: bool) -> bool:
+    """Whether what is wanted is what the publisher has decided last; False if it would be refused."""
+    if last is None or wanted.number != last.number:
+        return False
+    try:
+        check_fenced(wanted, last, claimed)
+        check_number(wanted, last)
+    except PublishError:
+        return False
+    return True
 
 
 def _active_bases(store: Store, decision: Decision) -> dict[TopicPartition, int]:
@@ -201,22 +306,48 @@ def _compact_begun(store: Store, decision: Decision, before: Mapping[TopicPartit
 def take_back(store: Store, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
     """Removes staged output after a call of `publish` that failed, of a run that has claimed the publisher.
 
-    Nobody knows at first whether that call made the decision. This finds out, and for good.
+    After an OutcomeUnknownError nobody knows at first whether that call made the decision. This finds out, for good.
 
     Returns:
         False: it was decided under that number, and nothing is removed.
 
     Raises:
-        PublisherFencedError: another run has the publisher by now; what this one did, only the log can tell.
+        PublisherFencedError: another run has the publisher by now. The number is not decided, and never will be by
+            this run; what was staged is removed.
+        OutcomeUnknownError: it could not be found out. Either it can be asked again, or another run has the publisher,
+            and only the topics tell which of the two has decided the number (`__cause__`).
     """
     decisions = DecisionLog.of(store)
-    with decisions.hold(store):
-        last = decisions.last.get(publisher)
-        check_fenced(Decision(publisher, number, run=run), last, claimed=True)
-        if last is not None and last.number == number:
-            return False
+    try:
+        with decisions.hold(store):
+            last = decisions.last.get(publisher)
+            fenced = _refusal(Decision(publisher, number, run=run), last)
+            decided = last is not None and last.number >= number
+    except (PylogError, OSError) as error:
+        raise OutcomeUnknownError(
+            f"whether number {number} of publisher {publisher!r} is decided could not be found out now: "
+            f"[{condition_of(error)}] {error}"
+        ) from error
+    if fenced is not None and (decided or last is None):
+        raise OutcomeUnknownError(
+            f"whether number {number} of publisher {publisher!r} was decided by this run cannot be told any more: "
+            f"[{fenced.condition}] {fenced}"
+        ) from fenced
+    if decided:
+        return False
     discard(store, parts)
+    if fenced is not None:
+        raise fenced
     return True
+
+
+def _refusal(wanted: Decision, last: Decision | None) -> PublisherFencedError | None:
+    """Why a run that had claimed its publisher is fenced; None: it is not."""
+    try:
+        check_fenced(wanted, last, claimed=True)
+    except PublisherFencedError as error:
+        return error
+    return None
 
 
 def claim(store: Store, publisher: str, run: str, number: int | None = None) -> int:
@@ -236,8 +367,20 @@ def claim(store: Store, publisher: str, run: str, number: int | None = None) -> 
     Raises:
         PublishNumberError: neither the next number nor the last one.
         PublisherFencedError: a newer run has the publisher, and the number of this one is given.
-        StagedOutputError, OSError, LockTimeoutError: the last decision could not be applied. It can be tried again.
+        PublishFailedError: it failed, and can be tried again.
+        PublishPendingError: the same, as `number` (if it is given; else the publisher's last one) is decided already
+            and could not be applied.
     """
+    try:
+        return _claim(store, publisher, run, number)
+    except (PublishError, PublishPendingError):
+        raise
+    except Exception as error:
+        what = f"a publish of {publisher!r}" if number is None else f"number {number} of publisher {publisher!r}"
+        raise _failed(what, error) from error
+
+
+def _claim(store: Store, publisher: str, run: str, number: int | None) -> int:
     decisions = DecisionLog.of(store)
     decisions.follow(store)
     last = decisions.last.get(publisher)
@@ -251,8 +394,24 @@ def claim(store: Store, publisher: str, run: str, number: int | None = None) -> 
         if last is None or last.run != run:
             writer.take_over(publisher, run)
         last = decisions.last[publisher]
-    apply_decision(store, decisions, last, DEFAULT_TIMEOUT)
+    _finish(store, decisions, last, last.number if number is None else number)
     return last.number
+
+
+def _finish(store: Store, decisions: DecisionLog, last: Decision, number: int) -> None:
+    """Applies a publisher's last decision, before `number` is published.
+
+    Raises:
+        PublishPendingError: it could not be applied, and is that very number.
+        PublishFailedError: it could not be applied, and comes before it.
+    """
+    try:
+        apply_decision(store, decisions, last, DEFAULT_TIMEOUT)
+    except Exception as error:
+        pending = _pending(last.publisher, last.number, error)
+        if number == last.number:
+            raise pending from error
+        raise _failed(f"number {number} of publisher {last.publisher!r}", pending) from error
 
 
 def check_claim(store: Store, publisher: str, run: str) -> None:
@@ -323,6 +482,7 @@ def tidy(store: Store, forget: str | None = None, *, sync: bool = True) -> None:
 def _decide(
     store: Store,
     decisions: DecisionLog,
+    attempt: _Attempt,
     wanted: Decision,
     output: Output,
     offsets: Sequence[OffsetStep],
@@ -336,22 +496,20 @@ def _decide(
             check_fenced(wanted, last, claimed)
             check_number(wanted, last)
             if last is not None and wanted.number == last.number:
+                attempt.stage = _Stage.DECIDED
                 if wanted.run and wanted.run != last.run:
                     writer.take_over(wanted.publisher, wanted.run)
                 return last, True
             if last is None or last.done or is_applied(store, decisions, last):
                 check_parts(store, output.parts, wanted.manifest)
-                try:
-                    check_log_folders(store, wanted)
-                except LogFolderOfflineError:
-                    # The call can be made again with what it handed in.
-                    output.remove_made(store)
-                    raise
+                check_log_folders(store, wanted)
                 try:
                     with _groups_held(store, output.parts):
                         group_positions.check_unmoved(store, offsets)
                         done = [other for other in decisions.in_order() if other.offset in decisions.applied]
+                        attempt.stage = _Stage.DECIDING
                         decision = writer.decide(wanted if last is None else _inheriting(wanted, last), done)
+                        attempt.stage = _Stage.DECIDED
                     break
                 except LockTimeoutError:
                     # Whoever holds the partition of a group must not hold up all who publish, too.
@@ -359,7 +517,8 @@ def _decide(
                         raise
                     continue
         # The publisher's last decision is not finished. That comes first, and without the lock.
-        apply_decision(store, decisions, last, DEFAULT_TIMEOUT)
+        _finish(store, decisions, last, wanted.number)
+    decisions.follow(store)
     for finished in done:
         remove_staged(store, finished)
     return decision, False
@@ -398,7 +557,11 @@ def _settle(store: Store, decisions: DecisionLog, decision: Decision) -> None:
 
 
 def _tell_if_aside(store: Store, decisions: DecisionLog, decision: Decision, replayed: bool) -> None:
-    """A decision that was set aside is not there, or not in all partitions. SetAsideError, if it was made just now."""
+    """A decision that was set aside is not there, or not in all partitions.
+
+    Raises:
+        SetAsideError, PartlySetAsideError: it was made just now, and nothing of it appears, or some of it.
+    """
     decisions.follow(store)
     last = decisions.last.get(decision.publisher)
     aside = None if last is None else last.set_aside
@@ -410,5 +573,5 @@ def _tell_if_aside(store: Store, decisions: DecisionLog, decision: Decision, rep
         f"was set aside ({aside.origin}); what it had for {where} does not appear"
     )
     if not replayed:
-        raise SetAsideError(what)
+        raise SetAsideError(what) if last is not None and last.is_taken_back else PartlySetAsideError(what)
     log.warning("%s: %s", store.path, what)

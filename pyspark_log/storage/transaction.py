@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping
+from enum import Enum
 from types import TracebackType
 
 import pyarrow as pa
@@ -24,10 +25,17 @@ from pyspark_log.storage import group_positions
 from pyspark_log.storage.errors import (
     InvalidConfigError,
     OffsetConflictError,
-    PublisherFencedError,
-    PublishNumberError,
+    OutcomeUnknownError,
+    PublishError,
+    PublishFailedError,
+    PublishPendingError,
+    PylogError,
+    SetAsideError,
+    StagedOutputError,
     TransactionStateError,
+    condition_of,
 )
+from pyspark_log.storage.output import discard
 from pyspark_log.storage.publish import PublishResult, check_claim, claim, publish, take_back
 from pyspark_log.storage.staging import PlannedTopic, StagedPart, StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -52,7 +60,8 @@ class Transactions:
 
         Raises:
             InvalidConfigError: the id is empty.
-            PylogError, OSError: what was committed before could not be finished; it can be tried again.
+            PublishPendingError: the last transaction that was committed could not be finished; it can be tried again.
+            PublishFailedError: the id could not be taken over; it can be tried again.
         """
         if not transactional_id:
             raise InvalidConfigError("a transactional id is empty")
@@ -95,6 +104,14 @@ class Transactions:
         return take_back(self.store, self._publisher, number, parts, self._run)
 
 
+class _Fate(Enum):
+    """What became of a transaction that was to be committed."""
+
+    OPEN = 1
+    UNKNOWN = 2
+    COMMITTED = 3
+
+
 class Transaction:
     """One transaction; `Transactions.begin` makes it. At the end of its `with` it commits, after an error it aborts.
 
@@ -114,6 +131,7 @@ class Transaction:
         self._steps: dict[tuple[str, TopicPartition], OffsetStep] = {}
         self._parts: list[StagedPart] | None = None  # once it is being committed
         self._failed = False
+        self._fate = _Fate.OPEN
 
     def append(self, topic: str, data: pa.RecordBatch | pa.Table) -> None:
         """Adds records, which readers see once the transaction is committed.
@@ -172,43 +190,90 @@ class Transaction:
     def commit(self) -> PublishResult:
         """Makes all of it take place, exactly once. Returns when the records are there, durably.
 
-        After any other error than those named here it may have been committed or not: call `commit` again to have it
-        committed for certain, or `abort` to find out. Another process finds out by Transactions.last_number.
+        The type of an error says what became of the transaction, also if `commit` was called before.
 
         Raises:
             TransactionStateError: it has ended, or can only be aborted.
-            PublisherFencedError: a newer instance has the transactional id; nothing was committed by this call.
-            OffsetConflictError: a position is not where it was said to be; nothing was committed.
+            PublishFailedError: it is not committed; call `commit` again, or `abort`.
+            PublisherFencedError, OffsetConflictError, or another PublishError: it has ended, and is not committed, as a
+                newer instance has the transactional id, or a position is not where it was said to be.
+            PublishPendingError: it is committed, and appears as soon as it can be written. `commit` again waits for it.
+            OutcomeUnknownError: it is committed or not. Call `commit` again to have it committed, or `abort` to find
+                out. After an interrupt it is the same. Another process finds out by Transactions.last_number.
         """
+        parts = self._staged()
+        self._check_not_ended()
+        before = self._fate
+        if before is _Fate.OPEN:
+            self._fate = _Fate.UNKNOWN  # until it is known, whatever interrupts it
+        try:
+            result = self._owner._publish(self.number, parts, list(self._steps.values()))
+        except PublishPendingError:
+            self._fate = _Fate.COMMITTED
+            raise
+        except (OffsetConflictError, StagedOutputError, SetAsideError):
+            # Refused when all decisions were known, so no earlier call has made this one.
+            self.ended = True
+            raise
+        except PublishError as error:
+            if before is not _Fate.OPEN:
+                raise self._as_before(before, error) from error
+            self._fate = _Fate.OPEN
+            self.ended = not isinstance(error, PublishFailedError)
+            raise
+        self.ended = True
+        return result
+
+    def _staged(self) -> list[StagedPart]:
+        """All that was appended, staged to its end. PublishFailedError: that failed."""
         if self._parts is None:
             self._check_open()
             try:
                 self._parts = self._writer.finish()
+            except (PylogError, OSError) as error:
+                self._failed = True
+                condition = condition_of(error)
+                raise PublishFailedError(
+                    f"transaction {self.number} of {self._owner.transactional_id!r} is not committed and can only be "
+                    f"aborted, as it could not be staged to its end: [{condition}] {error}",
+                    condition, error.retriable if isinstance(error, PylogError) else False,
+                ) from error  # fmt: skip
             except BaseException:
                 self._failed = True
                 raise
-        self._check_not_ended()
-        try:
-            result = self._owner._publish(self.number, self._parts, list(self._steps.values()))
-        except (PublisherFencedError, PublishNumberError, OffsetConflictError):
-            self.ended = True  # Refused, and what was staged is gone. Any other error may have come after the decision.
-            raise
-        self.ended = True
-        return result
+        return self._parts
+
+    def _as_before(self, fate: _Fate, error: PublishError) -> PylogError:
+        """An error of a call that has committed nothing, after one that has, or may have."""
+        what = f"transaction {self.number} of {self._owner.transactional_id!r}"
+        if fate is _Fate.COMMITTED:
+            return PublishPendingError(
+                f"{what} is committed since an earlier call; this one could not wait until it appears: "
+                f"[{error.condition}] {error}",
+                error.condition, error.retriable,
+            )  # fmt: skip
+        return OutcomeUnknownError(
+            f"{what} was committed by an earlier call or not, and this one could not find out: "
+            f"[{error.condition}] {error}"
+        )
 
     def abort(self) -> None:
         """Makes sure that nothing of it takes place, and removes what was staged.
 
         Raises:
             TransactionStateError: it has ended; above all, a `commit` that failed has committed it.
-            PublisherFencedError: a newer instance has the id, and a `commit` had failed before: what became of it can
-                be seen in the topics only.
-            PylogError, OSError: after a `commit` that failed it could not be found out what it did.
+            PublisherFencedError: a newer instance has the id; after a `commit` with an unknown outcome. Nothing of it
+                was committed.
+            OutcomeUnknownError: after a `commit` with an unknown outcome it could not be found out what that did. If a
+                newer instance has the id, it can be seen in the topics only.
         """
         self._check_not_ended()
         if self._parts is None:
             self._writer.discard()
-        elif not self._owner._take_back(self.number, self._parts):
+        elif self._fate is _Fate.OPEN:
+            discard(self._owner.store, self._parts)
+        elif self._fate is _Fate.COMMITTED or not self._owner._take_back(self.number, self._parts):
+            self._fate = _Fate.COMMITTED
             raise self.state_error("is committed already; commit() again returns when all of it is there")
         self.ended = True
 

@@ -5,7 +5,7 @@ import errno
 import os
 
 from pyspark_log.storage import files
-from pyspark_log.storage.errors import OutcomeUnknownError
+from pyspark_log.storage.errors import OutcomeUnknownError, PublishFailedError, PublishPendingError
 
 ATTEMPTS = 10
 #: The error, how many times in a row, whether half a write is made, and whether it is openings that fail.
@@ -58,7 +58,7 @@ def again_until_done(action):
     for _ in range(ATTEMPTS):
         try:
             action()
-        except (OSError, OutcomeUnknownError):
+        except (OSError, OutcomeUnknownError, PublishFailedError, PublishPendingError):
             continue
         return
     raise AssertionError("never succeeded")

@@ -169,6 +169,14 @@ CASES = (
         },
     ),
     Case(
+        "deciding: what errors tell", fencing.model, "I5 I8 I9 I17",
+        {
+            "quick": [given(batches=1, zombies=1, kills=0, patient=False)],
+            "middle": [given(batches=2, zombies=1, kills=0, patient=False)],
+            "full": [given(batches=2, zombies=1, patient=False)],
+        },
+    ),
+    Case(
         "deciding: a copied checkpoint", fencing.model, "I5 I8",
         {
             "quick": [given(batches=2, zombies=0, copied=True, kills=0)],
@@ -183,12 +191,16 @@ CASES = (
         },
     ),
     Case(
-        "two partitions: publishers, one-off publishers, helpers", publishers.model, "I3 I4 I5 I6 I7 I9 I15",
+        "two partitions: publishers, one-off publishers, helpers", publishers.model, "I3 I4 I5 I6 I7 I9 I15 I17",
         {
-            "quick": [given(numbers=(0,), one_offs=0, helpers=1, kills=0)],
+            "quick": [
+                given(numbers=(0,), one_offs=0, helpers=1, kills=0),
+                given(numbers=(0,), one_offs=0, helpers=0, kills=0, powers=1, failing=2),
+            ],
             "middle": [
                 given(numbers=(), one_offs=1, helpers=1, tidies=True),
                 given(numbers=(0, 1), one_offs=0, helpers=0, skips=True), given(numbers=(0,), one_offs=1, helpers=0),
+                given(numbers=(0, 1), one_offs=0, helpers=0, kills=0, powers=1, failing=2),
             ],
             "full": [
                 given(numbers=(0,), one_offs=0, helpers=2, kills=0),

@@ -206,6 +206,15 @@ RULES = (
     *_of(
         fencing.model, given(batches=1, zombies=1, kills=0, patient=False),
         ("a refused publish leaves what is decided", "I9"),
+        ("an error behind the decision says that it is published", "I17"),
+    ),
+    *_of(
+        fencing.model, given(batches=2, zombies=1, kills=0, patient=False),
+        ("an error before the decision says that nothing is published", "I17"),
+    ),
+    *_of(
+        publishers.model, given(numbers=(0,), one_offs=0, helpers=0, kills=0, powers=1, failing=2),
+        ("an error of the decision's sync leaves it open", "I17"),
     ),
     # Staged output and deleted topics.
     *_of(

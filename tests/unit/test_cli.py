@@ -20,6 +20,7 @@ from click.testing import CliRunner
 import pyspark_log
 from pyspark_log.cli.main import main
 from pyspark_log.storage import decided, publish
+from pyspark_log.storage.errors import PublishPendingError
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -507,7 +508,7 @@ def test_a_command_that_reads_finishes_what_a_publisher_left(store, path, monkey
     parts = writer.finish()
     with monkeypatch.context() as patched:
         patched.setattr(decided, "apply", full_disk)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(PublishPendingError, match="No space"):
             publish.publish(store, "q", 0, parts)
         assert pylog(path, "consume", "out").stderr.startswith("Warning: published output could not be made")
     assert output(path, "consume", "out") == "decided\n"

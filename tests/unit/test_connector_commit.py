@@ -21,7 +21,7 @@ def message(*run):
 
 def test_a_task_that_reports_nothing(ref):
     messages = [message("q", "r", ""), None]
-    with pytest.raises(ConnectorError, match=r"PYLOG_INCOMPLETE_WRITE\] 1 of 2 tasks"):
+    with pytest.raises(ConnectorError, match=r"PYLOG_INCOMPLETE_WRITE\] not published: 1 of 2 tasks"):
         publish_batch(ref, messages, "p", 0, one_off=True)
     with pytest.raises(ConnectorError, match="PYLOG_INCOMPLETE_WRITE"):
         publish_micro_batch(ref, messages, 0, "", "")
@@ -29,5 +29,5 @@ def test_a_task_that_reports_nothing(ref):
 
 @pytest.mark.parametrize("runs", [[("q", "r1", ""), ("q", "r2", "")], [("", "r", "")]])
 def test_tasks_that_are_not_of_one_query(ref, runs):
-    with pytest.raises(ConnectorError, match="PYLOG_UNKNOWN_QUERY"):
+    with pytest.raises(ConnectorError, match=r"PYLOG_UNKNOWN_QUERY\] not published: "):
         publish_micro_batch(ref, [message(*run) for run in runs], 0, "", "")

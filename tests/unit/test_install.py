@@ -15,7 +15,13 @@ from pyspark_log.storage import publish as publishing
 from pyspark_log.storage.apply import _Work
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import LockTimeoutError, LogFolderOfflineError, SetAsideError, StagedOutputError
+from pyspark_log.storage.errors import (
+    LogFolderOfflineError,
+    PublishFailedError,
+    PublishPendingError,
+    SetAsideError,
+    StagedOutputError,
+)
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.recover import set_aside, waiting
 from pyspark_log.storage.repair import repair
@@ -295,7 +301,7 @@ def test_gathering_that_fails_leaves_what_was_staged(store):
 
     files.set_observer(full)
     try:
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(PublishFailedError, match="No space"):
             publish(store, "q", 0, parts)
     finally:
         files.set_observer(None)
@@ -314,7 +320,7 @@ def test_a_manifest_that_finds_no_room_leaves_no_copies(store):
 
     files.set_observer(full)
     try:
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(PublishFailedError, match="No space"):
             publish(store, "q", 0, parts)
     finally:
         files.set_observer(None)
@@ -328,7 +334,7 @@ def test_a_decision_log_that_is_locked_leaves_no_copies(store, monkeypatch):
     with monkeypatch.context() as patched, store.appender(PUBLISH_TOPIC, 0).hold():
         hold = DecisionLog.hold
         patched.setattr(DecisionLog, "hold", lambda decisions, store: hold(decisions, store, 0.05))
-        with pytest.raises(LockTimeoutError):
+        with pytest.raises(PublishFailedError):
             publish(store, "q", 0, parts)
     assert sorted(staged_files(store)) == before
     publish(store, "q", 0, parts)
@@ -422,7 +428,7 @@ def test_a_full_disk_has_room_for_a_segment_that_is_there_already(store, monkeyp
     monkeypatch.setattr(install, "_COPY_MOST", 10**6)
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.decided.apply", _no_room)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(PublishPendingError, match="No space"):
             publish(store, "q", 0, parts)
     wanted = staged_inodes(store, parts)
     files.set_observer(Disk(2000))
@@ -445,7 +451,7 @@ def test_a_staged_file_that_is_not_what_was_staged_is_refused(store, far):
     # Another chain of whole batches of the same size.
     other = stage(store, "r", 300)
     path.write_bytes(Path(store.path, "staging", other[0].file).read_bytes())
-    with pytest.raises(StagedOutputError, match=r"t-0: decision 0.*not (the batches|those) that were staged"):
+    with pytest.raises(PublishPendingError, match=r"t-0: decision 0.*not (the batches|those) that were staged"):
         publish(store, "q", 0, parts)
     assert content(store) == []
     path.write_bytes(data)
@@ -458,7 +464,7 @@ def test_what_a_killed_helper_made_ready_is_known_and_goes_by_its_age(store, mon
     with monkeypatch.context() as patched:
         patched.setattr(install.ReadySegment, "discard", lambda _: None)
         patched.setattr(install.ReadySegment, "put", _no_room)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(PublishPendingError, match="No space"):
             publish(store, "q", 0, parts)
     left = [name for name in staged_files(store) if name.endswith((".log", ".index", ".timeindex"))]
     assert len(left) in (3, 6)
@@ -484,7 +490,7 @@ def test_a_copy_that_a_killed_helper_left_in_a_log_folder_goes_by_its_age(store,
         patched.setattr(install, "on_one_device", lambda *_: False)
         patched.setattr(install.ReadySegment, "discard", lambda _: None)
         patched.setattr(install.ReadySegment, "put", _no_room)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(PublishPendingError, match="No space"):
             publish(store, "q", 0, parts)
     left = {name for name in os.listdir(f"{store.path}/data") if install.is_ready_name(name)}
     assert len(left) == 3
@@ -509,7 +515,7 @@ def test_a_failed_log_folder_gets_no_copy(tmp_path, monkeypatch):
     monkeypatch.setattr(install, "on_one_device", lambda *_: False)
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.decided.apply", _no_room)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(PublishPendingError, match="No space"):
             publish(store, "q", 0, stage(store, "p", 300))
     os.rename(second, tmp_path / "away")
     second.mkdir()
@@ -609,7 +615,7 @@ def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
     late, ready, go_on = Store.open(store.path), threading.Event(), threading.Event()
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.decided.apply", _no_room)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(PublishPendingError, match="No space"):
             publish(store, "q", 0, parts)
     real = install.ReadySegment.__init__
 
@@ -666,7 +672,7 @@ def test_processes_that_help_at_once(store, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.decided.apply", _no_room)
         for number in range(6):
-            with pytest.raises(OSError, match="No space"):
+            with pytest.raises(PublishPendingError, match="No space"):
                 publish(store, f"q{number}", 0, stage(store, f"p{number}", 100 + number))
     everybody = PROCESSES.Barrier(3)
     helpers = [PROCESSES.Process(target=_help, args=(store.path, everybody), daemon=True) for _ in range(3)]
@@ -688,7 +694,7 @@ def test_mending_a_copy_leaves_the_staged_files_of_the_damaged_store_alone(store
     parts = stage(store, "p", 300)
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.decided.apply", _no_room)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(PublishPendingError, match="No space"):
             publish(store, "q", 0, parts)
     path = f"{store.path}/staging/{parts[0].file}"
     before = hashlib.sha256(Path(path).read_bytes()).digest()

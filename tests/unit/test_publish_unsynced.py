@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_log.storage import files, install, staging, state_file
 from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import InvalidConfigError, StagedOutputError
+from pyspark_log.storage.errors import InvalidConfigError, PublishPendingError, StagedOutputError
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -47,7 +47,7 @@ def decided_only(store, monkeypatch, name):
 
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.decided.apply", die)
-        with pytest.raises(OSError, match="stop"):
+        with pytest.raises(PublishPendingError, match="stop"):
             publish(store, name, 0, stage(store, name), sync=False)
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage import state_file
-from pyspark_log.storage.errors import LockTimeoutError, LogDamagedError
+from pyspark_log.storage.errors import LockTimeoutError, LogDamagedError, PublishPendingError
 from pyspark_log.storage.locks import lock_for
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import help_apply, last_number, publish
@@ -83,7 +83,7 @@ def decide_only(store, monkeypatch, parts, **how):
     before = state_file.read(store.reader("__pylog_publish", 0).place.state_path)
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.decided.apply", die)
-        with pytest.raises(OSError, match="stop"):
+        with pytest.raises(PublishPendingError, match="stop"):
             publish(store, "q", 0, parts, **how)
     with open(store.reader("__pylog_publish", 0).place.state_path, "r+b") as file:
         for slot in range(4):

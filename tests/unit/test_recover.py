@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,9 @@ from pyspark_log.storage import decided, files
 from pyspark_log.storage.errors import (
     InvalidConfigError,
     LogDamagedError,
+    PartlySetAsideError,
     PublishNumberError,
+    PublishPendingError,
     SetAsideError,
     StagedOutputError,
 )
@@ -65,7 +68,7 @@ def decide(store, publisher, number, parts, only=(), offsets=()):
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(decided, "apply", apply)
-        with pytest.raises((OSError, StagedOutputError)):
+        with pytest.raises(PublishPendingError):
             publish(store, publisher, number, parts, offsets=offsets)
     return Store.open(store.path)
 
@@ -288,6 +291,23 @@ def test_a_publisher_is_told_that_its_decision_was_set_aside_while_it_waited(sto
         patched.setattr("pyspark_log.storage.publish.apply_decision", wait)
         with pytest.raises(SetAsideError, match="number 0\\) could not be applied and was set aside"):
             publish(store, "q", 0, stage(store, b"0", "a"))
+
+
+def test_a_publisher_is_told_that_some_partitions_have_what_was_set_aside_in_others(store):
+    real = decided.apply
+
+    def only_the_first(appender, decision, *arguments, **options):
+        if appender.place.topic == "b":
+            while not content(store, "a"):
+                time.sleep(0.01)  # Its thread is at work on it.
+            set_aside(Store.open(store.path), decision)
+        return real(appender, decision, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(decided, "apply", only_the_first)
+        with pytest.raises(PartlySetAsideError, match=r"number 0\) could not be applied and was set aside.* for b-0"):
+            publish(store, "q", 0, stage(store, b"0", "a", "b"))
+    assert (content(store, "a"), content(store, "b"), last_number(store, "q")) == ([b"0"], [], 0)
 
 
 def test_verify_says_how_much_is_staged_how_old_it_is_and_whose(store):

@@ -16,6 +16,8 @@ from pyspark_log.storage.errors import (
     InvalidTopicError,
     OffsetConflictError,
     PublisherFencedError,
+    PublishFailedError,
+    PublishPendingError,
     TransactionStateError,
     UnknownTopicError,
 )
@@ -191,10 +193,10 @@ def test_other_ids_do_not_mind(store):
 
 
 def test_a_new_instance_finishes_what_the_one_before_it_has_committed(store, cannot_apply):
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(PublishPendingError, match="No space"):
         transact(Transactions(store, "t"), b"x", g={A0: (None, 3)})
     assert content(store, "a") == []
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(PublishPendingError, match="No space"):
         Transactions(store, "t")
     cannot_apply.undo()
     assert Transactions(Store.open(store.path), "t").last_number == 0
@@ -205,7 +207,7 @@ def test_a_commit_that_failed_can_be_asked_for_again(store, cannot_apply):
     transactions = Transactions(store, "t")
     transaction = transactions.begin()
     transaction.append("a", rows(b"x"))
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(PublishPendingError, match="No space"):
         transaction.commit()
     with pytest.raises(TransactionStateError, match="is not ended"):
         transactions.begin()
@@ -232,7 +234,7 @@ def test_a_commit_that_failed_before_the_decision_can_be_aborted(store):
 
     files.set_observer(full_disk)
     try:
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(PublishFailedError, match="No space"):
             transaction.commit()
     finally:
         files.set_observer(None)
@@ -284,7 +286,7 @@ def test_a_transactional_id_and_a_forked_child(store):
 
 def test_a_decided_position_counts_before_it_is_applied(store, cannot_apply):
     OffsetsLog(store).commit("g", {A0: 1, A1: 1})
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(PublishPendingError, match="No space"):
         transact(Transactions(store, "t"), b"x", g={A0: (1, 3)})
     other = Store.open(store.path)
     assert committed(other) == {A0: 3, A1: 1}
@@ -306,7 +308,7 @@ def test_a_decided_position_counts_before_it_is_applied(store, cannot_apply):
 def test_a_commit_by_hand_comes_behind_what_was_decided_before_it(store, cannot_apply):
     """Also the commit of another group that lies in the same partition."""
     names = [f"g{number}" for number in range(20)]
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(PublishPendingError, match="No space"):
         transact(Transactions(store, "t"), g0={A0: (None, 100)})
     cannot_apply.undo()
     for name in names:
@@ -316,7 +318,7 @@ def test_a_commit_by_hand_comes_behind_what_was_decided_before_it(store, cannot_
 
 
 def test_who_may_not_write_sees_what_is_decided(store, cannot_apply, monkeypatch):
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(PublishPendingError, match="No space"):
         transact(Transactions(store, "t"), g={A0: (None, 3)})
     cannot_apply.undo()
     reader = Store.open(store.path)

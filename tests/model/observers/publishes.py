@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..checker.machine import InvariantError, Thing, Watch
-from ..protocol.decision_log import DECIDES, D, Record, known, names_of
+from ..protocol.decision_log import DECIDES, Content, D, Known, Record, known, names_of
 from ..world.log import Batch, Folder
 from ..world.staging import staged
 from ..world.state_file import Slots
@@ -14,16 +14,18 @@ from .partition import current, visible, watch
 
 
 class Promise(NamedTuple):
-    """What a publisher was told is there; or that it is forgotten."""
+    """What a publisher was told is there; or that it is forgotten; or, with an outcome, what an error has told."""
 
     pub: str
     number: int = -1
     decision: int = -1
     places: tuple[str, ...] = ()
+    outcome: str = ""
+    content: Content | None = None
 
     @property
     def is_forgotten(self) -> bool:
-        return self.decision < 0
+        return self.decision < 0 and not self.outcome
 
 
 class Promises(Thing):
@@ -35,6 +37,16 @@ class Promises(Thing):
         if record.content.plan != wanted.content.plan:
             raise InvariantError("I8", f"{wanted} was dropped for a replay of {record}, which has other records")
         return value | {Promise(record.pub, record.number, record.decision, record.places)}, None
+
+    @classmethod
+    def do_tell(cls, value: frozenset[Promise], outcome: str, wanted: Record) -> Any:
+        """An error has told that what `wanted` asks for is published and pending, or not published, or unknown.
+
+        It speaks of its own call. What an earlier one has told of the same output stands.
+        """
+        if any(told.outcome and told.content == wanted.content for told in value):
+            return value, None
+        return value | {Promise(wanted.pub, wanted.number, outcome=outcome, content=wanted.content)}, None
 
     @classmethod
     def do_forget(cls, value: frozenset[Promise], pub: str) -> Any:
@@ -51,7 +63,7 @@ def watches(places: Sequence[str], files: bool = False, compacted: bool = False)
 
 
 class Look:
-    """Checks I3, I4, I5, I7, I8 and I9 over all partitions."""
+    """Checks I3, I4, I5, I7, I8, I9 and I17 over all partitions."""
 
     def __init__(self, places: tuple[str, ...], files: bool) -> None:
         self.places, self.files = places, files
@@ -71,6 +83,7 @@ class Look:
         recovered = {place: state.applied for place, state in states.items() if state.booted}
         decided = decisions(batches)
         _check_promises(promises, recovered)
+        _check_told(promises, decided, known(batches), state.booted)
         _check_numbers(decided)
         _check_runs(batches)
         if state.booted:
@@ -103,6 +116,17 @@ def _check_promises(promises: Iterable[Promise], applied: Mapping[str, int]) -> 
         for place in promise.places:
             if applied.get(place, promise.decision) < promise.decision:
                 raise InvariantError("I7", f"{promise} was told, and {place} is at {applied[place]}")
+
+
+def _check_told(promises: Collection[Promise], decided: Iterable[Record], now: Known, booted: bool) -> None:
+    """What errors have told is true. After a power loss a decision may be hidden until its log is put right."""
+    there = {record.content for record in decided}
+    for told in promises:
+        if told.outcome == "not" and told.content in there:
+            raise InvariantError("I17", f"{told} was told not to be published, and is decided")
+        last = now.of(told.pub)
+        if told.outcome == "pending" and booted and (last is None or last.number < told.number):
+            raise InvariantError("I17", f"{told} was told to be published, and is not decided")
 
 
 def _check_numbers(decided: Iterable[Record]) -> None:

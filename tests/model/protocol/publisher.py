@@ -7,19 +7,50 @@ publish".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..checker.machine import Steps
-from .decided import Helper
+from .decided import GivenUpError, Helper
 from .decision_log import UNDECIDED, D, Record, taken_over
 from .held_log import SyncError
+from .setup import Setup
 
 
-class RefusedError(Exception):
+class NotPublishedError(Exception):
+    """A publish was refused, or something failed before its decision: that call has published nothing."""
+
+
+class RefusedError(NotPublishedError):
     """A publish is refused."""
 
 
+class PendingError(Exception):
+    """Something failed after the decision of a publish: it is published and will appear."""
+
+
+class UnknownError(Exception):
+    """Something failed while a publish was decided: it is published or not."""
+
+
+#: How a publish can end that does not succeed.
+OUTCOMES = (NotPublishedError, PendingError, UnknownError)
+
+BEFORE, DECIDING, DECIDED = range(3)
+
+
 class Publisher(Helper):
-    """One process's access to a store: it decides, applies and helps."""
+    """One process's access to a store: it decides, applies and helps.
+
+    Attributes:
+        stage: how far its publish has come.
+    """
+
+    def __init__(self, who: int, places: Sequence[str], setup: Setup, *, patient: bool = True) -> None:
+        super().__init__(who, places, setup, patient=patient)
+        self.stage = BEFORE
+
+    def frozen(self) -> Any:
+        return *super().frozen(), self.stage
 
     # ---- what is refused
 
@@ -83,13 +114,38 @@ class Publisher(Helper):
         yield from self.apply(last)
 
     def publish(self, wanted: Record, *, one_off: bool = False, claimed: bool = False) -> Steps:
-        """Publishes, and promises that it is done. RefusedError, SyncError, GivenUpError.
+        """Publishes, and promises that it is done, or what became of it.
 
         Args:
             wanted: what.
             one_off: its publisher is forgotten then.
             claimed: its run has claimed the publisher before.
+
+        Raises:
+            NotPublishedError, PendingError, UnknownError: what the publisher is told, in this type.
         """
+        self.stage = BEFORE
+        try:
+            yield from self._publish(wanted, one_off, claimed)
+        except (RefusedError, SyncError, GivenUpError) as error:
+            outcome = self._outcome(error)
+            yield "promises", "tell", outcome, wanted
+            self.stage = BEFORE
+            if isinstance(error, RefusedError):
+                raise
+            raise {"not": NotPublishedError, "pending": PendingError, "unknown": UnknownError}[outcome] from error
+        self.stage = BEFORE
+
+    def _outcome(self, error: Exception) -> str:
+        """What an error means for the publish."""
+        if self.stage == DECIDED:
+            return "pending" if self.keeps("an error behind the decision says that it is published") else "not"
+        if self.stage == DECIDING and isinstance(error, SyncError):
+            return "unknown" if self.keeps("an error of the decision's sync leaves it open") else "not"
+        return "not" if self.keeps("an error before the decision says that nothing is published") else "pending"
+
+    def _publish(self, wanted: Record, one_off: bool, claimed: bool) -> Steps:
+        """Publishes. RefusedError, SyncError, GivenUpError."""
         names = self.names_of(wanted)
         for number in range(len(names)):
             yield "staging", "make", names[number]
@@ -126,6 +182,7 @@ class Publisher(Helper):
                     self._check_plan(wanted, last)
                 done: tuple[Record, ...] = ()
                 if self._is_replay(wanted, last):
+                    self.stage = DECIDED
                     if wanted.run != last.run and wanted.number == last.number:
                         yield from self._append((taken_over(last, wanted.run),))
                     found = last, True
@@ -165,7 +222,9 @@ class Publisher(Helper):
         others = tuple(record._replace(done=True) for record in done if record.pub != wanted.pub)
         try:
             yield from self.before_deciding(wanted)
+            self.stage = DECIDING
             base = yield from self._append((*others, wanted))
+            self.stage = DECIDED
         except (RefusedError, SyncError):
             yield from self.after_deciding()
             raise

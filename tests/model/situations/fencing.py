@@ -15,7 +15,7 @@ from ..observers.publishes import watches
 from ..protocol.decided import GivenUpError
 from ..protocol.decision_log import Content, Record
 from ..protocol.held_log import SyncError
-from ..protocol.publisher import Publisher, RefusedError
+from ..protocol.publisher import OUTCOMES, NotPublishedError, PendingError, Publisher, RefusedError
 from ..protocol.setup import PLAIN, Setup
 from .publishers import helper, last, private, settled, things
 
@@ -53,7 +53,10 @@ class Checkpoint(Thing):
 
 
 def run(who: int, setup: Setup, name: str, batches: int, checkpoint: str, located: bool, patient: bool) -> Steps:
-    """A run of the query, until all batches are done or one is refused. After an error it publishes once more."""
+    """A run of the query, until all batches are done or one is refused.
+
+    After an error it publishes once more: the same if it is pending, and staged anew if it is not published.
+    """
     access = Publisher(who, PLACES, setup, patient=patient)
     claimed = False
     while True:
@@ -69,11 +72,19 @@ def run(who: int, setup: Setup, name: str, batches: int, checkpoint: str, locate
             if not claimed:
                 yield from access.claim("a", name, number)
                 claimed = True
+        except (RefusedError, SyncError, GivenUpError):
+            return
+        try:
             try:
                 yield from access.publish(wanted, claimed=True)
-            except GivenUpError:
+            except RefusedError:
+                return
+            except PendingError:
                 yield from access.publish(wanted, claimed=True)
-        except (RefusedError, SyncError, GivenUpError):
+            except NotPublishedError:
+                again = wanted._replace(content=Content("a", number, plan, name + " again"))
+                yield from access.publish(again, claimed=True)
+        except OUTCOMES:
             return
         yield checkpoint, "commit", number
 

@@ -17,7 +17,7 @@ from ..observers.publishes import watches
 from ..protocol.decided import GivenUpError
 from ..protocol.decision_log import Content, Record
 from ..protocol.held_log import SyncError
-from ..protocol.publisher import Publisher, RefusedError
+from ..protocol.publisher import OUTCOMES, Publisher, RefusedError
 from ..protocol.setup import PLAIN, Setup
 from ..world.log import Batch, Folder
 from ..world.state_file import Slots
@@ -130,7 +130,7 @@ def member(who: int, setup: Setup, count: int, life: int) -> Steps:
         content = Content(pub, number, (position, position + 1), 0)
         try:
             yield from access.publish(Record(pub, number, places=PLACES, content=content))
-        except (RefusedError, SyncError, GivenUpError):
+        except OUTCOMES:
             return
 
 

@@ -12,7 +12,7 @@ from ..observers.publishes import Promises, decisions, watches
 from ..protocol.decided import GivenUpError
 from ..protocol.decision_log import Content, D, Record, known
 from ..protocol.held_log import SyncError
-from ..protocol.publisher import Publisher, RefusedError
+from ..protocol.publisher import OUTCOMES, Publisher
 from ..protocol.setup import PLAIN, Setup
 from ..world.locks import Chance, Locks
 from ..world.log import Log
@@ -31,7 +31,7 @@ def publisher(
     for number in range(len(wanted)):
         try:
             yield from access.publish(wanted[number], one_off=one_off)
-        except (RefusedError, SyncError, GivenUpError):
+        except OUTCOMES:
             return
 
 
@@ -112,7 +112,7 @@ def attempts(pub: str, numbers: Sequence[int], places: Sequence[str], life: int)
 
 def model(
     numbers: Sequence[int] = (0, 1), one_offs: int = 1, helpers: int = 1, tidies: bool = False, kills: int = 1,
-    powers: int = 0, skips: bool = False, setup: Setup = PLAIN,
+    powers: int = 0, skips: bool = False, failing: int = 0, setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
     """A publisher of several numbers, publishers of one each, and helpers.
 
@@ -121,6 +121,8 @@ def model(
         one_offs: publishers of one number each, which are forgotten then.
         helpers: passers-by; `tidies`: who record what is done.
         skips: after a restart the first one goes on with its second number.
+        failing: so many syncs of the decision log may fail; then with one kill or loss of power at most, as the last
+            life publishes what it was told of once more.
         kills, powers, setup: as in Model.
     """
     lives: dict[str, Sequence[Program | None]] = {}
@@ -136,6 +138,7 @@ def model(
         who = len(lives)
         lives[f"helper {who}"] = [partial(helper, who, setup, tidies)]
     return Model(
-        things=things(), lives=lives, kills=kills, powers=powers, watches=watches(PLACES), private=private(),
+        things=things() | {D + " log": (Log, Log.new(failing=failing))}, lives=lives, kills=kills, powers=powers,
+        watches=watches(PLACES), private=private(),
         alone=partial(last, setup), settled=settled,
     )  # fmt: skip
