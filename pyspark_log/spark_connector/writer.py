@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batch
+from pyspark_log.spark_connector.driver import driver_process
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import Options, WriteOptions
 from pyspark_log.spark_connector.query_run import claim_in_first_task
@@ -106,7 +107,9 @@ def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePla
         else:
             _make_topic(store, options.topic)
             topics = [options.topic]
-        staging = StagingPlan.make(store, topics, options.compression_type, others=options.topic is None)
+        staging = StagingPlan.make(
+            store, topics, options.compression_type, driver_process(), others=options.topic is None
+        )
         return WritePlan(StoreRef.to(store), options.topic, options.timestamp_column, staging)
 
 

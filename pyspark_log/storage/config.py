@@ -166,6 +166,12 @@ STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
               "partitions of __consumer_offsets, fixed when it is made", _whole(1, INT_MAX)),
     ConfigKey("producer.id.expiration.ms", "producer.id.expiration.ms", "86400000", "ms",
               "how long the sequence numbers of a producer that is idle are remembered", _whole(1, INT_MAX)),
+    # Kafka has neither of these; they are named after transactional.id.expiration.ms.
+    ConfigKey("staged.output.expiration.ms", "staged.output.expiration.ms", "604800000", "ms",
+              "how long staged output that is not published is kept after its job has last written any",
+              _whole(1, LONG_MAX)),
+    ConfigKey("staged.output.orphan.expiration.ms", "staged.output.orphan.expiration.ms", "600000", "ms",
+              "the same, once the process that would publish it is known to be dead", _whole(1, LONG_MAX)),
 )  # fmt: skip
 
 _BY_STORE_NAME: Mapping[str, ConfigKey] = {

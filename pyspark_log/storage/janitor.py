@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from pyspark_log.storage import files, manifest
 from pyspark_log.storage.clock import now_ms
+from pyspark_log.storage.config import whole_setting
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.install import is_ready_name
 from pyspark_log.storage.offsets_log import OffsetsLog
@@ -21,8 +22,8 @@ from pyspark_log.storage.topics import DELETED_FOLDER
 
 log = logging.getLogger(__name__)
 
-#: Staged output of a job that has written nothing for so long (ms) belongs to none that is still under way.
-STAGED_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
+#: A file that is half written, and was not written to for so long (ms), is left of a process that died.
+UNFINISHED_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
 
 #: What has not become a segment of a log so long (ms) after it was copied for that is left of a process that died.
 COPY_LIFETIME_MS = 24 * 60 * 60 * 1000
@@ -61,7 +62,10 @@ def clean(store: Store) -> int:
 
 
 def sweep_staging(store: Store) -> int:
-    """Removes staged output that was never published and is older than STAGED_LIFETIME_MS; returns how many files.
+    """Removes staged output that was never published, and will not be; returns how many files.
+
+    That is of a job which has written nothing for `staged.output.expiration.ms`; or, if the process that would publish
+    it is dead, for `staged.output.orphan.expiration.ms`: tasks of a dead driver go on for a while.
 
     Raises:
         StagedOutputError, FileNotFoundError: what an undone decision names cannot be found out; nothing was removed.
@@ -72,14 +76,14 @@ def sweep_staging(store: Store) -> int:
     decisions.follow(store)
     if decisions.undone:
         tidy(store)
-    if _forgotten(folder):
+    if _forgotten(store, folder):
         # Who decides looks for its files under this lock, so none goes between the look and the decision.
         with decisions.hold(store):
             named = _named(store, decisions)
-            for path in _forgotten(folder):
+            for path in _forgotten(store, folder):
                 if os.path.basename(path) not in named:
                     files.rename(path, path + _TRASH)
-    trash = _old(folder, _TRASH)
+    trash = [path for path, _ in _written(folder) if path.endswith(_TRASH)]
     for path in trash:
         files.unlink(path)
     if trash:
@@ -111,21 +115,28 @@ def _named(store: Store, decisions: DecisionLog) -> set[str]:
     return named
 
 
-def _forgotten(folder: str) -> list[str]:
-    """The files in the staging folder of whose job none was written to for STAGED_LIFETIME_MS."""
+def _forgotten(store: Store, folder: str) -> list[str]:
+    """The files in the staging folder of whose job none was written to for as long as it is kept."""
     newest: dict[Job | str, int] = {}
     written = {path: time for path, time in _written(folder) if not path.endswith(_TRASH)}
     jobs = {path: job_of(os.path.basename(path)) or path for path in written}
     for path, time in written.items():
         newest[jobs[path]] = max(time, newest.get(jobs[path], 0))
+    lifetime = whole_setting(store.settings, "staged.output.expiration.ms")
+    orphans = min(lifetime, whole_setting(store.settings, "staged.output.orphan.expiration.ms"))
     now = now_ms()
-    return [path for path in written if now - newest[jobs[path]] > STAGED_LIFETIME_MS]
+    gone = {
+        job
+        for job, time in newest.items()
+        if now - time > lifetime or (now - time > orphans and isinstance(job, Job) and job.owner.is_dead())
+    }
+    return [path for path in written if jobs[path] in gone]
 
 
 def _old(folder: str, suffix: str) -> list[str]:
-    """The files in a folder with that suffix which nobody has written to for STAGED_LIFETIME_MS."""
+    """The files in a folder with that suffix which nobody has written to for UNFINISHED_LIFETIME_MS."""
     now = now_ms()
-    return [path for path, time in _written(folder) if path.endswith(suffix) and now - time > STAGED_LIFETIME_MS]
+    return [path for path, time in _written(folder) if path.endswith(suffix) and now - time > UNFINISHED_LIFETIME_MS]
 
 
 def _written(folder: str) -> Iterator[tuple[str, int]]:

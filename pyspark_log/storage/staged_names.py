@@ -1,35 +1,46 @@
 """Names of staged files. Nobody guesses them, or has used them; and they say of which job, planned by whom, a file is.
 
-`HOST.PROCESS.JOB.RANDOM.staged`, the last two in hex. A host's name can have dots, so it is read from behind.
+`HOST.PROCESS.BIRTH.JOB.RANDOM.staged`; BIRTH as in process_id.py, without it where that is not known; the last two in
+hex. A host's name can have dots, so it is read from behind.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
 import socket
 from typing import NamedTuple
 
+from pyspark_log.storage.process_id import Process
+
 SUFFIX = ".staged"
 
 # No name leads out of the folder. Files of jobs that nobody can name are 32 hex digits.
-_NAME = re.compile(r"(?:(?P<host>[A-Za-z0-9._-]+)\.(?P<process>\d+)\.(?P<job>[0-9a-f]{8})\.)?[0-9a-f]{24,32}\.staged")
+_NAME = re.compile(
+    r"(?:(?P<host>[A-Za-z0-9._-]+)\.(?P<process>\d+)\.(?:(?P<birth>[0-9a-f]{16}-[0-9a-f]{1,16})\.)?(?P<job>[0-9a-f]{8})\.)?"
+    r"[0-9a-f]{24,32}\.staged"
+)
 
 
 class Job(NamedTuple):
-    """What staged together: one write of Spark's, or one transaction."""
+    """What staged together: one write of Spark's, or one transaction.
+
+    Attributes:
+        host: where its owner runs.
+        owner: the process without which nobody publishes what it stages.
+        mark: tells it from other jobs of the same process.
+    """
 
     host: str
-    process: int
+    owner: Process
     mark: str
 
     @classmethod
-    def new(cls) -> Job:
-        """A job that this process plans."""
+    def new(cls, owner: Process | None = None) -> Job:
+        """A job of this process, or of another one on this host."""
         host = re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname())[:64] or "unknown"
-        return cls(host, os.getpid(), secrets.token_hex(4))
+        return cls(host, owner or Process.here(), secrets.token_hex(4))
 
     def new_name(self) -> str:
         """A name for a file of the job."""
@@ -40,7 +51,8 @@ class Job(NamedTuple):
         return self._name(hashlib.blake2b(topic.encode(), digest_size=12).hexdigest())
 
     def _name(self, digits: str) -> str:
-        return f"{self.host}.{self.process}.{self.mark}.{digits}{SUFFIX}"
+        birth = f".{self.owner.birth}" if self.owner.birth else ""
+        return f"{self.host}.{self.owner.number}{birth}.{self.mark}.{digits}{SUFFIX}"
 
 
 def is_staged_name(name: str) -> bool:
@@ -53,4 +65,4 @@ def job_of(name: str) -> Job | None:
     match = _NAME.fullmatch(name)
     if match is None or match["host"] is None:
         return None
-    return Job(match["host"], int(match["process"]), match["job"])
+    return Job(match["host"], Process(int(match["process"]), match["birth"] or ""), match["job"])

@@ -23,6 +23,7 @@ from pyspark_log.storage.config import CODEC_NAMES, INT_MAX, TopicConfig
 from pyspark_log.storage.encoder import FILLING_BYTES, TopicEncoder
 from pyspark_log.storage.errors import InvalidConfigError, UnknownTopicError
 from pyspark_log.storage.install import install_size, most_batches
+from pyspark_log.storage.process_id import Process
 from pyspark_log.storage.staged_names import Job
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import STAGING_FOLDER
@@ -100,7 +101,8 @@ class StagingPlan:
 
     @classmethod
     def make(
-        cls, store: Store, topics: Iterable[str], compression_type: str | None = None, *, others: bool = False
+        cls, store: Store, topics: Iterable[str], compression_type: str | None = None, owner: Process | None = None,
+        *, others: bool = False,
     ) -> StagingPlan:
         """Looks the topics up.
 
@@ -108,6 +110,8 @@ class StagingPlan:
             store: whose topics.
             topics: their names.
             compression_type, others: as the attributes.
+            owner: the process without which nobody publishes what is staged; None: this one. Once it is dead, its
+                staged output that is not decided goes soon.
 
         Raises:
             UnknownTopicError: one of them does not exist.
@@ -125,7 +129,7 @@ class StagingPlan:
             description = store.describe_topic(name)
             config = _resolved(store, description, compression_type)
             planned[name] = PlannedTopic(description.topic_id, description.partitions, config)
-        return cls(store.cluster_id, planned, compression_type=compression_type, others=others)
+        return cls(store.cluster_id, planned, Job.new(owner), compression_type=compression_type, others=others)
 
 
 def _resolved(store: Store, topic: TopicDescription, compression_type: str | None) -> TopicConfig:

@@ -14,8 +14,9 @@ from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.findings import REPAIR, Finding, Severity
 from pyspark_log.storage.install import is_ready_name
+from pyspark_log.storage.process_id import Process
 from pyspark_log.storage.staged_batches import Region, read_region
-from pyspark_log.storage.staged_names import SUFFIX, Job, job_of
+from pyspark_log.storage.staged_names import SUFFIX, job_of
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import CUT_FOLDER, STAGING_FOLDER
 from pyspark_log.storage.topics import PUBLISH_TOPIC
@@ -205,17 +206,18 @@ class DecisionCheck:
             return
         ours = (SUFFIX, manifest.SUFFIX, ".tmp", ".trash")
         staged = [name for name in names if name.endswith(ours) or is_ready_name(name)]
-        jobs: dict[tuple[str, int], list[str]] = {}
+        jobs: dict[tuple[str, Process], list[str]] = {}
         for name in staged:
             job = job_of(name)
-            jobs.setdefault(("", 0) if job is None else (job.host, job.process), []).append(name)
-        for (host, process), of_job in sorted(jobs.items()):
+            jobs.setdefault(("", Process(0)) if job is None else (job.host, job.owner), []).append(name)
+        for (host, owner), of_job in sorted(jobs.items()):
             sizes, times = zip(*(_size_and_time(f"{self._folder}/{name}") for name in of_job), strict=True)
             yield Finding(
                 Severity.NOTE, "", -1, self._staged(of_job[0]), -1, -1, -1,
                 f"{len(of_job)} staged files of {sum(sizes)} bytes that no decision names, this is the first: last "
-                f"written {shown(max(times))}, {_whose(host, process)}",
-                "none while the job runs; pylog clean removes them when nothing was written for 7 days",
+                f"written {shown(max(times))}, {_whose(host, owner)}",
+                "none while the job runs; pylog clean removes them when nothing was written for "
+                "staged.output.expiration.ms (staged.output.orphan.expiration.ms if the process runs no more)",
             )  # fmt: skip
         for name in sorted(set(names) - set(staged)):
             yield Finding(
@@ -253,19 +255,9 @@ def _size_and_time(path: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns // 1_000_000
 
 
-def _whose(host: str, process: int) -> str:
+def _whose(host: str, owner: Process) -> str:
     if not host:
         return "whose they are is not known"
-    if host == Job.new().host:
-        return f"for process {process} of this host, which {'runs' if _runs(process) else 'runs no more'}"
-    return f"for process {process} on {host}"
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+    if owner.is_near():
+        return f"for process {owner.number} of this host, which {'runs no more' if owner.is_dead() else 'runs'}"
+    return f"for process {owner.number} on {host}"

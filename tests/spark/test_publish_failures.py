@@ -19,6 +19,7 @@ from failing_sinks import STEPS, register
 from spark_tools import fails, fill, values_in
 
 from pyspark_log.storage import janitor
+from pyspark_log.storage.staged_names import job_of
 
 TOPIC = "t"
 # Of each task's output a file is made.
@@ -83,7 +84,10 @@ def test_a_batch_write_that_fails_leaves_nothing_and_can_be_made_again(failing, 
     with fails(error):
         write(failing, target.path, fault, marks, COUNT)
     assert values_in(target, TOPIC) == [[], []]
-    assert staged_files(target)
+    (owner,) = {job_of(path.name).owner for path in staged_files(target)}
+    # Not a Python process, which Spark ends and starts anew beside the driver.
+    assert Path(f"/proc/{owner.number}/comm").read_text() == "java\n"
+    assert not owner.is_dead()
     write(failing, target.path, fault, marks, COUNT)
     assert values_in(target, TOPIC) == wanted(COUNT)
     assert sweep(target) == []

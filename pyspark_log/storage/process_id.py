@@ -1,0 +1,76 @@
+"""Processes as others on the same machine can tell them apart, even when a number is given out again.
+
+A number means something in one namespace of one boot only. What is said here of processes elsewhere is that nothing is
+known of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import NamedTuple
+
+
+class Process(NamedTuple):
+    """A process.
+
+    Attributes:
+        number: its id.
+        birth: where and when it was started: 16 hex digits for the boot of the machine and its namespace of process
+            ids, a hyphen, and the time in ticks since the boot, in hex. "" where the system does not tell.
+    """
+
+    number: int
+    birth: str = ""
+
+    @classmethod
+    def of(cls, number: int) -> Process:
+        """A process of this machine that is alive."""
+        machine, start = _machine(), _start(number)
+        return cls(number, f"{machine}-{start:x}" if machine and start is not None else "")
+
+    @classmethod
+    def here(cls) -> Process:
+        """This process."""
+        return cls.of(os.getpid())
+
+    def is_near(self) -> bool:
+        """Whether this process can tell if it is dead: it was started on this machine since its boot."""
+        return bool(self.birth) and self.birth.partition("-")[0] == _machine()
+
+    def is_dead(self) -> bool:
+        """Whether it is dead, for certain. False also if it is not near."""
+        if not self.is_near():
+            return False
+        try:
+            os.kill(self.number, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass  # Another user has it, or another process by now.
+        now = _start(self.number)
+        return now is not None and f"{now:x}" != self.birth.partition("-")[2]
+
+
+def _machine() -> str:
+    """What differs from boot to boot, and from namespace to namespace; "" where the system does not tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read()
+        # Another namespace's /proc tells of other processes.
+        if os.readlink("/proc/self") != str(os.getpid()):
+            return ""
+        spaces = [os.readlink(f"/proc/self/ns/{name}") for name in ("pid", "time")]
+    except OSError:
+        return ""
+    return hashlib.sha256("".join([boot, *spaces]).encode()).hexdigest()[:16]
+
+
+def _start(number: int) -> int | None:
+    """When a process was started, in ticks since the boot; None where the system does not tell."""
+    try:
+        with open(f"/proc/{number}/stat", encoding="utf-8", errors="replace") as file:
+            # Its name comes in brackets, and can have any character.
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
