@@ -1,4 +1,4 @@
-"""`jobs/compact.py`: a store is compacted with Spark, a task for each partition."""
+"""`pyspark_log/jobs/compact.py`: a store is compacted with Spark, a task for each partition."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from pyspark_log.storage.log_cleaner import compact
 from pyspark_log.storage.store import Store
 from tests.campaign.cluster import SPARK_HOME
 
-JOB = Path(__file__).parents[2] / "jobs" / "compact.py"
+JOB = Path(__file__).parents[2] / "pyspark_log" / "jobs" / "compact.py"
 PARTITIONS = 3
 
 pytestmark = pytest.mark.slow

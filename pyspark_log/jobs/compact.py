@@ -1,6 +1,6 @@
 """Compacts a store with Spark, one task a partition:
 
-    spark-submit jobs/compact.py STORE [TOPIC]
+    spark-submit "$(python -m pyspark_log.jobs)/compact.py" STORE [TOPIC]
 
 What it does to a partition is what `pylog compact` does; its help says which partitions are taken. STORE must be a
 folder that all executors see. Ends with code 1 if a partition cannot be compacted; the others are.

@@ -1,0 +1,7 @@
+"""Prints the folder in which the jobs are: `python -m pyspark_log.jobs`."""
+
+from __future__ import annotations
+
+import os
+
+print(os.path.dirname(os.path.abspath(__file__)))
