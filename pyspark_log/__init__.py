@@ -7,11 +7,11 @@ must work where pyspark is not installed.
 
 from __future__ import annotations
 
-import importlib
-import logging
-from typing import TYPE_CHECKING, Any
-
+# As in typing, which takes a while to import.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from pyspark_log.spark_connector.publish_together import Publish
     from pyspark_log.spark_connector.source import PylogDataSource as DefaultSource
     from pyspark_log.storage.offsets_log import OffsetsLog
@@ -31,15 +31,14 @@ _PLACES = {
     "Transactions": ("pyspark_log.storage.transaction", "Transactions"),
 }
 
-# A library stays quiet until its user configures logging.
-logging.getLogger(__name__).addHandler(logging.NullHandler())
-
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     try:
         module, attribute = _PLACES[name]
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    import importlib  # noqa: PLC0415  (see above)
+
     value = getattr(importlib.import_module(module), attribute)
     globals()[name] = value
     return value

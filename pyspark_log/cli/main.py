@@ -6,38 +6,81 @@ Exit codes: 0 done; 1 it could not be done (one line on standard error says why)
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+from typing import Any
 
 import click
 
 from pyspark_log import __version__
-from pyspark_log.cli.clean import clean
-from pyspark_log.cli.compact import compact
-from pyspark_log.cli.consume import consume
-from pyspark_log.cli.doctor import doctor
-from pyspark_log.cli.dump import dump
-from pyspark_log.cli.export_kafka import export_kafka
-from pyspark_log.cli.groups import groups
-from pyspark_log.cli.import_kafka import import_kafka
-from pyspark_log.cli.log_dirs import log_dirs
-from pyspark_log.cli.offsets import offsets
+from pyspark_log.cli import interrupts
 from pyspark_log.cli.output import told
-from pyspark_log.cli.produce import produce
-from pyspark_log.cli.publishers import publishers
-from pyspark_log.cli.recover import recover
-from pyspark_log.cli.repair import repair
 from pyspark_log.cli.target import Target
-from pyspark_log.cli.topics import topics
-from pyspark_log.cli.verify import verify
 from pyspark_log.storage.errors import PylogError
 
-_INTERRUPTED = 130
 _BROKEN_PIPE = 141
+
+#: The commands, each in the file of its name, with the first sentence of its help. A command is loaded when it is
+#: asked for: most need pyarrow, which takes a second.
+COMMANDS = {
+    "clean": "Remove what TOPIC's retention no longer asks for; without TOPIC, of all topics and of the store itself.",
+    "compact": "Compact TOPIC: of the records with one key the last one stays.",
+    "consume": "Print the records of TOPIC.",
+    "doctor": "Test whether the file system of the folder PATH does what a store needs.",
+    "dump": "Print the record batches of segment files (.log), a line each, in the words of Kafka's own dump.",
+    "export-kafka": "Copy TOPIC into a new FOLDER in the layout of Kafka, for a broker to take over.",
+    "groups": "List, describe, delete and reset consumer groups (a streaming query is one, too).",
+    "import-kafka": (
+        "Copy topics from FOLDER, in which a Kafka broker keeps its logs, into the store; offsets stay as they are."
+    ),
+    "log-dirs": "List, add and remove log folders (Kafka's log.dirs), and move partitions between them.",
+    "offsets": "Print earliest and latest offset and size of each partition of each TOPIC; of all if none is named.",
+    "produce": "Append each line of standard input to TOPIC as a record.",
+    "publishers": (
+        "List, describe and delete publishers: streaming queries, transactional ids, batch writes with a publishId."
+    ),
+    "recover": "Make visible what was decided to be published and is not applied everywhere yet.",
+    "repair": "Make a mended copy of the store in a new folder; the store itself stays as it is.",
+    "topics": "Create, list, describe, alter and delete topics.",
+    "verify": (
+        "Look for damage anywhere in the store: every byte of every segment, indexes, states, what was published."
+    ),
+}
 
 
 class _Commands(click.Group):
     """Turns what a command raises into an exit code and one line."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any  # noqa: ANN401
+    ) -> click.Context:
+        """Reads what is given before the command."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except KeyboardInterrupt:
+            raise SystemExit(interrupts.INTERRUPTED) from None
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, which is loaded by this."""
+        if cmd_name not in COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        with interrupts.fatal():
+            command = getattr(importlib.import_module(f"pyspark_log.cli.{name}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the commands, and loads none of them."""
+        width = formatter.width - 6 - max(map(len, COMMANDS))
+        with formatter.section("Commands"):
+            cut = {name: click.Command(name, help=text).get_short_help_str(width) for name, text in COMMANDS.items()}
+            formatter.write_dl(list(cut.items()))
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command that was asked for."""
@@ -50,7 +93,7 @@ class _Commands(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(_BROKEN_PIPE)
         except KeyboardInterrupt:
-            ctx.exit(_INTERRUPTED)
+            ctx.exit(interrupts.INTERRUPTED)
         except (PylogError, OSError) as error:
             raise click.ClickException(told(error)) from error
         return result
@@ -66,13 +109,6 @@ class _Commands(click.Group):
 def main(ctx: click.Context, store: str | None) -> None:
     """Kafka's log in plain files: topics, records, offsets and groups of a store."""
     ctx.obj = Target(store)
-
-
-for command in (
-    topics, produce, consume, offsets, groups, publishers, dump, log_dirs, clean, compact, doctor, verify, recover,
-    repair, import_kafka, export_kafka,
-):  # fmt: skip
-    main.add_command(command)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
+from pyspark_log.cli import interrupts
 from pyspark_log.cli.output import warn
 from pyspark_log.storage.errors import PylogError, StoreNotFoundError
-from pyspark_log.storage.publish import help_apply
-from pyspark_log.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark_log.storage.store import Store
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,11 @@ class Target:
         What a publisher decided and did not live to make visible is made visible first, where this user may
         write: otherwise a store that is only read would never show it.
         """
-        store = Store.open(self.store_path())
+        path = self.store_path()
+        with interrupts.fatal():
+            from pyspark_log.storage.publish import help_apply  # noqa: PLC0415  (it takes long, and help needs none)
+            from pyspark_log.storage.store import Store  # noqa: PLC0415
+        store = Store.open(path)
         if store.writable:
             try:
                 help_apply(store)
@@ -35,6 +42,8 @@ class Target:
     def open_or_create(self) -> Store:
         """The store, for commands that write: makes one in a missing or empty folder, and says so."""
         path = self.store_path()
+        with interrupts.fatal():
+            from pyspark_log.storage.store import Store  # noqa: PLC0415
         try:
             return Store.open(path)
         except StoreNotFoundError:

@@ -28,12 +28,12 @@ from pyspark_log.storage.types import TopicPartition
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java"
 
-COMMAND = [sys.executable, "-m", "pyspark_log.cli.main"]
+COMMAND = [sys.executable, "-m", "pyspark_log.cli.start"]
 T0 = 1_700_000_000_000
 # How long a command may take for what nothing hinders, in seconds, on a machine that has much else to do.
 PATIENCE = 120
 # It holds lines back for ever, so that no append is under way when it is ended.
-PATIENT_PRODUCER = "import pyspark_log.cli.produce as m; m._LINGER_S = 1e6; import pyspark_log.cli.main as c; c.main()"
+PATIENT_PRODUCER = "import pyspark_log.cli.produce as m; m._LINGER_S = 1e6; import pyspark_log.cli.start as c; c.main()"
 
 
 @pytest.fixture

@@ -31,8 +31,9 @@ class SecondProcess:
         # The same search path, so that the same package is found in a clone, too.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, folder], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+            [sys.executable, "-m", __name__, folder], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for this process, which ends the other one.
+        )  # fmt: skip
         self.pid = self._process.pid
         self._has_started = False
         self._deadline = 0.0
@@ -107,5 +108,4 @@ def _reply(reply: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        _serve(sys.argv[1])
+    _serve(sys.argv[1])
