@@ -21,7 +21,7 @@ from pyspark_log.spark_connector.positions import (
 )
 from pyspark_log.spark_connector.splitting import Splitting
 from pyspark_log.storage.errors import InvalidConfigError
-from pyspark_log.storage.isolation import READ_UNCOMMITTED, check_isolation
+from pyspark_log.storage.isolation_level import READ_UNCOMMITTED, check_isolation
 from pyspark_log.storage.types import EARLIEST, LATEST
 
 #: Options as Spark hands them over, with their names in lower case.

@@ -1,19 +1,26 @@
-"""The data source `pylog`, as Spark finds it."""
+"""The data source `pylog`, as Spark finds it.
+
+Spark starts a process to find it, one to make it, and one for each thing that is asked of it. Only those that read or
+write load the engine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from pyspark_log.spark_connector.batch_reader import PylogBatchReader
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path
 from pyspark_log.spark_connector.row_schema import check_row_schema, row_schema
-from pyspark_log.spark_connector.stream_reader import PylogStreamReader
-from pyspark_log.spark_connector.writer import PylogBatchWriter, PylogStreamWriter
 from pyspark_log.storage.store_folder import local_path
+
+if TYPE_CHECKING:
+    from pyspark_log.spark_connector.batch_reader import PylogBatchReader
+    from pyspark_log.spark_connector.stream_reader import PylogStreamReader
+    from pyspark_log.spark_connector.writer import PylogBatchWriter, PylogStreamWriter
 
 
 class PylogDataSource(DataSource):
@@ -39,20 +46,28 @@ class PylogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> PylogBatchReader:
         """For spark.read."""
+        from pyspark_log.spark_connector.batch_reader import PylogBatchReader  # noqa: PLC0415  (see above)
+
         return PylogBatchReader(self._path, self._read_options(schema))
 
     def streamReader(self, schema: StructType) -> PylogStreamReader:  # noqa: N802
         """For spark.readStream."""
+        from pyspark_log.spark_connector.stream_reader import PylogStreamReader  # noqa: PLC0415
+
         return PylogStreamReader(self._path, self._read_options(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> PylogBatchWriter:
         """For DataFrame.write."""
         if overwrite:
             raise option_error("Save mode overwrite not allowed for pylog. Allowed save mode is append.")
+        from pyspark_log.spark_connector.writer import PylogBatchWriter  # noqa: PLC0415
+
         return PylogBatchWriter(self._path, self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> PylogStreamWriter:  # noqa: N802
         """For DataFrame.writeStream. Complete mode appends every result, as in the Kafka connector."""
+        from pyspark_log.spark_connector.writer import PylogStreamWriter  # noqa: PLC0415
+
         return PylogStreamWriter(self._path, self.options, schema)
 
     def _read_options(self, schema: StructType) -> ReadOptions:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.errors import CorruptRecordError
-from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.isolation_level import READ_COMMITTED
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.store import READ_BYTES, Store
 from pyspark_log.storage.topics import OFFSETS_TOPIC

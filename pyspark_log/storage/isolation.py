@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
 from pyspark_log.storage import producer_snapshot, txn_index
-from pyspark_log.storage.errors import InvalidConfigError, SideFileError
+from pyspark_log.storage.errors import SideFileError
 from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.numbered_batches import numbered_batches
 from pyspark_log.storage.producer_state import ProducerStates
@@ -21,16 +21,6 @@ from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.txn_index import AbortedTransaction
 
 log = logging.getLogger(__name__)
-
-#: The levels, by Kafka's names.
-READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
-
-
-def check_isolation(level: str) -> bool:
-    """Whether only committed records are to be read. InvalidConfigError: there is no such level."""
-    if level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        raise InvalidConfigError(f"isolation.level = {level!r}: must be {READ_UNCOMMITTED} or {READ_COMMITTED}")
-    return level == READ_COMMITTED
 
 
 class AbortedRanges:

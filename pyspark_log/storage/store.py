@@ -21,7 +21,7 @@ from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import OffsetOutOfRangeError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.folder_usage import FolderUsage, folder_usage
-from pyspark_log.storage.isolation import READ_UNCOMMITTED, check_isolation
+from pyspark_log.storage.isolation_level import READ_UNCOMMITTED, check_isolation
 from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.log_folders import LogFolders
 from pyspark_log.storage.partition import Partition

@@ -22,7 +22,7 @@ from pyspark_log.storage.errors import (
     UnknownGroupError,
     UnknownTopicError,
 )
-from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.isolation_level import READ_COMMITTED
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.records import scan

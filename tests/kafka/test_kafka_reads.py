@@ -18,7 +18,7 @@ from pyspark_log.cli.main import main
 from pyspark_log.storage.checkpoint_files import CLEANER, HIGH_WATERMARK, read_offsets
 from pyspark_log.storage.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.storage.import_kafka import import_kafka
-from pyspark_log.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from pyspark_log.storage.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.types import TopicPartition
 from pyspark_log.storage.verify import verify

@@ -16,7 +16,7 @@ from written import CODECS, NOW, SEGMENTED, Row, end_transaction, extend, read, 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.storage import checkpoint_files
-from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.isolation_level import READ_COMMITTED
 from pyspark_log.storage.log_cleaner import compact
 from pyspark_log.storage.truncation import truncate
 from pyspark_log.storage.types import TopicPartition

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pyspark_log.storage.isolation import READ_UNCOMMITTED
+from pyspark_log.storage.isolation_level import READ_UNCOMMITTED
 from pyspark_log.storage.records import BatchBuilder, RecordColumns
 from pyspark_log.storage.types import EARLIEST
 

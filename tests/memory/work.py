@@ -22,7 +22,7 @@ from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage import state_file
 from pyspark_log.storage.apply import apply
-from pyspark_log.storage.isolation import READ_UNCOMMITTED
+from pyspark_log.storage.isolation_level import READ_UNCOMMITTED
 from pyspark_log.storage.log_cleaner import compact
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import publish

@@ -20,7 +20,7 @@ from pyspark_log.storage import cleaner_state, compaction, compaction_plan, log_
 from pyspark_log.storage.compaction_plan import Closed
 from pyspark_log.storage.errors import InvalidConfigError, LockTimeoutError, ReadOnlyError, UnknownTopicError
 from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.isolation_level import READ_COMMITTED
 from pyspark_log.storage.log_cleaner import IoRate, LogCleaner, compact, compact_if_due, compact_partition, due
 from pyspark_log.storage.records import KeyOffsets
 from pyspark_log.storage.segment import list_segments

@@ -6,7 +6,7 @@ from producer_tools import ending, ready
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.errors import OutOfOrderSequenceError
 from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from pyspark_log.storage.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from pyspark_log.storage.log_cleaner import compact
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.verify import verify

@@ -9,17 +9,52 @@ import pyspark_log
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.storage.errors import UnknownTopicError
 
+# What Spark's processes need of the engine that find the data source and make it: names and checks.
+LIGHT = {
+    "batch", "checkpoint_files", "config", "errors", "files", "folder_owner", "isolation_level", "json_fields", "locks",
+    "log_dirs", "open_file", "store_folder", "topics", "types",
+}  # fmt: skip
+
+
+def loaded_by(code, before=""):
+    """The modules that a piece of code loads which another piece has not loaded."""
+    script = f"import sys\n{before}\nbefore = set(sys.modules)\n{code}\nprint(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
 
 def test_importing_the_package_loads_nothing_else():
     # Spark imports every module named pyspark_* when it looks for data sources.
-    code = (
-        "import sys, pyspark_log; "
-        "heavy = {name.partition('.')[0] for name in sys.modules} & {'pyspark', 'pandas', 'pyarrow', 'lz4'}; "
-        "ours = [name for name in sys.modules if name.startswith('pyspark_log.')]; "
-        "sys.exit(f'loaded {heavy} {ours}' if heavy or ours else 0)"
+    assert loaded_by("import pyspark_log") == {"__future__", "pyspark_log"}
+
+
+@pytest.mark.parametrize(("worker", "code"), [
+    ("lookup_data_sources", "source.name()"),
+    ("create_data_source", "source({'path': '/a', 'subscribe': 't'}).schema()"),
+])  # fmt: skip
+def test_finding_and_making_the_source_loads_no_engine(worker, code):
+    """Spark starts a process for each; other queries wait meanwhile."""
+    loaded = loaded_by(
+        f"import pyspark_log; source = pyspark_log.DefaultSource; {code}", f"import pyspark.sql.worker.{worker}"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    heavy = {"pyarrow", "numpy", "pandas", "lz4", "zstandard", "crc32c"}
+    assert not {name.partition(".")[0] for name in loaded} & heavy
+    engine = {name for name in loaded if name.startswith("pyspark_log.storage.")}
+    assert engine <= {f"pyspark_log.storage.{name}" for name in LIGHT}
+    assert len(loaded) < 45
+
+
+@pytest.mark.parametrize(("kind", "others"), [
+    ("reader", {"stream_reader", "writer", "commit", "publish_together"}),
+    ("streamReader", {"writer", "commit", "publish_together"}),
+])  # fmt: skip
+def test_readers_load_no_writers(kind, others):
+    loaded = loaded_by(
+        "import pyspark_log; source = pyspark_log.DefaultSource({'path': '/a', 'subscribe': 't'}); "
+        f"source.{kind}(source.schema())",
+        "import pyspark.sql.worker.plan_data_source_read",
+    )
+    assert not loaded & {f"pyspark_log.spark_connector.{name}" for name in others}
 
 
 def test_public_names():

@@ -21,7 +21,7 @@ from pyspark_log.storage.batch import CODECS, MAX_BATCH_BYTES, ROW_BYTES
 from pyspark_log.storage.compression import compress
 from pyspark_log.storage.errors import BatchTooLargeError, InvalidConfigError, RecordTooLargeError
 from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.isolation import READ_UNCOMMITTED
+from pyspark_log.storage.isolation_level import READ_UNCOMMITTED
 from pyspark_log.storage.records import BatchBuilder, RecordColumns, decode, scan
 from pyspark_log.storage.repair import repair
 from pyspark_log.storage.store import Store

@@ -28,7 +28,7 @@ from pyspark_log.storage.errors import (
 )
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.import_kafka import import_kafka
-from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.isolation_level import READ_COMMITTED
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.segment import LOG, segment_path
 from pyspark_log.storage.verify import verify

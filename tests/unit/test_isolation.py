@@ -15,7 +15,7 @@ from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.storage import files, log_folder
 from pyspark_log.storage.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
-from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.isolation_level import READ_COMMITTED
 from pyspark_log.storage.types import EARLIEST
 
 LEVEL = {"isolation_level": READ_COMMITTED}

@@ -14,7 +14,7 @@ from pyspark_log.storage import state_file
 from pyspark_log.storage.batch import LENGTH_PREFIX
 from pyspark_log.storage.export_kafka import export_kafka
 from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.isolation_level import READ_COMMITTED
 from pyspark_log.storage.log_cleaner import compact
 from pyspark_log.storage.producer_snapshot import list_snapshots
 from pyspark_log.storage.records import stamp

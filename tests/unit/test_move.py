@@ -16,7 +16,8 @@ from pyspark_log.storage import files, install, intent, move, partition, verify_
 from pyspark_log.storage.apply import _Work
 from pyspark_log.storage.errors import InvalidConfigError, LogFolderOfflineError, UnknownTopicError
 from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.isolation import READ_COMMITTED, StableEnd
+from pyspark_log.storage.isolation import StableEnd
+from pyspark_log.storage.isolation_level import READ_COMMITTED
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.records import BatchBuilder, RecordColumns
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
