@@ -1,6 +1,6 @@
 """Topics that a job's tasks meet and its plan does not have: the first task settles what all of them go by.
 
-It makes the topic if need be, and writes a file to the staging folder, `HOST.PROCESS.JOB.DIGEST.staged`, with the
+It makes the topic if need be, and writes a file to the staging folder, `HOST.PROCESS.BIRTH.JOB.DIGEST.staged`, with the
 topic's id and how many partitions count. The others take both from there: tasks that looked for themselves could hash
 keys over different counts while partitions are added.
 """

@@ -26,10 +26,9 @@ def main() -> None:
         program = Program(f"{folder}/store", seed)
         try:
             program.run(given.each)
-        except BaseException as error:
-            calls = program.made.total()
-            error.add_note(f"seed {seed}, after {made.total()} calls and {calls} of this program; store: {folder}/store")
-            raise
+        except Exception as error:
+            where = f"seed {seed}, call {program.made.total()}, after {made.total()} of others; store: {folder}/store"
+            raise AssertionError(where) from error
         finally:
             program.close()
         shutil.rmtree(folder)

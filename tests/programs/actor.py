@@ -4,6 +4,7 @@ An actor keeps one open store for as long as nobody asks for another one. So wha
 program: other actors go on meanwhile.
 """
 
+# ruff: noqa: E402  (the tools of the unit tests are found by their path, as pytest finds them)
 from __future__ import annotations
 
 import multiprocessing
@@ -22,7 +23,6 @@ from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import EARLIEST, TopicPartition
 
 
 class Actor:
@@ -126,8 +126,10 @@ class Actor:
 def _rows(records):
     keys, values, times = zip(*records, strict=True)
     return pa.record_batch({
-        "key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary()), "timestamp": pa.array(times, pa.int64()),
-    })  # fmt: skip
+        "key": pa.array(keys, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "timestamp": pa.array(times, pa.int64()),
+    })
 
 
 class Process:
@@ -169,6 +171,3 @@ def _serve(path, pipe):
             pipe.send((False, actor.call(name, *arguments)))
         except Exception as error:  # noqa: BLE001  (the one who asked raises it)
             pipe.send((True, f"{type(error).__name__}: {error}"))
-
-
-__all__ = ["EARLIEST", "Actor", "Process", "TopicPartition"]

@@ -9,7 +9,7 @@ REMEMBERED = 5
 
 @dataclass
 class Producer:
-    """What is known of a producer in a partition: its epoch, and (first sequence, last sequence, offset) of each batch."""
+    """What is known of a producer in a partition: its epoch, and of each batch (first sequence, last one, offset)."""
 
     epoch: int
     batches: list = field(default_factory=list)
@@ -55,7 +55,7 @@ class Partition:
     # ---- producers
 
     def judge(self, producer, epoch, sequence, count):
-        """What a batch must lead to: "append", the offset of the first time, or the names of the errors that are right."""
+        """What a batch must lead to: "append", the offset of the first time, or the names of the right errors."""
         known = self.producers.get(producer)
         if known is None:
             return "append"
