@@ -102,6 +102,14 @@ CASES = (
         },
     ),
     Case(
+        "one partition: a slot is damaged", one_partition.model, "I1 I2 I3 I7",
+        {
+            "quick": [given(tasks=1, kinds=ALL, flips=True, powers=0)],
+            "middle": [given(tasks=2, kinds=ALL, flips=True, powers=0)],
+            "full": [given(tasks=3, kinds=ALL, flips=True, segment_size=2, powers=0)],
+        },
+    ),
+    Case(
         "one partition: syncs fail", one_partition.model, "I1 I2 I3 I7 I15",
         {
             "quick": [given(tasks=1, kinds=ALL, failing=(1, 1))],

@@ -73,6 +73,14 @@ RULES = (
         one_partition.model, given(tasks=2, kinds=_TWO, kills=2),
         ("a flag while cutting", "I1"),
     ),
+    *_of(
+        one_partition.model, given(tasks=1, kinds=_TWO, torn=True),
+        ("torn slots are mended before the boot id is written", "I15"),
+    ),
+    *_of(
+        one_partition.model, given(tasks=2, kinds=("append", "append synced"), kills=0, powers=0, flips=True),
+        ("a slot that no power loss explains is damage", "I7"),
+    ),
     # Appending and rolling.
     *_of(
         one_partition.model, given(tasks=2, kinds=_TWO),

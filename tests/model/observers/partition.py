@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..checker.machine import InvariantError, Thing, Watch
 from ..world.log import Batch, Folder, whole_run
-from ..world.state_file import Slots, State, newest
+from ..world.state_file import Slots, State, is_damaged, newest
 
 
 class Seen(NamedTuple):
@@ -82,9 +82,15 @@ class Witness(Thing):
         return (seen._replace(firm=seen.durable, start=seen.deleted),)
 
 
-def watch(name: str, *, unique: bool = True) -> Watch:
-    """The observer of the partition `name`; `unique`: no two of its records are the same."""
-    return Watch(name + " seen", (name + " state", name + " log"), look if unique else partial(look, unique=False))
+def watch(name: str, *, unique: bool = True, flips: bool = False) -> Watch:
+    """The observer of the partition `name`.
+
+    Args:
+        name: of the partition.
+        unique: no two of its records are the same.
+        flips: a bit of the state file may be damaged.
+    """
+    return Watch(name + " seen", (name + " state", name + " log"), partial(look, unique=unique, flips=flips))
 
 
 def current(file: Slots) -> State:
@@ -118,11 +124,13 @@ def visible(state: State, folder: Folder) -> tuple[Batch, ...]:
     return tuple(batch for batch in found if batch.next > state.start)
 
 
-def look(seen: Seen, file: Slots, folder: Folder, unique: bool = True) -> Seen:
+def look(seen: Seen, file: Slots, folder: Folder, unique: bool = True, flips: bool = False) -> Seen:
     """Checks I1, I2, I3, I6 and I7 for what is visible now, and remembers it."""
+    if is_damaged(file) and not flips:
+        raise InvariantError("I15", "what a power loss has left of the slots is taken for damage")
+    if is_damaged(file) or current(file).dead:
+        return seen  # Readers get an error.
     state = current(file)
-    if state.dead:
-        return seen
     batches = visible(state, folder)
     shown = {batch.base: batch.what for batch in batches if batch.what is not None}
     back = [what for what in shown.values() if what in seen.taken]

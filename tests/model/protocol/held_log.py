@@ -16,6 +16,10 @@ class SyncError(Exception):
     """A sync failed: what was being done is given up where it stood."""
 
 
+class DamagedError(SyncError):
+    """A slot of the state file is not valid, and no power loss explains it: nothing is read or written."""
+
+
 class HeldLog:
     """One process's access to a partition.
 
@@ -52,6 +56,8 @@ class HeldLog:
         if self.state.dead:
             yield from self.leave()
             return False
+        if self.loaded.torn and self.state.booted and self.keeps("a slot that no power loss explains is damage"):
+            raise DamagedError
         mine = self.state == self.seen
         if not mine and self.loaded.synced_pair and self.keeps("entering syncs a state of the synced pair"):
             if self.keeps("entering writes the state once more before it syncs"):
@@ -92,7 +98,7 @@ class HeldLog:
         yield self.slots, "write", pair, state
         if durable:
             yield from self.sync_state()
-        self.loaded = Loaded(state, durable)
+        self.loaded = Loaded(state, durable, self.loaded is not None and self.loaded.torn)
         self.seen = state
 
     def sync_state(self) -> Steps:
@@ -203,7 +209,8 @@ class HeldLog:
         if not done:
             raise SyncError
         # The next write of the state says it.
-        self.loaded = Loaded(self.state._replace(suspect=suspect), False)
+        assert self.loaded is not None
+        self.loaded = Loaded(self.state._replace(suspect=suspect), False, self.loaded.torn)
 
     def write_again(self, file: int, start: int, end: int) -> Steps:
         """Writes what stands in a file over itself."""

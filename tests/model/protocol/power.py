@@ -19,7 +19,8 @@ class Recovery(Intents):
         self.forget()
         # What was read since the restart is on the disk, but not what an earlier try of this has written.
         again = self.state.suspect and self.keeps("recovery writes again what a failed sync of it may have lost")
-        self.loaded = Loaded(self.state._replace(suspect=False), False)
+        assert self.loaded is not None
+        self.loaded = Loaded(self.state._replace(suspect=False), False, self.loaded.torn)
         if not self.keeps("the boot id is written last"):
             yield from self.save(self.state._replace(booted=True), durable=True)
         if self.state.intent:
@@ -65,6 +66,9 @@ class Recovery(Intents):
         state = state._replace(
             intent=None, cutting=False, suspect=False, booted=True, generation=self.next_generation()
         )
+        assert self.loaded is not None
+        if self.loaded.torn and self.keeps("torn slots are mended before the boot id is written"):
+            yield self.slots, "mend"
         yield from self.save(state, durable=True)
 
     def settle_intent(self, again: bool) -> Steps:

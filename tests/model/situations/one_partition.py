@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..checker.machine import InvariantError, Model, Steps, Thing
+from ..checker.machine import InvariantError, Model, Program, Steps, Thing
 from ..observers.partition import Seen, Witness, current, visible, watch
 from ..protocol.appender import Appender
 from ..protocol.apply import Piece
@@ -14,7 +14,7 @@ from ..protocol.held_log import SyncError
 from ..protocol.setup import PLAIN, Setup
 from ..world.locks import Locks
 from ..world.log import Log
-from ..world.state_file import StateFile, TornStateFile
+from ..world.state_file import StateFile, TornStateFile, is_damaged
 
 P = "p"
 
@@ -180,6 +180,13 @@ def nothing() -> Steps:
     yield from ()
 
 
+def flip(who: int) -> Steps:
+    """A bit of the slot that counts is damaged at any time between two holds: in one, a writer knows the state."""
+    yield "locks", "acquire", 0, who
+    yield P + " state", "flip"
+    yield "locks", "release", 0, who
+
+
 def last(setup: Setup) -> Steps:
     """One that comes when all others are dead: it finishes what was decided, and appends."""
     appender = Appender(P, 0, 99, setup)
@@ -191,6 +198,8 @@ def last(setup: Setup) -> Steps:
 def settled(values: Mapping[str, Any]) -> None:
     """Each decision is there, once; or was, until its records were deleted or taken back."""
     state, seen = current(values[P + " state"]), values[P + " seen"]
+    if is_damaged(values[P + " state"]):
+        return
     batches = visible(state, values[P + " log"])
     shown = [what for offset, what in seen.used if offset < state.start]
     shown += [batch.what for batch in batches if batch.what and batch.base >= state.start]
@@ -211,9 +220,16 @@ def settled(values: Mapping[str, Any]) -> None:
 
 def model(
     tasks: int = 3, kinds: tuple[str, ...] = ("append", "append two", "append synced", "publish"), writers: int = 1,
-    kills: int = 1, powers: int = 1, failing: tuple[int, int] = (0, 0), torn: bool = False, setup: Setup = PLAIN,
+    kills: int = 1, powers: int = 1, failing: tuple[int, int] = (0, 0), torn: bool = False, flips: bool = False,
+    setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
-    """Writers that do `tasks` of `kinds` in any order."""
+    """Writers that do `tasks` of `kinds` in any order; `flips`: and a bit of the state file is damaged at some time."""
+    lives: dict[str, Sequence[Program | None]] = {
+        f"writer {who}": (partial(worker, who, setup, kinds, False), partial(worker, who, setup, kinds, True))
+        for who in range(writers)
+    }
+    if flips:
+        lives["damage"] = (partial(flip, writers), None)
     return Model(
         things={
             P + " state": (TornStateFile if torn else StateFile, StateFile.new(failing=failing[0])),
@@ -222,10 +238,7 @@ def model(
             "locks": (Locks, (-1,)),
             "script": (Script, Tasks(tasks)),
         },
-        lives={
-            f"writer {who}": (partial(worker, who, setup, kinds, False), partial(worker, who, setup, kinds, True))
-            for who in range(writers)
-        },
-        kills=kills, powers=powers, watches=(watch(P),), private={P + " log": ("locks", 0), P + " state": ("locks", 0)},
+        lives=lives, kills=kills, powers=powers, watches=(watch(P, flips=flips),),
+        private={P + " log": ("locks", 0), P + " state": ("locks", 0)},
         alone=partial(last, setup), settled=settled,
     )  # fmt: skip

@@ -50,6 +50,7 @@ class State(NamedTuple):
     intent: Any = None  # an Intent, or a Swap
     claimed: bool = False
     epoch: int = 0
+    torn: bool = False  # what stands in the slot is no state
 
     def counts(self, base: int) -> bool:
         """Whether the segment with that base counts, if it is there."""
@@ -62,11 +63,22 @@ class State(NamedTuple):
         return f"<{' '.join(said)}>"
 
 
+#: A slot that is not valid.
+TORN = State(torn=True, booted=False)
+
+
 class Loaded(NamedTuple):
-    """The state as it was read; `synced_pair`: from slot 2 or 3."""
+    """The state as it was read.
+
+    Attributes:
+        state: the newest valid one.
+        synced_pair: it is from slot 2 or 3.
+        torn: a slot is not valid.
+    """
 
     state: State
     synced_pair: bool
+    torn: bool = False
 
 
 class _Slot(NamedTuple):
@@ -112,8 +124,9 @@ class StateFile(Thing):
     def do_load(cls, file: Slots) -> Any:
         number = newest(file)
         state = file.slots[number].now
-        assert state is not None, "no valid slot"
-        return file, Loaded(state._replace(seq=0), number >= 2)
+        if state is None or state.torn:
+            return file, Loaded(TORN._replace(booted=True), False, True)  # No slot is valid.
+        return file, Loaded(state._replace(seq=0), number >= 2, has_torn(file))
 
     @classmethod
     def do_write(cls, file: Slots, pair: Sequence[int], state: State) -> Any:
@@ -124,6 +137,22 @@ class StateFile(Thing):
         now = list(file.slots)
         now[number] = _Slot(file.slots[number].synced, tuple(pending))
         return Slots(_ranked(now), True, file.failing), None
+
+    @classmethod
+    def do_mend(cls, file: Slots) -> Any:
+        """Writes the newest state over the slots that are not valid."""
+        state = file.slots[newest(file)].now
+        slots = [
+            _Slot(slot.synced, (*slot.pending, state)) if slot.now and slot.now.torn else slot for slot in file.slots
+        ]
+        return Slots(_ranked(slots), True, file.failing), None
+
+    @classmethod
+    def do_flip(cls, file: Slots) -> Any:
+        """A bit of the newest slot is damaged."""
+        slots = list(file.slots)
+        slots[newest(file)] = _Slot(TORN)
+        return file._replace(slots=_ranked(slots)), None
 
     @classmethod
     def do_rewrite(cls, file: Slots) -> Any:
@@ -146,7 +175,8 @@ class StateFile(Thing):
     def hidden(cls, file: Slots, name: str, args: tuple[Any, ...]) -> bool:
         """A reader takes of a state only where the log starts and ends, what is applied, and what is replaced."""
         now = file.slots[newest(file)].now
-        assert now is not None
+        if name == "flip" or now is None:
+            return False
         return name != "write" or shown(args[1]) == shown(now)
 
     @classmethod
@@ -160,7 +190,7 @@ class StateFile(Thing):
     def crash(cls, file: Slots) -> Iterable[Any]:
         each = []
         for slot in file.slots:
-            found = [slot.synced, *slot.pending, *([None] if cls.torn and slot.pending else [])]
+            found = [slot.synced, *slot.pending, *([TORN] if cls.torn and slot.pending else [])]
             each.append([_Slot(state and state._replace(booted=False)) for state in found])
         return [Slots(_ranked(left), False, file.failing) for left in itertools.product(*each)]
 
@@ -175,7 +205,18 @@ def shown(state: State) -> State:
 
 
 def _seq(state: State | None) -> int:
-    return state.seq if state else 0
+    return state.seq if state and not state.torn else 0
+
+
+def has_torn(file: Slots) -> bool:
+    """Whether a slot is not valid."""
+    return any(slot.now and slot.now.torn for slot in file.slots)
+
+
+def is_damaged(file: Slots) -> bool:
+    """Whether a slot is not valid, and no power loss explains it."""
+    state = file.slots[newest(file)].now
+    return has_torn(file) and (state is None or state.torn or state.booted)
 
 
 def newest(file: Slots) -> int:
@@ -185,11 +226,11 @@ def newest(file: Slots) -> int:
 
 def _ranked(slots: Sequence[_Slot]) -> tuple[_Slot, ...]:
     """The same slots with the smallest numbers that keep their order."""
-    seqs = {_seq(state) for slot in slots for state in (slot.synced, *slot.pending) if state}
+    seqs = {_seq(state) for slot in slots for state in (slot.synced, *slot.pending) if state and not state.torn}
     rank = {seq: number for number, seq in enumerate(sorted(seqs), 1)}
 
     def ranked(state: State | None) -> State | None:
-        return state and state._replace(seq=rank[state.seq])
+        return state if state is None or state.torn else state._replace(seq=rank[state.seq])
 
     return tuple(_Slot(ranked(slot.synced), tuple(map(ranked, slot.pending))) for slot in slots)
 
