@@ -45,7 +45,9 @@ _MAX_OFFSET = 1 << 62
 _BODY = struct.Struct(">BBHIQ8sQqqqIIqqqiIqqqIHxxqIIqi4xqq")
 _CRC = struct.Struct(">I")
 _CRC_AT = SLOT_SIZE - _CRC.size
-_SEQ_AT = 8
+# Of each slot the sequence number and the CRC.
+_MARKS = struct.Struct(">" + "8xQ236xI256x" * SLOT_COUNT)
+_STARTS = range(0, FILE_SIZE, SLOT_DISTANCE)
 _NEVER_WRITTEN = bytes(SLOT_SIZE)
 
 _T = TypeVar("_T")
@@ -236,7 +238,12 @@ def decode_slot(data: bytes, path: str) -> PartitionState | None:
     if crc != crc32c(data[:_CRC_AT]):
         _refuse_version_1(data, path)
         return None
-    version, intent, flags, *rest = _BODY.unpack_from(data)
+    return _decode_body(data, 0, path)
+
+
+def _decode_body(data: bytes, at: int, path: str) -> PartitionState:
+    """What the slot at a byte says, whose CRC is right. StoreVersionError."""
+    version, intent, flags, *rest = _BODY.unpack_from(data, at)
     if version != VERSION or flags & ~_ALL_FLAGS or intent > max(Intent):
         raise StoreVersionError(
             f"{path}: written in version {version} of the state format (flags {flags}, intent {intent}), this "
@@ -294,7 +301,7 @@ def checked(path: str, loaded: Loaded | None) -> Loaded:
     """What a look has found, if it may be relied on. LogDamagedError."""
     if loaded is None:
         problem = f"none of its {SLOT_COUNT} slots is valid"
-    elif loaded.torn and not explained_by_power_loss(path, loaded.state):
+    elif -1 in loaded.seqs and not explained_by_power_loss(path, loaded.state):
         problem = (
             f"slot {', '.join(map(str, loaded.torn))} (at byte {loaded.torn[0] * SLOT_DISTANCE}) is damaged, and the "
             f"machine has not gone down since: it may have told of records beyond offset {loaded.state.next_offset}. "
@@ -322,22 +329,19 @@ def explained_by_power_loss(path: str, newest: PartitionState) -> bool:
 
 def _look(file: files.File) -> Loaded | None:
     """The newest valid slot; None if there is none. StoreVersionError."""
-    data = file.pread(FILE_SIZE, 0)
+    data = file.pread(FILE_SIZE, 0).ljust(FILE_SIZE, b"\xff")
+    marks = _MARKS.unpack(data)
     seqs = [
-        int.from_bytes(data[at + _SEQ_AT : at + _SEQ_AT + 8], "big") if _is_whole(data, at) else -1
-        for at in range(0, FILE_SIZE, SLOT_DISTANCE)
+        seq if crc == crc32c(data[at : at + _CRC_AT]) or data[at : at + SLOT_SIZE] == _NEVER_WRITTEN else -1
+        for at, seq, crc in zip(_STARTS, marks[::2], marks[1::2], strict=True)
     ]
-    newest = max(range(SLOT_COUNT), key=seqs.__getitem__)
-    found = Loaded(EMPTY, newest, tuple(seqs))
-    # One that is not valid may be of another version, which is to be told.
-    states = [decode_slot(data[at * SLOT_DISTANCE :][:SLOT_SIZE], file.path) for at in (*found.torn, newest)]
-    return None if states[-1] is None else found._replace(state=states[-1])
-
-
-def _is_whole(data: bytes, at: int) -> bool:
-    """Whether the slot at some byte has a right CRC, or was never written."""
-    content = data[at : at + SLOT_SIZE]
-    return content[_CRC_AT:] == _CRC.pack(crc32c(content[:_CRC_AT])) or content == _NEVER_WRITTEN
+    newest = seqs.index(max(seqs))
+    if seqs[newest] <= 0:
+        # None is valid, unless they are of another version, which is to be told.
+        for at in _STARTS:
+            decode_slot(data[at : at + SLOT_SIZE], file.path)
+        return None
+    return Loaded(_decode_body(data, _STARTS[newest], file.path), newest, tuple(seqs))
 
 
 def read(path: str) -> Loaded | None:
@@ -351,14 +355,17 @@ def read(path: str) -> Loaded | None:
             return _look(file)
 
     try:
-        return checked(path, patiently(path, look, lambda found: _is_settled(path, found)))
+        found = look()
+        if not _is_settled(path, found):
+            found = patiently(path, look, lambda found: _is_settled(path, found))
     except FileNotFoundError:
         return None
+    return checked(path, found)
 
 
 def _is_settled(path: str, found: Loaded | None) -> bool:
     """Whether another look would find the same: no slot is being written."""
-    return found is not None and (not found.torn or explained_by_power_loss(path, found.state))
+    return found is not None and (-1 not in found.seqs or explained_by_power_loss(path, found.state))
 
 
 def patiently(path: str, look: Callable[[], _T], is_settled: Callable[[_T], bool]) -> _T:
