@@ -11,7 +11,7 @@ import pyarrow as pa
 from family import Family
 from mutations import changed, noise
 
-from pyspark_log.storage import repair, state_check, state_file, verify
+from pyspark_log.storage import repair, state_check, verify
 from pyspark_log.storage.checksum import crc32c
 from pyspark_log.storage.errors import PylogError
 from pyspark_log.storage.partition import Partition
@@ -28,8 +28,7 @@ class States(Family):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        # Nobody writes meanwhile.
-        state_check._PAUSE = verify.PAUSE = 0
+        verify.PAUSE = 0  # Nobody writes meanwhile.
         self._path = folder / "store"
         store = Store.create(self._path)
         store.create_topic("t", 1, {"segment.bytes": "500", "retention.ms": "-1"})
@@ -68,7 +67,7 @@ class States(Family):
     def _read(self) -> None:
         partition = Partition(self._place)
         state = partition.state()
-        for chunk in partition.read(state.log_start, state.next_offset, max_bytes=1000):
+        for chunk in partition.read(state.log_start, state.high_watermark, max_bytes=1000):
             offsets, values = chunk.columns["offset"].to_pylist(), chunk.columns["value"].to_pylist()
             assert values == [b"%020d" % offset for offset in offsets]
         partition.size()
@@ -122,7 +121,8 @@ def _slot_like(pick: random.Random, good: bytes) -> bytes:
 def _fields() -> list[tuple[int, int]]:
     """Where each field of a slot stands and how many bytes it has; docs/format.md has the names."""
     fields, at = [], 0
-    for size in (1, 1, 1, 1, 4, 8, 8, 8, 8, 8, 8, 4, 4, 8, 8, 8, 4, 4, 8, 8, 8, 4):
+    sizes = (1, 1, 2, 4, 8, 8, 8, 8, 8, 8, 4, 4, 8, 8, 8, 4, 4, 8, 8, 8, 4, 2, 2, 8, 4, 4, 8, 4, 4, 8, 8, 76)
+    for size in sizes:
         fields.append((at, size))
         at += size
     assert at == SLOT_SIZE - 4
@@ -130,5 +130,3 @@ def _fields() -> list[tuple[int, int]]:
 
 
 _FIELDS = _fields()
-# A slot of this boot, or the partition would be taken for one that saw a power loss.
-assert state_file.SLOT_SIZE == SLOT_SIZE
