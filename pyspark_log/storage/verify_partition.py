@@ -202,7 +202,7 @@ class PartitionCheck:
             return  # What was compared is not of one time.
         faults = [EpochFault(Severity.INDEX, -1, unreadable)] if unreadable else epoch_faults(path, entries, now, runs)
         for fault in faults:
-            advice = f"the next leader epoch replaces it; or {REPAIR}; only Kafka's tools go by it"
+            advice = f"recovery from a power loss replaces it; or {REPAIR}; only Kafka's tools go by it"
             if fault.severity is Severity.NOTE:
                 advice = "none: a copy of the log would fetch more anew than it must"
             yield self._finding(fault.severity, path, first_offset=fault.first_offset, what=fault.what, advice=advice)
