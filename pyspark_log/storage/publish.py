@@ -370,7 +370,9 @@ def claim(store: Store, publisher: str, run: str, number: int | None = None) -> 
         PublishFailedError: it failed, and can be tried again.
         PublishPendingError: the same, as `number` (if it is given; else the publisher's last one) is decided already
             and could not be applied.
+        ReadOnlyError: it is a broker's folder.
     """
+    store.check_writable()
     try:
         return _claim(store, publisher, run, number)
     except (PublishError, PublishPendingError):

@@ -155,12 +155,15 @@ def test_a_task_that_makes_the_topic_knows_it_also_if_another_one_writes_it_down
     assert agree(store, job, "new").made
 
 
-def test_what_a_dead_write_has_left_goes_by_its_age(store, monkeypatch):
+def test_what_a_dead_write_has_left_goes_by_its_age(store):
     writer = task(store, open_plan(store))
     writer.append("new", ROWS)
     (agreed,) = writer.agreed
     assert not verify(store.path).damaged
-    monkeypatch.setattr(janitor, "STAGED_LIFETIME_MS", -1)
+    janitor.sweep_staging(store)
+    assert os.path.exists(f"{store.path}/staging/{agreed.file}")
+    for name in os.listdir(f"{store.path}/staging"):
+        os.utime(f"{store.path}/staging/{name}", (0, 0))
     janitor.sweep_staging(store)
     assert not os.path.exists(f"{store.path}/staging/{agreed.file}")
 

@@ -112,8 +112,8 @@ def test_ctrl_c_at_any_moment_is_quiet(path, words):
         time.sleep(moments.uniform(0, 0.8))
         run.send_signal(signal.SIGINT)
         _, err = run.communicate()
-        # It may have ended before.
-        assert run.returncode in (0, 130), (seed, err)
+        # It may have ended before; or Python has given the signal back to the system, at the end of its own.
+        assert run.returncode in (0, 130, -signal.SIGINT), (seed, err)
         assert err == b"", seed
 
 

@@ -15,7 +15,7 @@ from pyspark_log.storage import files, producer_snapshot
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import OutOfOrderSequenceError
 from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.isolation import READ_COMMITTED
+from pyspark_log.storage.isolation_level import READ_COMMITTED
 from pyspark_log.storage.log_cleaner import compact
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.producer_state import ProducerEntry, WrittenBatch
