@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from losses import record_run, try_losses
 from numbered import abort_transaction, check_index
-from sampling import EVERYTHING, TIMEOUT
+from sampling import PARTS, TIMEOUT
 from workload import PARTITIONS, Workload, numbered, see
 
 from pyspark_log.storage import state_file
@@ -143,4 +143,4 @@ class PowerLoss:
 
 def test_power_losses(recorded, capsys, monkeypatch):
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    try_losses(recorded, lambda *loss: PowerLoss(*loss).check(), 110, capsys, parts=4 if EVERYTHING else 1)
+    try_losses(recorded, lambda *loss: PowerLoss(*loss).check(), 110, capsys, parts=PARTS)
