@@ -1,7 +1,8 @@
 """Which of many crash points a test tries: a fixed sample, or all of them.
 
 `CRASH_POINTS=all` in the environment has all of them tried (`make crash`), which takes hours; a number, so many times
-as many as else; `make test` has it try half as many. `CRASH_PARTS`: how many random fates a power loss has at each point.
+as many as else; `make test` has it try half as many. `CRASH_PARTS`: how many random fates a power loss has at each
+point.
 """
 
 import os
