@@ -17,9 +17,13 @@ from pyspark_log.storage.store import Store
 @click.command("import-kafka")
 @click.argument("folder", type=click.Path())
 @click.option("--topic", "names", multiple=True, metavar="TOPIC", help="Only this topic; may be given several times.")
+@click.option(
+    "--take-what-is-there", "take", is_flag=True,
+    help="Also of a log that has lost its end, by the broker's checkpoints, or whose .txnindex its markers refute.",
+)
 @config_option
 @click.pass_obj
-def import_kafka(target: Target, folder: str, names: Sequence[str], configs: dict[str, str]) -> None:
+def import_kafka(target: Target, folder: str, names: Sequence[str], take: bool, configs: dict[str, str]) -> None:
     """Copy topics from FOLDER, in which a Kafka broker keeps its logs, into the store; offsets stay as they are.
 
     Every record is looked at on the way. Each topic comes as a whole, with retention.ms=-1 unless --config says
@@ -32,17 +36,19 @@ def import_kafka(target: Target, folder: str, names: Sequence[str], configs: dic
     rows = list[tuple[object, ...]]()
     try:
         for name in chosen:
-            rows += _bring(store, source, name, configs)
+            rows += _bring(store, source, name, configs, take)
     finally:
         if rows:
             print_table(("PARTITION", "START", "END", "BATCHES", "SIZE"), rows)
 
 
-def _bring(store: Store, source: Store, topic: str, configs: dict[str, str]) -> Iterator[tuple[object, ...]]:
+def _bring(
+    store: Store, source: Store, topic: str, configs: dict[str, str], take: bool
+) -> Iterator[tuple[object, ...]]:
     """Copies one topic; a row for each of its partitions."""
     progress = ProgressLine()
     try:
-        imported = bring(store, source, topic, configs, progress=progress)
+        imported = bring(store, source, topic, configs, take_what_is_there=take, progress=progress)
     finally:
         progress.clear()
     for one in imported:

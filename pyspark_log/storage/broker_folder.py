@@ -19,6 +19,7 @@ from pyspark_log.storage.checkpoint_files import (
     LOG_START,
     META_PROPERTIES,
     PARTITION_METADATA,
+    RECOVERY_POINT,
     read_meta_properties,
     read_offsets,
     read_partition_metadata,
@@ -174,6 +175,17 @@ class BrokerFolder:
         Kafka writes it every five seconds (replica.high.watermark.checkpoint.interval.ms).
         """
         return self._read(HIGH_WATERMARK).get(at)
+
+    def known_end(self, at: TopicPartition) -> tuple[int, str]:
+        """An offset that a partition's log has reached, by a checkpoint, and that file; 0 and "" if none says it.
+
+        The high watermark, or else the recovery point: up to there the log is on the disk.
+        """
+        for name in (HIGH_WATERMARK, RECOVERY_POINT):
+            offset = self._read(name).get(at)
+            if offset is not None:
+                return offset, f"{self.path}/{name}"
+        return 0, ""
 
     def log_start(self, at: TopicPartition) -> int:
         """The first offset that may be read, as far as the checkpoint says; 0 if it does not."""

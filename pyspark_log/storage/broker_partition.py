@@ -14,12 +14,14 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from pyspark_log.storage import files, state_file
+from pyspark_log.storage.aborted_check import ended_in, refuted
 from pyspark_log.storage.batch import HEADER_SIZE, MAX_BATCH_BYTES, BatchHeader
 from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.broker_folder import LOG_NAME, BrokerFolder
 from pyspark_log.storage.checkpoint_files import LOG_START
 from pyspark_log.storage.config import LONG_MAX
-from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError, UnknownTopicError
+from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError, SideFileError, UnknownTopicError
+from pyspark_log.storage.isolation import aborted_between
 from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.missing import missing_is_damage
 from pyspark_log.storage.partition import Partition
@@ -27,7 +29,11 @@ from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import headers_in
 from pyspark_log.storage.segment import SegmentReader
 from pyspark_log.storage.state_file import Flags, PartitionState
+from pyspark_log.storage.txn_index import AbortedTransaction
 from pyspark_log.storage.types import TopicPartition
+
+# How often an index is compared with its log until it is believed that they differ.
+_LOOKS = 2
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +83,8 @@ class BrokerPartition(Partition):
         self._files: tuple[int, dict[int, str]] = (0, {})
         self._end = _End(-1, -1, 0, 0)
         self._told_start = -1
+        self._told_end = ""
+        self._told_index = ""
         self._owner = ""  # the topic's id, as far as the folder has told it
         self._mutex = Mutex()
 
@@ -88,13 +96,28 @@ class BrokerPartition(Partition):
             SideFileError: a checkpoint is damaged.
             LogDamagedError: a segment that is listed cannot be opened.
         """
+        return self._looked()[0]
+
+    def lost_end(self) -> str:
+        """What the log lacks at its end, by a checkpoint of the broker's, as it is warned of; "": nothing.
+
+        A broker writes its checkpoints late, so one that lies below the end is as it should be. Errors as of `state`.
+        """
+        return self._looked()[1]
+
+    def _looked(self) -> tuple[PartitionState, str]:
         while True:
             generation, names = self._list()
+            # Before the end, which can only grow from here on.
+            known_end, checkpoint = self._broker.known_end(self._at)
             if not names:
                 start = self._broker.log_start(self._at)
+                lost = ""
+                if os.path.isdir(self.place.folder) and known_end > start:
+                    lost = self._tell_end("there is no segment", known_end, checkpoint)
                 return state_file.EMPTY._replace(
                     generation=generation, log_start=start, next_offset=start, high_watermark=start, active_base=start,
-                )
+                ), lost  # fmt: skip
             bases = list(names)
             log_start = max(self._broker.log_start(self._at), bases[0])
             limit = self._broker.high_watermark(self._at)
@@ -112,12 +135,84 @@ class BrokerPartition(Partition):
                     "starts here deletes it. If the checkpoint is that of another time, remove it from the copy",
                     self.place, log_start, LOG_START, end.next_offset,
                 )  # fmt: skip
+            lost = ""
+            if end.next_offset < known_end:
+                path = f"{self.place.folder}/{names[end.base_offset]}"
+                lost = self._tell_end(f"{path} ends at offset {end.next_offset}", known_end, checkpoint)
             visible = max(end.next_offset, log_start)
             return state_file.EMPTY._replace(
                 # Whether producers have numbered batches is not known.
                 flags=Flags.PRODUCERS, generation=generation, log_start=log_start, active_base=end.base_offset,
                 position=end.position, next_offset=visible, high_watermark=visible,
-            )
+            ), lost  # fmt: skip
+
+    def _tell_end(self, what: str, known_end: int, checkpoint: str) -> str:
+        """Tells once of each end that it is not the one that there was."""
+        told = (
+            f"{self.place}: {what}, but {checkpoint} says that the log had reached {known_end}: its end was lost, or "
+            "the checkpoint was copied later than the log. What is there is read"
+        )
+        if told != self._told_end:
+            self._told_end = told
+            log.warning("%s", told)
+        return told
+
+    # ---- aborted transactions
+
+    def _aborted_by(self, bases: list[int], start: int, end: int, state: PartitionState) -> list[AbortedTransaction]:
+        return self._compared(bases, start, end, state)[0]
+
+    def refuted_index(self) -> str:
+        """What the markers in the log refute of the indexes of aborted transactions, as it is warned of; "": nothing.
+
+        It reads the headers of all batches.
+
+        Raises:
+            UnknownTopicError, LogDamagedError, CorruptRecordError: as `last_stable_offset`.
+        """
+        end = self.last_stable_offset()
+
+        def look(state: PartitionState, _: bool) -> str:
+            bases = self.segments(state)
+            return self._compared(bases, state.log_start, end, state)[1] if bases else ""
+
+        return self._settled(look)
+
+    def _compared(
+        self, bases: list[int], start: int, end: int, state: PartitionState
+    ) -> tuple[list[AbortedTransaction], str]:
+        """The transactions of [start, end) that were aborted, and what the log refutes of their indexes.
+
+        Where it refutes them, what it says itself counts.
+        """
+        for look in range(_LOOKS):
+            indexed, fault = list[AbortedTransaction](), ""
+            try:
+                indexed = aborted_between(self.place.folder, bases, start, end)
+            except SideFileError as error:
+                fault = str(error)
+            try:
+                ended = ended_in(self._segments_from(start, state, listed=True), start, end, state.high_watermark)
+            except CorruptRecordError:
+                if fault:
+                    raise
+                return indexed, ""  # Its readers are told of the damage, when what stands before it was given out.
+            fault = fault or refuted(indexed, ended, start)
+            # The cleaner may just have put a segment in the place of another, with its index.
+            if not fault or look == _LOOKS - 1:
+                break
+        if not fault:
+            return indexed, ""
+        told = (
+            f"{self.place}: the index of aborted transactions of a segment in {self.place.folder} is not that of its "
+            f"log: {fault}. What the log says counts"
+        )
+        if told != self._told_index:
+            self._told_index = told
+            log.warning("%s", told)
+        return ended.aborted, told
+
+    # ---- files
 
     def _list(self) -> tuple[int, dict[int, str]]:
         """The logs that are there, by their base offsets, and a number that is another one when they are.

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from pyspark_log.storage import files
 from pyspark_log.storage.batch import MAGIC, BatchHeader
+from pyspark_log.storage.broker_partition import BrokerPartition
 from pyspark_log.storage.config import TopicConfig, check_topic_configs
 from pyspark_log.storage.epoch_check import Epochs
-from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError, TopicExistsError
+from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError, LogDamagedError, TopicExistsError
 from pyspark_log.storage.log_copy import LogCopy
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_file import PartitionState
@@ -55,6 +56,7 @@ def import_kafka(
     topic: str,
     configs: Mapping[str, str] | None = None,
     *,
+    take_what_is_there: bool = False,
     progress: Progress | None = None,
 ) -> list[ImportedPartition]:
     """Copies one topic, durably: all of it or nothing. Its broker may be at work; what it adds meanwhile is left out.
@@ -65,6 +67,8 @@ def import_kafka(
         topic: which one.
         configs: settings of the new topic, by Kafka's names. Those of the broker are not in its folder. Without
             `retention.ms` nothing is deleted by time, as old records would be with the default.
+        take_what_is_there: copies a log, too, that has lost its end, or whose index of aborted transactions its markers
+            refute (they count then). Both are told in the program's log.
         progress: told how many bytes of segments were read, and how many there are.
 
     Returns:
@@ -75,7 +79,8 @@ def import_kafka(
         InvalidTopicError: one of the engine's own topics.
         UnknownTopicError: the folder has no partition of the topic.
         TopicExistsError: the store has a topic of that name.
-        CorruptRecordError, LogDamagedError: the source is damaged, with the place; or segments went meanwhile.
+        CorruptRecordError, LogDamagedError: the source is damaged, with the place, or has lost its end; or segments
+            went meanwhile.
         OSError: e.g. a full disk.
     """
     if not source.is_brokers:
@@ -90,6 +95,13 @@ def import_kafka(
     store.make_folders()
     description = TopicDescription(topic, new_id(), found.partitions, configs)
     config = TopicConfig.resolve(configs, store.settings)
+    for number in range(found.partitions):
+        fault = _fault(source, topic, number)
+        if fault and not take_what_is_there:
+            raise LogDamagedError(
+                f"{fault}. Nothing of the topic was imported; --take-what-is-there (take_what_is_there=True) copies it "
+                "as it is"
+            )
     numbers = [number for number in range(found.partitions) if source.segment_files(topic, number)]
     told = Told(progress, sum(source.size(topic, number) for number in numbers))
     given: Counter[int] = Counter()
@@ -111,6 +123,13 @@ def import_kafka(
             files.remove_folder(folder)
         raise
     return imported
+
+
+def _fault(source: Store, topic: str, number: int) -> str:
+    """Why a log is not what it was, by what else is in the folder; "" if nothing says so."""
+    reader = source.reader(topic, number)
+    assert isinstance(reader, BrokerPartition)
+    return reader.lost_end() or reader.refuted_index()
 
 
 class _PartitionImport:

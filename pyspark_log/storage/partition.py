@@ -32,6 +32,7 @@ from pyspark_log.storage.range_reader import RangeReader
 from pyspark_log.storage.records import Chunk, decode
 from pyspark_log.storage.segment import LOG, NO_OFFSET, SegmentReader, list_segments, segment_path
 from pyspark_log.storage.state_file import Flags, PartitionState
+from pyspark_log.storage.txn_index import AbortedTransaction
 from pyspark_log.storage.types import NO_TIMESTAMP, OffsetAndTimestamp
 
 _T = TypeVar("_T")
@@ -180,7 +181,7 @@ class Partition:
 
         def look(state: PartitionState, _: bool) -> AbortedRanges:
             bases = self._present(state)
-            found = aborted_between(self._folder(state), bases[max(bisect_right(bases, start) - 1, 0) :], start, end)
+            found = self._aborted_by(bases[max(bisect_right(bases, start) - 1, 0) :], start, end, state)
             # An index goes before its log, when the log start has moved: without it nothing is known. And one that went
             # with others, to another log folder or in favour of a cleaned one, must not be taken for empty.
             now = self.state()
@@ -190,6 +191,10 @@ class Partition:
             return AbortedRanges(found)
 
         return self._settled(look)
+
+    def _aborted_by(self, bases: list[int], start: int, end: int, state: PartitionState) -> list[AbortedTransaction]:
+        """What the indexes of some segments, and of those behind them, say of [start, end)."""
+        return aborted_between(self._folder(state), bases, start, end)
 
     def read(
         self, start: int, end: int, *, max_bytes: int, headers: bool = False, check_crcs: bool = True,
