@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.topics import check_name
+from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC, check_name
 
 _CHUNK_BYTES = 1 << 20
 _LINGER_S = 0.5
@@ -36,7 +36,7 @@ def produce(target: Target, topic: str, key_separator: str | None, partition: in
     A line ends with \n, which is not part of the value; all other bytes are. Lines are appended together in
     large batches, and at the latest half a second after they were read.
     """
-    if topic.startswith("__"):
+    if topic in (OFFSETS_TOPIC, PUBLISH_TOPIC):
         raise click.UsageError(f"{topic} is the store's own; records of yours would break it.")
     if key_separator == "":
         raise click.UsageError("--key-separator may not be empty.")

@@ -58,7 +58,7 @@ def create(
 
 
 @topics.command("list")
-@click.option("--internal", is_flag=True, help="Also topics that the store keeps for itself.")
+@click.option("--internal", is_flag=True, help="Also topics that the store, or a Kafka broker, keeps for itself.")
 @json_option
 @click.pass_obj
 def list_topics(target: Target, internal: bool, as_json: bool) -> None:

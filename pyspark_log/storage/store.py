@@ -33,7 +33,7 @@ from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store_folder import STORE_FILE, local_path
 from pyspark_log.storage.topic_admin import TopicAdmin
 from pyspark_log.storage.topic_append import append_rows
-from pyspark_log.storage.topics import check_open_to_all
+from pyspark_log.storage.topics import INTERNAL_TOPICS, check_open_to_all
 from pyspark_log.storage.types import (
     EARLIEST,
     LATEST,
@@ -168,8 +168,8 @@ class Store:
     # ---- topics
 
     def topics(self, *, internal: bool = False) -> list[str]:
-        """The names of the topics, sorted; with `internal` also those that begin with "__"."""
-        return [name for name in self._partitions.catalog.names() if internal or not name.startswith("__")]
+        """The names of the topics, sorted; with `internal` also the engine's own and those of Kafka's brokers."""
+        return [name for name in self._partitions.catalog.names() if internal or name not in INTERNAL_TOPICS]
 
     def describe_topic(self, name: str) -> TopicDescription:
         """A topic's id, partitions and settings. UnknownTopicError, InvalidTopicError."""

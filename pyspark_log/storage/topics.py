@@ -32,6 +32,12 @@ MAX_NAME_LENGTH = 249
 #: Topics of the engine itself; records of anybody else would break it.
 OFFSETS_TOPIC = "__consumer_offsets"
 PUBLISH_TOPIC = "__pylog_publish"
+#: Topics that no user has made: the engine's own, and those that Kafka's brokers keep for themselves. Any other name is
+#: free, however it begins, as it is in Kafka.
+INTERNAL_TOPICS = frozenset({
+    OFFSETS_TOPIC, PUBLISH_TOPIC, "__transaction_state", "__share_group_state", "__cluster_metadata",
+    "__remote_log_metadata",
+})  # fmt: skip
 #: The most bytes that a description of a store or topic has: far more than all settings together take.
 MAX_DESCRIPTION_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9._-]+")

@@ -161,6 +161,26 @@ def store_file(root, base):
     return root / "t-0" / f"{base:020d}.log"
 
 
+def test_all_topics_are_those_of_users(root, store):
+    """Kafka's own are a list; two underscores in front make no topic one of them."""
+    kafkas = (
+        "__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata",
+        "__remote_log_metadata",
+    )  # fmt: skip
+    for name in (*kafkas, "__mine", "__consumer_offsets.copy", "_schemas", "__pylog_publish"):
+        add(root / f"{name}-0", 0, batch(0, b"x"))
+    assert Store.open(root).topics() == ["__consumer_offsets.copy", "__mine", "_schemas", "t"]
+    result = CliRunner().invoke(main, ["--store", store.path, "import-kafka", str(root)])
+    assert result.exit_code == 0, result.output
+    assert store.topics() == store.topics(internal=True) == ["__consumer_offsets.copy", "__mine", "_schemas", "t"]
+    assert [rows(store, topic=name) for name in ("__mine", "_schemas")] == [[(0, b"x")]] * 2
+    more = CliRunner().invoke(main, ["--store", store.path, "produce", "__mine"], input="more\n")
+    assert more.exit_code == 0, more.output
+    assert rows(store, topic="__mine") == [(0, b"x"), (1, b"more")]
+    for name in ("__consumer_offsets", "__pylog_publish"):
+        assert CliRunner().invoke(main, ["--store", store.path, "produce", name], input="x\n").exit_code == 2
+
+
 def test_what_is_refused(root, store, tmp_path):
     source = Store.open(root)
     add(root / "__consumer_offsets-0", 0, batch(0, b"x"))
