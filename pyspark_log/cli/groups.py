@@ -40,7 +40,7 @@ groups.add_command(reset_offsets)
 @groups.command("list")
 @click.option(
     "--state", "states", is_flag=False, flag_value=_ANY, metavar="[STATE,...]",
-    help="Also print each group's state; with states (Empty, Stable), only groups in these.",
+    help="Also print each group's state and protocol type; with states (Empty, Stable), only groups in these.",
 )
 @json_option
 @click.pass_obj
@@ -55,11 +55,12 @@ def list_groups(target: Target, states: str | None, as_json: bool) -> None:
             click.echo(name)
         return
     wanted = _states(states)
-    rows = [(name, state.value) for name in names if (state := log.describe(name).state) in wanted]
+    rows = [_state(found) for found in map(log.describe, names) if found.state in wanted]
+    shown = {"GROUP": "group", "STATE": "state", "PROTOCOL-TYPE": "protocol_type"}
     if as_json:
-        print_json([{"group": name, "state": state} for name, state in rows])
+        print_json([{name: row[name] for name in shown.values()} for row in rows])
     else:
-        print_table(("GROUP", "STATE"), rows)
+        print_table(list(shown), [[_cell(row[name]) for name in shown.values()] for row in rows])
 
 
 def _states(text: str) -> set[GroupState]:
@@ -113,7 +114,10 @@ _MEMBERS = {
     "GROUP": "group", "CONSUMER-ID": "consumer_id", "HOST": "host", "CLIENT-ID": "client_id",
     "#PARTITIONS": "partitions",
 }  # fmt: skip
-_STATE = {"GROUP": "group", "ASSIGNMENT-STRATEGY": "assignment_strategy", "STATE": "state", "#MEMBERS": "members"}
+_STATE = {
+    "GROUP": "group", "ASSIGNMENT-STRATEGY": "assignment_strategy", "STATE": "state", "#MEMBERS": "members",
+    "PROTOCOL-TYPE": "protocol_type",
+}  # fmt: skip
 _POSITIONS = {
     "GROUP": "group", "TOPIC": "topic", "PARTITION": "partition", "CURRENT-OFFSET": "current_offset",
     "LOG-END-OFFSET": "log_end_offset", "LAG": "lag", "CONSUMER-ID": "consumer_id", "HOST": "host",
@@ -130,8 +134,10 @@ def _member(group: GroupDescription, member: GroupMember) -> dict[str, object]:
 
 def _state(group: GroupDescription) -> dict[str, object]:
     return {
-        "group": group.group, "assignment_strategy": group.protocol or None, "state": group.state.value,
-        "members": len(group.members),
+        "group": group.group, "protocol_type": group.protocol_type or None,
+        "assignment_strategy": group.protocol or None, "state": group.state.value,
+        # Of a state that is not known none may have been found.
+        "members": None if group.state is GroupState.UNKNOWN and not group.members else len(group.members),
     }  # fmt: skip
 
 
@@ -160,6 +166,8 @@ def _expiry(time: int) -> int | str | None:
 
 
 def _assigned(group: GroupDescription, member: GroupMember) -> Sequence[TopicPartition]:
+    if member.partitions is not None:
+        return member.partitions
     # What members of other protocols have, only they know.
     return () if group.topics is None else assigned_partitions(member.assignment)
 

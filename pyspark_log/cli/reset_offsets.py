@@ -24,9 +24,9 @@ from pyspark_log.cli.target import Target
 from pyspark_log.cli.times import to_ms
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.coordinator_records import NEVER
-from pyspark_log.storage.errors import GroupNotEmptyError, InvalidTopicError
+from pyspark_log.storage.errors import InvalidTopicError
 from pyspark_log.storage.group_view import OffsetAndMetadata
-from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.offsets_log import OffsetsLog, check_empty
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.topics import check_name
 from pyspark_log.storage.types import TopicPartition
@@ -163,11 +163,7 @@ def reset_offsets(
 
 
 def _committed(log: OffsetsLog, group: str) -> _Committed:
-    members = log.describe(group).members
-    if members:
-        raise GroupNotEmptyError(
-            f"group {group!r} has {len(members)} members; offsets are reset only while there are none"
-        )
+    check_empty(log.describe(group))
     return log.fetch(group)
 
 

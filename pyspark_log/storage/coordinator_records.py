@@ -36,7 +36,10 @@ LATER_KINDS = {
     8: "ConsumerGroupCurrentMemberAssignment", 9: "ShareGroupPartitionMetadata", 10: "ShareGroupMemberMetadata",
     11: "ShareGroupMetadata", 12: "ShareGroupTargetAssignmentMetadata", 13: "ShareGroupTargetAssignmentMember",
     14: "ShareGroupCurrentMemberAssignment", 15: "ShareGroupStatePartitionMetadata",
-    16: "ConsumerGroupRegularExpression",
+    16: "ConsumerGroupRegularExpression", 17: "StreamsGroupMetadata", 18: "StreamsGroupPartitionMetadata",
+    19: "StreamsGroupMemberMetadata", 20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember", 22: "StreamsGroupCurrentMemberAssignment", 23: "StreamsGroupTopology",
+    24: "StreamsGroupTargetAssignmentResolvedTopicIds",
 }  # fmt: skip
 
 
@@ -88,6 +91,10 @@ class FieldReader:
         self._at += size
         return self._data[self._at - size : self._at]
 
+    def int8(self) -> int:
+        """One byte, signed."""
+        return int.from_bytes(self._take(1), "big", signed=True)
+
     def int16(self) -> int:
         """Two bytes, signed."""
         return int.from_bytes(self._take(2), "big", signed=True)
@@ -99,6 +106,10 @@ class FieldReader:
     def int64(self) -> int:
         """Eight bytes, signed."""
         return int.from_bytes(self._take(8), "big", signed=True)
+
+    def uuid(self) -> bytes:
+        """Sixteen bytes."""
+        return self._take(16)
 
     def string(self, *, compact: bool = False) -> str:
         """A text; `compact`: as flexible versions have it."""

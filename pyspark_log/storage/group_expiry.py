@@ -22,6 +22,8 @@ def expired(group: GroupRecords, now: int, retention_ms: int) -> list[TopicParti
     Raises:
         ValueError: the record of the group's members cannot be understood, so nobody can tell.
     """
+    if group.modern:
+        return []  # Of these groups only a broker's coordinator knows since when they are empty.
     members = None if group.metadata is None else decode_group_value(group.metadata)
     topics = None if members is None else topics_read(members)
 
@@ -42,4 +44,6 @@ def expired(group: GroupRecords, now: int, retention_ms: int) -> list[TopicParti
 
 def is_dead(group: GroupRecords) -> bool:
     """Whether nothing is left of a group but the record that it has no members. ValueError as of `expired`."""
-    return not group.positions and group.metadata is not None and not decode_group_value(group.metadata).members
+    if group.positions or group.modern or group.metadata is None:
+        return False
+    return not decode_group_value(group.metadata).members

@@ -26,6 +26,7 @@ class GroupMember:
         instance_id: `group.instance.id`, or None.
         client_id, client_host: who it is.
         subscription, assignment: bytes in the protocol of the group's type.
+        partitions: what it has, where its records themselves say it (KIP-848); None: `assignment` does.
     """
 
     member_id: str
@@ -34,6 +35,7 @@ class GroupMember:
     client_host: str
     subscription: bytes
     assignment: bytes
+    partitions: tuple[TopicPartition, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,11 @@ class GroupState(Enum):
     """What a group is up to, as far as its records tell; Kafka's names."""
 
     STABLE = "Stable"  # it has members
+    ASSIGNING = "Assigning"  # it has members, and who is to have what is being found out (KIP-848)
+    RECONCILING = "Reconciling"  # it has members, some of which do not have yet what they are to have (KIP-848)
     EMPTY = "Empty"  # it has positions, or had members
     DEAD = "Dead"  # there is nothing of it
+    UNKNOWN = "Unknown"  # it has records that are not understood, so it may have members
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class GroupDescription:
         protocol: the assignor that its members agreed on, "" if it has none.
         members: those at work.
         topics: what they want to read; None: only they know.
+        protocol_type: what sort of group; "" if it never had members.
     """
 
     group: str
@@ -82,6 +88,12 @@ class GroupDescription:
     protocol: str = ""
     members: tuple[GroupMember, ...] = ()
     topics: frozenset[str] | None = frozenset()
+    protocol_type: str = ""
+
+    @property
+    def may_have_members(self) -> bool:
+        """Whether its positions can be those of members that are at work."""
+        return self.state not in (GroupState.EMPTY, GroupState.DEAD)
 
 
 def decode_group_value(data: bytes) -> GroupMetadataValue:

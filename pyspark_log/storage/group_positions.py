@@ -18,7 +18,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pyspark_log.storage import coordinator_records as records
-from pyspark_log.storage import manifest, store_folder
+from pyspark_log.storage import manifest, modern_group, store_folder
 from pyspark_log.storage.batch import CRC_AT
 from pyspark_log.storage.config import whole_setting
 from pyspark_log.storage.decision import Decision, Place
@@ -178,7 +178,19 @@ def _decided(store: Store, group: str, decision: Decision) -> dict[TopicPartitio
     }
 
 
-def described(group: str, members: bytes | None, has_positions: bool) -> GroupDescription:
+def described(store: Store, group: str) -> GroupDescription:
+    """A group, by its records. Errors as of `committed`."""
+    known = GroupPositions.of(store).records(store, group)
+    if known.modern:
+        names = {}
+        for name in store.topics(internal=True):
+            with contextlib.suppress(UnknownTopicError):  # It may be deleted by now.
+                names[store.describe_topic(name).topic_id] = name
+        return modern_group.described(group, known.modern, names.get)
+    return _described(group, known.metadata, bool(committed(store, group)))
+
+
+def _described(group: str, members: bytes | None, has_positions: bool) -> GroupDescription:
     """A group, of the value of the record that has its members. CorruptRecordError."""
     if members is None:
         return GroupDescription(group, GroupState.EMPTY if has_positions else GroupState.DEAD)
@@ -190,7 +202,7 @@ def described(group: str, members: bytes | None, has_positions: bool) -> GroupDe
             f"{OFFSETS_TOPIC}: the record of the members of group {group!r} is none of Kafka's: {error}"
         ) from error
     state = GroupState.STABLE if value.members else GroupState.EMPTY
-    return GroupDescription(group, state, value.protocol or "", value.members, topics)
+    return GroupDescription(group, state, value.protocol or "", value.members, topics, value.protocol_type)
 
 
 def check_unmoved(store: Store, steps: Sequence[OffsetStep]) -> None:
@@ -238,12 +250,12 @@ class GroupPositions:
             place = Place(OFFSETS_TOPIC, self._topic_id, view.partition)
             return place, applied, dict(view.groups.get(group, _NOBODY).positions)
 
-    def members(self, store: Store, group: str) -> bytes | None:
-        """The value of the record that has a group's members; None: there is none."""
+    def records(self, store: Store, group: str) -> GroupRecords:
+        """What the log says of a group, at this moment."""
         _put_right(store, group)
         with self._mutex:
             found = self._view_of(store, group)
-            return None if found is None else found[0].groups.get(group, _NOBODY).metadata
+            return _NOBODY if found is None else _copy(found[0].groups.get(group, _NOBODY))
 
     def groups(self, store: Store) -> list[str]:
         """The names of all groups with a record in the log, sorted."""
@@ -274,7 +286,7 @@ class GroupPositions:
                 raise UnknownTopicError(f"there is no partition {OFFSETS_TOPIC}-{partition}")
             view = views[partition]
             view.follow(store)
-            groups = {name: replace(one, positions=dict(one.positions)) for name, one in view.groups.items()}
+            groups = {name: _copy(one) for name, one in view.groups.items()}
             return Place(OFFSETS_TOPIC, self._topic_id, partition), groups
 
     def _view_of(self, store: Store, group: str) -> tuple[PartitionView, int] | None:
@@ -314,6 +326,10 @@ def _put_right(store: Store, group: str | None = None) -> None:
         count = store.describe_topic(OFFSETS_TOPIC).partitions
         for partition in range(count) if group is None else [records.partition_for(group, count)]:
             store.recovered(OFFSETS_TOPIC, partition)
+
+
+def _copy(group: GroupRecords) -> GroupRecords:
+    return replace(group, positions=dict(group.positions), modern=dict(group.modern))
 
 
 _NOBODY = GroupRecords()

@@ -16,6 +16,7 @@ from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.errors import CorruptRecordError
 from pyspark_log.storage.isolation_level import READ_COMMITTED
+from pyspark_log.storage.modern_group import kept_value, modern_group_of
 from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.store import READ_BYTES, Store
 from pyspark_log.storage.topics import OFFSETS_TOPIC
@@ -52,10 +53,17 @@ class GroupRecords:
     Attributes:
         positions: what it has committed.
         metadata: the value of the record that has its members, as bytes; None if there is none.
+        modern: the records of a group of a later protocol, by their keys, for modern_group.described.
     """
 
     positions: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
     metadata: bytes | None = None
+    modern: dict[bytes, bytes] = field(default_factory=dict)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is no record of it."""
+        return not self.positions and self.metadata is None and not self.modern
 
 
 class PartitionView:
@@ -115,7 +123,8 @@ class PartitionView:
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
         what = records.decode_key(key or b"")
         if what is None:
-            return  # later sorts of groups are not kept here
+            self._apply_modern(key or b"", value)
+            return
         is_position = isinstance(what, records.OffsetCommitKey)
         kept = records.decode_offset_value(value) if is_position and value is not None else None
         group = self.groups.get(what.group)
@@ -131,8 +140,20 @@ class PartitionView:
             group.positions[TopicPartition(what.topic, what.partition)] = OffsetAndMetadata(
                 kept.offset, kept.leader_epoch, kept.metadata, kept.commit_timestamp, kept.expire_timestamp
             )
-        if not group.positions and group.metadata is None:
+        if group.is_nothing:
             del self.groups[what.group]
+
+    def _apply_modern(self, key: bytes, value: bytes | None) -> None:
+        """Takes in a record of a group of a later protocol; any other is not kept here."""
+        name = modern_group_of(key)
+        if name is None:
+            return
+        if value is not None:
+            self.groups.setdefault(name, GroupRecords()).modern[key] = kept_value(key, value)
+        elif (group := self.groups.get(name)) is not None:
+            group.modern.pop(key, None)
+            if group.is_nothing:
+                del self.groups[name]
 
 
 def _newest(columns: Mapping[str, pa.Array]) -> Iterator[tuple[bytes | None, bytes | None, int]]:

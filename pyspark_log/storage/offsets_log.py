@@ -159,8 +159,7 @@ class OffsetsLog:
 
     def describe(self, group: str) -> GroupDescription:
         """A group's state and members, as far as the log tells. Errors as of `fetch`."""
-        members = GroupPositions.of(self._store).members(self._store, group)
-        return group_positions.described(group, members, bool(group_positions.committed(self._store, group)))
+        return group_positions.described(self._store, group)
 
     # ---- taking back
 
@@ -169,7 +168,7 @@ class OffsetsLog:
 
         Raises:
             UnknownGroupError: there is none.
-            GroupNotEmptyError: it has members.
+            GroupNotEmptyError: it has members, or may have some.
             CorruptRecordError, StagedOutputError, OSError, LockTimeoutError: as commit says; nothing was written.
         """
         store = self._store
@@ -178,12 +177,12 @@ class OffsetsLog:
         place = group_positions.place_of(store, group)
 
         def all_of_it() -> list[bytes]:
-            found = self.describe(group)
-            if found.members:
-                raise GroupNotEmptyError(f"group {group!r} has {len(found.members)} members; it must be empty first")
+            check_empty(self.describe(group))
             keys = _position_keys(group, group_positions.committed(store, group))
-            if GroupPositions.of(store).members(store, group) is not None:
+            known = GroupPositions.of(store).records(store, group)
+            if known.metadata is not None:
                 keys.append(records.encode_group_key(group))
+            keys += known.modern
             return group_positions.tombstones(store, keys, self._now())
 
         self._append(place, all_of_it)
@@ -207,7 +206,7 @@ class OffsetsLog:
             found = self.describe(group)
             for at in partitions:
                 if found.topics is None or at.topic in found.topics:
-                    raise GroupNotEmptyError(f"group {group!r} has {len(found.members)} members, which read {at.topic}")
+                    raise GroupNotEmptyError(f"group {group!r} {_who(found)}, which read {at.topic}, or may read it")
             committed = group_positions.committed(store, group)
             gone[:] = sorted(at for at in set(partitions) if at in committed)
             return group_positions.tombstones(store, _position_keys(group, gone), self._now())
@@ -269,6 +268,18 @@ class OffsetsLog:
             # Looked at again, as somebody may have committed, or decided to, since.
             self._append(known.in_partition(store, partition)[0], over, timeout)
         return count
+
+
+def check_empty(group: GroupDescription) -> None:
+    """Refuses a group whose positions can be those of members. GroupNotEmptyError."""
+    if group.may_have_members:
+        raise GroupNotEmptyError(f"group {group.group!r} {_who(group)}; it must be empty first")
+
+
+def _who(group: GroupDescription) -> str:
+    if group.state is GroupState.UNKNOWN:
+        return f"has records of the protocol {group.protocol_type} that are not understood here, so it may have members"
+    return f"has {len(group.members)} members"
 
 
 def _position_keys(group: str, partitions: Collection[TopicPartition]) -> list[bytes]:

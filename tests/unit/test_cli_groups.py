@@ -84,9 +84,14 @@ def test_groups_are_listed_with_their_state(log, store, path):
     append(store, "busy", coordinator_records.encode_group_key("busy"), members("events"))
     assert output(path, "groups", "list") == "busy\ng\n"
     assert json.loads(output(path, "groups", "list", "--json")) == ["busy", "g"]
-    assert cells(output(path, "groups", "list", "--state")) == [["GROUP", "STATE"], ["busy", "Stable"], ["g", "Empty"]]
-    assert cells(output(path, "groups", "list", "--state", "stable,DEAD"))[1:] == [["busy", "Stable"]]
-    assert json.loads(output(path, "groups", "list", "--state=Empty", "--json")) == [{"group": "g", "state": "Empty"}]
+    busy = ["busy", "Stable", "consumer"]
+    assert cells(output(path, "groups", "list", "--state")) == [
+        ["GROUP", "STATE", "PROTOCOL-TYPE"], busy, ["g", "Empty", "-"],
+    ]  # fmt: skip
+    assert cells(output(path, "groups", "list", "--state", "stable,DEAD"))[1:] == [busy]
+    assert json.loads(output(path, "groups", "list", "--state=Empty", "--json")) == [
+        {"group": "g", "state": "Empty", "protocol_type": None}
+    ]
     assert pylog(path, "groups", "list", "--state", "Lost").exit_code == 2
 
 
@@ -101,7 +106,7 @@ def test_a_group_is_described_with_its_lag(unchanged):
     assert [(row["current_offset"], row["lag"], row["expire_timestamp"]) for row in rows] == [
         (7, 3, None), (2, 3, None), (9, None, None),
     ]  # fmt: skip
-    assert cells(output(unchanged, "groups", "describe", "--group", "g", "--state"))[1] == ["g", "-", "Empty", "0"]
+    assert cells(output(unchanged, "groups", "describe", "--group", "g", "--state"))[1] == ["g", "-", "Empty", "0", "-"]
     assert len(cells(output(unchanged, "groups", "describe", "--all-groups", "--members"))) == 1
     some = pylog(unchanged, "groups", "describe", "nobody", "g", "--json")
     assert (some.exit_code, json.loads(some.stdout)) == (1, rows)
@@ -113,7 +118,7 @@ def test_members_are_shown_with_what_they_have(log, store, path):
     append(store, "g", coordinator_records.encode_group_key("g"), value)
     who = ["c-1", "/127.0.0.1", "c"]
     assert cells(output(path, "groups", "describe", "g", "--members"))[1:] == [["g", *who, "2"]]
-    assert cells(output(path, "groups", "describe", "g", "--state"))[1:] == [["g", "range", "Stable", "1"]]
+    assert cells(output(path, "groups", "describe", "g", "--state"))[1:] == [["g", "range", "Stable", "1", "consumer"]]
     assert cells(output(path, "groups", "describe", "g"))[1:4] == [
         ["g", "events", "0", "7", "10", "3", "-", "-", "-"],
         ["g", "events", "1", "2", "5", "3", *who],
