@@ -48,6 +48,8 @@ class ProgressLine:
 def verify(target: Target, topic: str | None, jobs: int | None, as_json: bool) -> None:
     """Look for damage anywhere in the store: every byte of every segment, indexes, states, what was published.
 
+    Of a folder of a Kafka broker: at segments, checkpoints and indexes of aborted transactions.
+
     Changes nothing and needs no right to; others may write meanwhile. Ends with code 1 if there is damage. Wrong
     indexes and notes are told, too, but are no damage.
     """

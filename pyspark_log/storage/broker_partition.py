@@ -82,7 +82,6 @@ class BrokerPartition(Partition):
         self._at = TopicPartition(place.topic, place.partition)
         self._files: tuple[int, dict[int, str]] = (0, {})
         self._end = _End(-1, -1, 0, 0)
-        self._told_start = -1
         self._told_end = ""
         self._told_index = ""
         self._owner = ""  # the topic's id, as far as the folder has told it
@@ -99,7 +98,7 @@ class BrokerPartition(Partition):
         return self._looked()[0]
 
     def lost_end(self) -> str:
-        """What the log lacks at its end, by a checkpoint of the broker's, as it is warned of; "": nothing.
+        """What the log lacks at its end, by checkpoints of the broker's, as it is warned of; "": nothing.
 
         A broker writes its checkpoints late, so one that lies below the end is as it should be. Errors as of `state`.
         """
@@ -128,15 +127,14 @@ class BrokerPartition(Partition):
                 if self._list()[0] == generation:
                     raise
                 continue
-            if end.next_offset < log_start != self._told_start:
-                self._told_start = log_start
-                log.warning(
-                    "%s: the log starts at offset %d, by %s, but ends at %d: it reads as empty, and a broker that "
-                    "starts here deletes it. If the checkpoint is that of another time, remove it from the copy",
-                    self.place, log_start, LOG_START, end.next_offset,
-                )  # fmt: skip
             lost = ""
-            if end.next_offset < known_end:
+            if end.next_offset < log_start:
+                lost = self._tell(
+                    f"the log starts at offset {log_start}, by {LOG_START}, but ends at {end.next_offset}: it reads as "
+                    "empty, and a broker that starts here deletes it. If the checkpoint is that of another time, "
+                    "remove it from the copy"
+                )
+            elif end.next_offset < known_end:
                 path = f"{self.place.folder}/{names[end.base_offset]}"
                 lost = self._tell_end(f"{path} ends at offset {end.next_offset}", known_end, checkpoint)
             visible = max(end.next_offset, log_start)
@@ -147,11 +145,14 @@ class BrokerPartition(Partition):
             ), lost  # fmt: skip
 
     def _tell_end(self, what: str, known_end: int, checkpoint: str) -> str:
-        """Tells once of each end that it is not the one that there was."""
-        told = (
-            f"{self.place}: {what}, but {checkpoint} says that the log had reached {known_end}: its end was lost, or "
-            "the checkpoint was copied later than the log. What is there is read"
+        return self._tell(
+            f"{what}, but {checkpoint} says that the log had reached {known_end}: its end was lost, or the checkpoint "
+            "was copied later than the log. What is there is read"
         )
+
+    def _tell(self, what: str) -> str:
+        """Tells once of each end that it is not the one that there was."""
+        told = f"{self.place}: {what}"
         if told != self._told_end:
             self._told_end = told
             log.warning("%s", told)

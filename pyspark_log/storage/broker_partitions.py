@@ -59,6 +59,9 @@ class _BrokerTopic(OpenTopic):
         self._where = broker.topics().get(description.name, {})
         self._first = broker.first
 
+    def written(self) -> list[int]:
+        return list(self._where)
+
     def place(self, partition: int) -> PartitionPlace:
         self.check(partition)
         name, topic_id = self.description.name, self.description.topic_id

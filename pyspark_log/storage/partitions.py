@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
-from pyspark_log.storage import files, log_dirs, retention, state_file, store_folder
+from pyspark_log.storage import files, log_dirs, retention, state_file, store_folder, topic_remains
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import PylogError, UnknownTopicError
@@ -28,6 +30,9 @@ log = logging.getLogger(__name__)
 
 # How long a reader waits for who puts a partition right, in seconds.
 _RECOVERY_TIMEOUT = 10.0
+# Of so few partitions each is looked for by its name; else all state files are listed.
+_FEW_PARTITIONS = 64
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 # What the system says to who may not write.
 _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 # Partitions that a process keeps open for appending, with five open files each; the least used go first.
@@ -77,9 +82,36 @@ class OpenTopic:
             name, self.description.topic_id, partition, f"{path}/{name}-{partition}", self.state_path(partition)
         )
 
+    def written(self) -> list[int]:
+        """The partitions that something was ever written to, ascending. OSError."""
+        count = self.description.partitions
+        if count <= _FEW_PARTITIONS:
+            return [number for number in range(count) if os.path.exists(self.state_path(number))]
+        start = f"{self.description.topic_id}-"
+        try:
+            names = os.listdir(f"{self._path}/{STATE_FOLDER}")
+        except FileNotFoundError:
+            return []
+        numbers = (name[len(start) :] for name in names if name.startswith(start))
+        return sorted(number for text in numbers if _NUMBER.fullmatch(text) and (number := int(text)) < count)
+
     def places(self) -> list[PartitionPlace]:
-        """Where all of them are."""
-        return [self.place(partition) for partition in range(self.description.partitions)]
+        """Where those are that something was ever written to."""
+        return [self.place(partition) for partition in self.written()]
+
+    def left(self) -> list[PartitionPlace]:
+        """Where those are of which there is anything: a state file, or a folder, by whatever name. OSError."""
+        found = set(self.written())
+        name = re.compile(
+            re.escape(self.description.name) + r"-(0|[1-9][0-9]{0,9})|"
+            r".*-([0-9]+)\." + topic_remains.hex_id(self.description.topic_id) + "-[a-z]+"
+        )
+        for folder in self._log_folders:
+            # One that has failed has no names; what is in it waits, as its partitions' state files tell.
+            with contextlib.suppress(OSError):
+                matches = filter(None, map(name.fullmatch, os.listdir(folder.path)))
+                found.update(int(match[1] or match[2]) for match in matches)
+        return [self.place(number) for number in sorted(found) if number < self.description.partitions]
 
     def reader(self, partition: int) -> Partition:
         """The partition, for reading. UnknownTopicError."""

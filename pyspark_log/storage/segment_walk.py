@@ -85,8 +85,8 @@ class SegmentWalker:
             file: the open `.log` file.
             size: how many of its bytes count.
             base_offset: the segment's base offset, at which its first batch begins.
-            until: the offset that it must reach, where the next segment begins or the log ends; None: it is not
-                known, the log ends where its batches do.
+            until: the offset that it must reach (if dense, else not go beyond), where the next segment begins or the
+                log ends; None: it is not known, the log ends where its batches do.
         """
         if len(self._buffer) > WINDOW:
             self._buffer = bytearray(WINDOW)
@@ -119,7 +119,7 @@ class SegmentWalker:
                 position, offset = following
                 yield Unsound(bad[0], position, bad[1], offset, reason, advice)
                 tries = 0
-        if until is not None and offset < until:
+        if self._dense and until is not None and offset < until:
             yield Unsound(position, position, offset, until, f"it ends at offset {offset} and must reach {until}")
 
     def _sound(self, position: int, filled: int, offset: int, limit: int) -> Iterator[Sound]:

@@ -516,6 +516,13 @@ class Store:
         """Bytes of the partition's `.log` files."""
         return self.recovered(topic, partition).size()
 
+    def written_partitions(self, topic: str) -> list[int]:
+        """The partitions that something was ever written to, ascending; of a broker's topic those that are here.
+
+        It costs as much as there are of these, however many partitions the topic has. UnknownTopicError.
+        """
+        return self._partitions.topic(topic).written()
+
     def segment_files(self, topic: str, partition: int) -> list[str]:
         """The partition's `.log` files, oldest first."""
         folder = self._partitions.topic(topic).place(partition).folder

@@ -131,7 +131,7 @@ class TopicAdmin:
         What is in a log folder that has failed waits until that is back.
         """
         touched: dict[str, PartitionPlace] = {}
-        for place in self._partitions.open(topic).places():
+        for place in self._partitions.open(topic).left():
             with self._failed_folder_waits(place):
                 problem = self._partitions.log_folders.problem_of(place)
                 if problem:
@@ -167,7 +167,7 @@ class TopicAdmin:
                         continue  # It has only just come: an import has brought it.
                     if not self._catalog.exists(topic.name):  # Else it was buried before that one was made.
                         self._bury(topic)
-                places = opened.places()
+                places = opened.left()
                 failed = {place.folder for place in places if self._remove_folders(place)}
                 for place in places:
                     if place.folder not in failed:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from pyspark_log.storage.broker_partition import BrokerPartition
 from pyspark_log.storage.checkpoint_files import read_partition_metadata
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import (
@@ -21,6 +22,7 @@ from pyspark_log.storage.errors import (
     InvalidConfigError,
     PylogError,
     ReadOnlyError,
+    StoreError,
     StoreNotFoundError,
     UnknownTopicError,
 )
@@ -43,6 +45,7 @@ from pyspark_log.storage.store_folder import (
 from pyspark_log.storage.topic_remains import ASIDE_NAME, hex_id
 from pyspark_log.storage.topics import DELETED_FOLDER, OFFSETS_TOPIC, PUBLISH_TOPIC, TopicCatalog, check_name
 from pyspark_log.storage.types import TopicDescription
+from pyspark_log.storage.verify_broker import BrokerCheck
 from pyspark_log.storage.verify_decisions import DecisionCheck, DecisionRecords, group_record_faults
 from pyspark_log.storage.verify_log_folder import log_folder_faults
 from pyspark_log.storage.verify_partition import PartitionCheck, PartitionReport
@@ -82,21 +85,26 @@ class Report:
 def verify(
     path: str | os.PathLike[str], topic: str | None = None, *, jobs: int | None = None, progress: Progress | None = None
 ) -> Report:
-    """Looks at every byte of a store, or of one topic of it.
+    """Looks at every byte of a store, or of one topic of it; or of a folder of a Kafka broker, see verify_broker.
 
     Args:
-        path: the store's folder, or a `file:` URI.
+        path: the folder, or a `file:` URI.
         topic: only this topic; what was published, and what belongs to no topic, is not looked at then.
         jobs: how many partitions are looked at side by side; None: as many as there are processors.
         progress: called now and then, by any thread but never by two at once.
 
     Raises:
         StoreNotFoundError: there is no store.json in the folder, nor anything else of a store.
-        ReadOnlyError: it is a folder of a Kafka broker.
         StoreVersionError: a newer version wrote it.
+        SideFileError: a broker's meta.properties is damaged.
         UnknownTopicError: there is no such topic.
     """
     began = time.monotonic()
+    brokers = _brokers(path)
+    if brokers is not None:
+        report = _check_brokers(brokers, topic, jobs or os.cpu_count() or 1, progress)
+        report.seconds = time.monotonic() - began
+        return report
     store, findings = open_damaged(path)
     described: list[TopicDescription] = []
     for name in [topic] if topic is not None else store.topics(internal=True):
@@ -122,14 +130,62 @@ def verify(
         report.findings += _twins(described)
         report.findings += _deleted(store)
         report.findings += strangers(store, described)
-    order = list(Severity)
-    report.findings.sort(key=lambda f: order.index(f.severity))
+    _worst_first(report)
     report.seconds = time.monotonic() - began
     return report
 
 
+def _worst_first(report: Report) -> None:
+    order = list(Severity)
+    report.findings.sort(key=lambda finding: order.index(finding.severity))
+
+
+def _brokers(path: str | os.PathLike[str]) -> Store | None:
+    """The folder of a broker at a path, if it is one."""
+    try:
+        store = Store.open(local_path(path))
+    except StoreError:
+        return None
+    return store if store.is_brokers else None
+
+
+def _check_brokers(store: Store, topic: str | None, jobs: int, progress: Progress | None) -> Report:
+    """Looks at the partitions in a broker's folder, or at those of one topic."""
+    readers = list[tuple[int, BrokerPartition]]()
+    for name in [topic] if topic is not None else store.topics(internal=True):
+        for number in store.written_partitions(name):
+            reader = store.reader(name, number)
+            assert isinstance(reader, BrokerPartition)
+            readers.append((_size(reader.place), reader))
+    told = Told(progress, sum(size for size, _ in readers))
+
+    def look(reader: BrokerPartition) -> PartitionReport:
+        place = reader.place
+        try:
+            config = store.topic_config(place.topic)
+            return BrokerCheck(reader, config, os.path.dirname(place.folder), told.add).run()
+        except UnknownTopicError:
+            return PartitionReport(place, None)
+        except OSError as error:
+            return PartitionReport(place, None, [_unreadable(store, place, error)])
+
+    report = Report()
+    readers.sort(key=lambda item: item[0], reverse=True)
+    with ThreadPoolExecutor(max(1, min(jobs, len(readers)))) as pool:
+        found = list(pool.map(look, [reader for _, reader in readers]))
+    for part in sorted(found, key=lambda part: (part.place.topic, part.place.partition)):
+        report.findings += part.findings
+        report.totals.add(part.totals)
+        report.partitions += bool(part.totals.segments or part.findings)
+    _worst_first(report)
+    return report
+
+
 def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
-    """Opens a store even if its store.json is damaged, then without settings. Errors as of `verify`."""
+    """Opens a store even if its store.json is damaged, then without settings.
+
+    Errors as of `verify`, and ReadOnlyError: it is a folder of a Kafka broker.
+    """
     folder = local_path(path)
     try:
         store = Store.open(folder)

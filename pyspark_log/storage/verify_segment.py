@@ -91,6 +91,8 @@ class SegmentCheck:
         finding: Finder,
         progress: Callable[[int], None],
         check_records: RecordCheck | None,
+        *,
+        dense: bool = True,
     ) -> None:
         """Prepares it.
 
@@ -100,13 +102,14 @@ class SegmentCheck:
             finding: makes findings.
             progress: called with the number of bytes that were looked at since the last call.
             check_records: what else must hold for its records.
+            dense: whether each batch must begin where the one before it ends.
         """
         self._place = place
         self._interval = config.index_interval_bytes
         self._finding = finding
         self._progress = progress
         self._check_records = check_records
-        self._walker = SegmentWalker(config.max_batch_bytes)
+        self._walker = SegmentWalker(config.max_batch_bytes, dense=dense)
 
     def run(self, span: Span, state: PartitionState | None, totals: Totals) -> SegmentReport:
         """Looks at a segment.

@@ -35,7 +35,6 @@ from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentReader, s
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.transaction import Transactions
 from pyspark_log.storage.types import EARLIEST, TopicPartition
-from pyspark_log.storage.verify import verify
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir"
 T0 = TopicPartition("t", 0)
@@ -695,7 +694,6 @@ WRITES = {
     "stage": lambda store: StagedWriter(store, StagingPlan(store.cluster_id, {})),
     "transaction": lambda store: Transactions(store, "id").begin(),
     "recover": recover,
-    "verify": lambda store: verify(store.path),
     "repair": lambda store: repair(store.path, store.path + "-copy"),
 }
 
@@ -728,7 +726,7 @@ def test_commands(root):
     assert described.exit_code == 0, described.output
     consumed = run("consume", "t", "--print-offset")
     assert consumed.exit_code == 0, consumed.output
-    for arguments in (["topics", "create", "new"], ["recover"], ["clean"], ["verify"]):
+    for arguments in (["topics", "create", "new"], ["recover"], ["clean"], ["repair", "--into", f"{root}-copy"]):
         refused = run(*arguments)
         assert refused.exit_code != 0
         assert "Kafka broker" in refused.output, refused.output
