@@ -75,9 +75,12 @@ def consume(
     if group is not None and output_format != "offsets":
         raise click.UsageError("--group goes with --format offsets only.")
     store = target.open()
-    chosen = sorted(set(partitions)) or list(range(store.describe_topic(topic).partitions))
-    if start_offset is not None and len(chosen) != 1:
-        raise click.UsageError(f"--offset needs --partition, since {topic} has {len(chosen)} partitions.")
+    count = store.describe_topic(topic).partitions
+    if start_offset is not None and (len(set(partitions)) or count) != 1:
+        raise click.UsageError(f"--offset needs --partition, since {topic} has {count} partitions.")
+    # In those that have no files there is nothing yet; but who waits for records waits for theirs.
+    waits = follow or end or start_offset is not None
+    chosen = sorted(set(partitions)) or (range(count) if waits else store.written_partitions(topic))
     positions = {
         partition: _start(store, topic, partition, isolation_level, offset=start_offset, timestamp=timestamp, end=end)
         for partition in chosen

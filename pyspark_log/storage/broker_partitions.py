@@ -62,6 +62,9 @@ class _BrokerTopic(OpenTopic):
     def written(self) -> list[int]:
         return list(self._where)
 
+    def left(self) -> list[PartitionPlace]:
+        return self.places()
+
     def place(self, partition: int) -> PartitionPlace:
         self.check(partition)
         name, topic_id = self.description.name, self.description.topic_id

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable
 
 from pyspark_log.storage import retention
@@ -29,8 +28,6 @@ def clean(partitions: Partitions, topics: Iterable[str]) -> int:
     failed: PylogError | OSError | None = None
     for topic in topics:
         for place in partitions.topic(topic).places():
-            if not os.path.exists(place.state_path):
-                continue  # Nothing was ever written to it.
             try:
                 with partitions.appender(topic, place.partition).hold(_TIMEOUT) as appender:
                     count += retention.clean(appender)
@@ -47,7 +44,7 @@ def flush(partitions: Partitions, topics: Iterable[str]) -> None:
     failed: PylogError | OSError | None = None
     for topic in topics:
         opened = partitions.topic(topic)
-        for partition in range(opened.description.partitions):
+        for partition in [place.partition for place in opened.left()]:
             try:
                 if opened.reader(partition).state().next_offset:
                     with partitions.appender(topic, partition).hold() as appender:

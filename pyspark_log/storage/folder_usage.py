@@ -49,7 +49,7 @@ def folder_usage(partitions: Partitions) -> list[FolderUsage]:
     for topic in partitions.catalog.names():
         for place in partitions.topic(topic).places():
             path = os.path.dirname(place.folder)
-            if os.path.exists(place.state_path) and path in found:
+            if path in found:
                 found[path][TopicPartition(topic, place.partition)] = _size(place.folder, problems[path])
     return [FolderUsage(path, problem, found[path], *_room(path)) for path, problem in problems.items()]
 

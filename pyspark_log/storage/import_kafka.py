@@ -25,7 +25,7 @@ from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.topic_remains import FUTURE, aside_name
-from pyspark_log.storage.topics import check_open_to_all, new_id
+from pyspark_log.storage.topics import check_open_to_all, check_partitions, new_id
 from pyspark_log.storage.types import TopicDescription, TopicPartition
 from pyspark_log.storage.verify import Progress, Told
 
@@ -95,14 +95,15 @@ def import_kafka(
     store.make_folders()
     description = TopicDescription(topic, new_id(), found.partitions, configs)
     config = TopicConfig.resolve(configs, store.settings)
-    for number in range(found.partitions):
+    check_partitions(topic, found.partitions)
+    for number in source.written_partitions(topic):
         fault = _fault(source, topic, number)
         if fault and not take_what_is_there:
             raise LogDamagedError(
                 f"{fault}. Nothing of the topic was imported; --take-what-is-there (take_what_is_there=True) copies it "
                 "as it is"
             )
-    numbers = [number for number in range(found.partitions) if source.segment_files(topic, number)]
+    numbers = [number for number in source.written_partitions(topic) if source.segment_files(topic, number)]
     told = Told(progress, sum(source.size(topic, number) for number in numbers))
     given: Counter[int] = Counter()
     folders: dict[int, str] = {}

@@ -135,13 +135,13 @@ def _compacted(store: Store, topic: str | None) -> Iterator[TopicPartition]:
     """The partitions of a topic, or of all topics, if they are to be compacted at all. Errors as of `due`."""
     for name in [topic] if topic is not None else store.topics(internal=True):
         try:
-            config, count = store.topic_config(name), store.describe_topic(name).partitions
+            config, written = store.topic_config(name), store.written_partitions(name)
         except UnknownTopicError:
             if topic is not None:
                 raise
             continue  # It was deleted since.
         if config.compact:
-            yield from (TopicPartition(name, partition) for partition in range(count))
+            yield from (TopicPartition(name, partition) for partition in written)
         elif topic is not None:
             raise InvalidConfigError(f"topic {topic!r} is not compacted: its cleanup.policy is delete")
 

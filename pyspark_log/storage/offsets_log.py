@@ -231,10 +231,10 @@ class OffsetsLog:
         store, count = self._store, 0
         failed: PylogError | OSError | None = None
         try:
-            partitions = store.describe_topic(OFFSETS_TOPIC).partitions
+            partitions = store.written_partitions(OFFSETS_TOPIC)
         except UnknownTopicError:
             return 0
-        for partition in range(partitions):
+        for partition in partitions:
             try:
                 count += self._expire_in(partition, timeout)
             except (PylogError, OSError) as error:

@@ -193,7 +193,7 @@ class Store:
 
         Args:
             name: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'.
-            partitions: how many; None: the store's num.partitions.
+            partitions: how many, 100,000 at most; None: the store's num.partitions.
             configs: settings by Kafka's names.
 
         Raises:
@@ -222,7 +222,7 @@ class Store:
 
         Raises:
             UnknownTopicError, InvalidTopicError: no such topic, or one of the engine's own.
-            InvalidConfigError: it has as many already, or more.
+            InvalidConfigError: it has as many already, or more; or more are asked for than a topic can have.
         """
         return self._admin.add_partitions(name, total)
 
@@ -517,11 +517,11 @@ class Store:
         return self.recovered(topic, partition).size()
 
     def written_partitions(self, topic: str) -> list[int]:
-        """The partitions that something was ever written to, ascending; of a broker's topic those that are here.
+        """The partitions of which there are files, ascending; of a broker's topic those that are here.
 
         It costs as much as there are of these, however many partitions the topic has. UnknownTopicError.
         """
-        return self._partitions.topic(topic).written()
+        return [place.partition for place in self._partitions.topic(topic).left()]
 
     def segment_files(self, topic: str, partition: int) -> list[str]:
         """The partition's `.log` files, oldest first."""

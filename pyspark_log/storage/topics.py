@@ -29,6 +29,9 @@ VERSION = 1
 #: Where the descriptions of deleted topics are whose files are still there, one file each, named by the topic's id.
 DELETED_FOLDER = "deleted"
 MAX_NAME_LENGTH = 249
+#: The most partitions that a topic can be given. Each that is written to has files, and each reader looks at all: a
+#: whole cluster of Kafka's has some 200,000.
+MAX_PARTITIONS = 100_000
 #: Topics of the engine itself; records of anybody else would break it.
 OFFSETS_TOPIC = "__consumer_offsets"
 PUBLISH_TOPIC = "__pylog_publish"
@@ -61,6 +64,12 @@ def check_open_to_all(name: str) -> None:
     """Refuses the topics that only the engine writes to. InvalidTopicError."""
     if name in (OFFSETS_TOPIC, PUBLISH_TOPIC):
         raise InvalidTopicError(f"topic {name} holds the store's own records; nobody else may write to it")
+
+
+def check_partitions(name: str, partitions: int) -> None:
+    """Refuses a number of partitions that no topic is given. InvalidConfigError."""
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidConfigError(f"topic {name!r}: {partitions} partitions; it can have 1 to {MAX_PARTITIONS}")
 
 
 def check_id(text: str) -> None:
@@ -154,8 +163,7 @@ class TopicCatalog:
         """
         check_name(name)
         check_topic_configs(configs)
-        if not 1 <= partitions <= INT_MAX:
-            raise InvalidConfigError(f"topic {name!r}: {partitions} partitions; it must have 1 at least")
+        check_partitions(name, partitions)
         description = TopicDescription(name, new_id(), partitions, dict(configs))
         files.make_folder(self._folder)
         try:
@@ -172,10 +180,11 @@ class TopicCatalog:
             InvalidConfigError: it has as many already, or more: partitions are never taken away.
         """
         before = self.describe(name)
-        if not before.partitions < total <= INT_MAX:
+        if total <= before.partitions:
             raise InvalidConfigError(
                 f"topic {name!r} has {before.partitions} partitions; it can get more, not {total}"
             )
+        check_partitions(name, total)
         return self._replace(replace(before, partitions=total))
 
     def alter_configs(self, name: str, set_to: Mapping[str, str], delete: Collection[str]) -> TopicDescription:

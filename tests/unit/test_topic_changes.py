@@ -51,7 +51,7 @@ def test_partitions_are_added_and_seen_by_those_who_have_the_store_open(store):
     assert store.describe_topic("t").topic_id == other.describe_topic("t").topic_id
 
 
-@pytest.mark.parametrize("total", [2, 1, 0, 2**31])
+@pytest.mark.parametrize("total", [2, 1, 0])
 def test_partitions_are_never_taken_away(store, total):
     with pytest.raises(InvalidConfigError, match=r"has 2 partitions; it can get more, not \d+"):
         store.add_partitions("t", total)
