@@ -213,7 +213,7 @@ def _resolve(
         find = _start
     since = scenario.to_datetime
     if scenario.by_duration is not None:
-        since = now_ms() - scenario.by_duration // timedelta(milliseconds=1)
+        since = max(now_ms() - scenario.by_duration // timedelta(milliseconds=1), 0)
     if since is not None:
         return {at: _at_time(store, at, since) for at in partitions}
     return {at: find(store, at) for at in partitions}

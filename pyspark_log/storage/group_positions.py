@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage import manifest, modern_group, store_folder
+from pyspark_log.storage.arguments import check_text, check_whole
 from pyspark_log.storage.batch import CRC_AT
-from pyspark_log.storage.config import whole_setting
+from pyspark_log.storage.config import INT_MAX, whole_setting
 from pyspark_log.storage.decision import Decision, Place
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.encoder import encode
@@ -38,7 +39,7 @@ from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import STAGING_FOLDER
-from pyspark_log.storage.topics import OFFSETS_TOPIC
+from pyspark_log.storage.topics import OFFSETS_TOPIC, check_name
 from pyspark_log.storage.types import OffsetStep, TopicPartition
 
 #: Kafka's `offset.metadata.max.bytes`.
@@ -76,14 +77,17 @@ def place_of(store: Store, group: str) -> Place:
 
 
 def check(group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-    """Refuses positions that nobody could commit. InvalidConfigError."""
+    """Refuses positions that nobody could commit. InvalidConfigError; InvalidTopicError: no topic has that name."""
     if not group:
         raise InvalidConfigError("a group needs a name")
-    if len(group.encode()) > _MAX_NAME_BYTES:
-        raise InvalidConfigError(f"a group's name of {len(group.encode())} bytes; it can have {_MAX_NAME_BYTES}")
+    check_text("a group's name", group, _MAX_NAME_BYTES)
     for at, offset in offsets.items():
+        check_name(at.topic)
+        check_whole(f"group {group}, topic {at.topic}: partition", at.partition, high=INT_MAX)
         if offset < 0:
             raise InvalidConfigError(f"group {group}: offset {offset} for {at} is negative")
+        check_whole(f"group {group}: offset for {at}", offset)
+    check_text(f"group {group}: metadata", metadata)
     size = len(metadata.encode())
     if size > MAX_METADATA_BYTES:
         raise InvalidConfigError(

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from pyspark_log.storage import files
+from pyspark_log.storage.arguments import check_path, check_text
 from pyspark_log.storage.checkpoint_files import (
     META_PROPERTIES,
     MetaProperties,
@@ -57,6 +58,9 @@ def parse(text: str) -> list[str]:
         raise InvalidConfigError(
             f"log.dirs = {text!r}: must be 1 to {MOST_FOLDERS} different folders, with commas between them"
         )
+    for name in names:
+        check_path("log folder", name)
+        check_text("log folder", name)
     return names
 
 

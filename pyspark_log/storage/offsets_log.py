@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage import group_expiry, group_positions
+from pyspark_log.storage.arguments import check_whole
 from pyspark_log.storage.config import whole_setting
 from pyspark_log.storage.decided import apply_in, waits_in
 from pyspark_log.storage.decision import Place
@@ -85,13 +86,15 @@ class OffsetsLog:
                 none). Without it nothing is compared.
 
         Raises:
-            InvalidConfigError: the group has no name, an offset is negative, or `metadata` is larger than
-                4096 bytes; nothing was written.
+            InvalidConfigError: the group has no name, an offset is negative, `metadata` is larger than 4096 bytes, or
+                the format cannot hold a text or number; nothing was written.
             OffsetConflictError: a position is not the expected one; nothing was written.
             StagedOutputError, OSError, LockTimeoutError: also when what was decided for the group's partition
                 cannot be applied, which comes first; nothing was written.
         """
         group_positions.check(group, offsets, metadata)
+        group_positions.check(group, dict.fromkeys(expected or {}, 0))
+        check_whole(f"group {group}: expiry", expire_timestamp, low=-1)
         if not offsets:
             return
         store, now = self._store, self._now()

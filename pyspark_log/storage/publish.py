@@ -47,7 +47,7 @@ from pyspark_log.storage.locks import DEFAULT_TIMEOUT
 from pyspark_log.storage.log_cleaner import compact_if_due
 from pyspark_log.storage.mounts import is_shared
 from pyspark_log.storage.output import Output, discard
-from pyspark_log.storage.publish_checks import check_fenced, check_log_folders, check_number, check_parts
+from pyspark_log.storage.publish_checks import check_fenced, check_given, check_log_folders, check_number, check_parts
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import STATE_FOLDER
@@ -183,7 +183,7 @@ def publish(
             SetAsideError: an administrator has set it aside before anything of it appeared.
             PublishError itself: the output is in too many pieces.
         InvalidConfigError: the same, for arguments: a position is moved twice, or is none that can be committed, or
-            is to move without syncing.
+            is to move without syncing; or a text or number is none that a decision can hold.
         PublishPendingError: it is decided, and appears as soon as it can be written; as
             PartlySetAsideError: some of it never does, as an administrator has set it aside.
         OutcomeUnknownError: it is decided or not; the same call again tells, as a replay is answered.
@@ -213,6 +213,7 @@ def _publish(
 ) -> PublishResult:
     """Publishes; any error, which `attempt` explains."""
     publisher, number = wanted.publisher, wanted.number
+    check_given(publisher, number, wanted.run, wanted.location, wanted.plan)
     if offsets and not sync:
         raise InvalidConfigError("a publish that moves positions of groups must be synced, lest they move without it")
     sync = sync or is_shared(f"{store.path}/{STATE_FOLDER}")
@@ -365,6 +366,7 @@ def claim(store: Store, publisher: str, run: str, number: int | None = None) -> 
         The last number that was decided; NO_NUMBER if there is none.
 
     Raises:
+        InvalidConfigError: an id, run or number is none that a decision can hold.
         PublishNumberError: neither the next number nor the last one.
         PublisherFencedError: a newer run has the publisher, and the number of this one is given.
         PublishFailedError: it failed, and can be tried again.
@@ -372,6 +374,7 @@ def claim(store: Store, publisher: str, run: str, number: int | None = None) -> 
             and could not be applied.
         ReadOnlyError: it is a broker's folder.
     """
+    check_given(publisher, 0 if number is None else number, run)
     store.check_writable()
     try:
         return _claim(store, publisher, run, number)

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark_log.storage import files
+from pyspark_log.storage.arguments import check_text, check_whole
 from pyspark_log.storage.clock import shown
+from pyspark_log.storage.config import LONG_MAX
 from pyspark_log.storage.decided import staging_folder
 from pyspark_log.storage.decision import NO_NUMBER, NOBODY, Decision
 from pyspark_log.storage.errors import PublisherFencedError, PublishNumberError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import Store
+
+
+def check_given(publisher: str, number: int = 0, *texts: str) -> None:
+    """Refuses what a decision cannot hold: it could be written, and never read again. InvalidConfigError."""
+    check_text("publisher", publisher)
+    check_whole(f"publisher {publisher!r}: number", number, low=-LONG_MAX - 1, high=LONG_MAX)
+    for text in texts:
+        check_text(f"publisher {publisher!r}: run, location or plan", text)
 
 
 def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None:

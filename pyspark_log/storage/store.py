@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pyspark_log.storage import cleaning, log_folder_removal, move, store_folder
 from pyspark_log.storage.appender import Appender
+from pyspark_log.storage.arguments import check_whole
 from pyspark_log.storage.broker_folders import BrokerFolders
 from pyspark_log.storage.broker_partitions import BrokerPartitions
 from pyspark_log.storage.client_batch import admit
@@ -86,7 +87,8 @@ class Store:
             StoreVersionError: a newer version wrote it.
             DescriptionError: its store.json is damaged.
             SideFileError: a broker's meta.properties is damaged.
-            InvalidConfigError: several folders are not those of one broker.
+            InvalidConfigError: it is no path, or several folders are not those of one broker.
+            OSError: the system does not let it be looked at.
         """
         folder = local_path(path)
         try:
@@ -398,11 +400,12 @@ class Store:
 
         Raises:
             UnknownTopicError: no such topic or partition.
-            InvalidConfigError: there is no such isolation level.
+            InvalidConfigError: there is no such isolation level, or `max_bytes` is not from 1 to 2^63 - 1.
             OffsetOutOfRangeError: with the range that is valid.
             CorruptRecordError: a damaged batch; what stands before it is given out first. BatchTooLargeError: one that
                 becomes more in memory than batch.max.memory.bytes.
         """
+        check_whole("max_bytes", max_bytes, low=1)
         reader, committed = self.recovered(topic, partition), check_isolation(isolation_level)
         if committed or start in (EARLIEST, LATEST) or end in (None, LATEST):
             state = reader.state()
@@ -502,8 +505,16 @@ class Store:
         return reader.last_stable_offset() if check_isolation(isolation_level) else reader.state().high_watermark
 
     def offset_for_timestamp(self, topic: str, partition: int, timestamp: int) -> OffsetAndTimestamp | None:
-        """The first record, in the order of offsets, of the time `timestamp` (ms) or later; None: there is none."""
-        return self.recovered(topic, partition).find_timestamp(timestamp)
+        """The first record, in the order of offsets, of the time `timestamp` (ms) or later; None: there is none.
+
+        A record without a time is never the answer.
+
+        Raises:
+            UnknownTopicError: no such topic or partition.
+            InvalidConfigError: a negative time, as with Kafka's consumers, or one beyond 64 bits.
+        """
+        check_whole("timestamp", timestamp)
+        return self.recovered(topic, partition).find_timestamp(int(timestamp))
 
     def offset_of_max_timestamp(self, topic: str, partition: int) -> OffsetAndTimestamp | None:
         """The record with the largest time, of several the first in the order of offsets; None: no record has a time.

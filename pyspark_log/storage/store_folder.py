@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pyspark_log.storage import files, folder_owner, log_dirs
+from pyspark_log.storage.arguments import check_path
 from pyspark_log.storage.checkpoint_files import META_PROPERTIES
 from pyspark_log.storage.config import check_store_settings
 from pyspark_log.storage.errors import DescriptionError, InvalidConfigError, StoreExistsError, StoreNotFoundError
@@ -71,7 +72,7 @@ class StoreDescription(NamedTuple):
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
-    """The absolute path that a path or a `file:` URI names. InvalidConfigError for any other URI."""
+    """The absolute path that a path or a `file:` URI names. InvalidConfigError: any other URI, or no path at all."""
     text = os.fspath(path)
     if not text:
         raise InvalidConfigError("the path of the store is empty")
@@ -80,6 +81,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
             raise InvalidConfigError(f"{text}: a store is a folder of a file system: give a path or a file: URI")
         text = unquote(parts.path)
+    check_path("the store's folder", text)
     return os.path.abspath(text)
 
 
@@ -195,7 +197,10 @@ def add_log_folder(folder: str, name: str) -> StoreDescription:
         OSError: it is not listed.
     """
     before = describe(folder)
-    (name,) = log_dirs.parse(name)
+    names = log_dirs.parse(name)
+    if len(names) != 1:
+        raise InvalidConfigError(f"log folder {name!r}: must be one folder; there is no comma in its name")
+    (name,) = names
     known, number = dict(before.log_folders), before.next_log_dir
     if len(known) == MOST_FOLDERS or number > log_dirs.LAST_NUMBER:
         raise InvalidConfigError(

@@ -59,7 +59,7 @@ class Transactions:
         """Takes the id over, and finishes what an instance before this one has committed.
 
         Raises:
-            InvalidConfigError: the id is empty.
+            InvalidConfigError: the id is empty, or no Unicode text.
             PublishPendingError: the last transaction that was committed could not be finished; it can be tried again.
             PublishFailedError: the id could not be taken over; it can be tried again.
         """
