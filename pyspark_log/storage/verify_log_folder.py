@@ -48,6 +48,8 @@ _ADVICE = (
 def log_folder_faults(store: Store) -> Iterator[Finding]:
     """What is wrong with these files, in each log folder; and which of the folders have failed."""
     for folder in store.log_folders:
+        if not folder.directory_id and not os.path.exists(folder.path):
+            continue  # It is made with the first record; of lost ones each partition tells.
         problem = folder.problem()
         look = _FolderCheck(store, folder.path)
         try:

@@ -320,6 +320,13 @@ def test_a_torn_slot_that_hides_records_is_damage(path):
     assert found.first_offset < state.next_offset
 
 
+def test_nothing_is_wrong_with_a_store_that_is_new(tmp_path):
+    store = Store.create(tmp_path / "new")
+    assert not verify(store.path).findings
+    store.create_topic("t", 2)
+    assert not verify(store.path).findings
+
+
 def test_a_slot_that_a_power_loss_has_torn_is_a_note(path, monkeypatch):
     file = state_path(path)
     older = (newest_slot(file)[0] + 1) % 2
