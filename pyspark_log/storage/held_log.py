@@ -406,7 +406,7 @@ class HeldLog:
 
     def _check_leftovers(self) -> None:
         """Refuses to go on where records beyond the log end may have been acknowledged. LogDamagedError."""
-        reason = leftovers.acknowledged(self.place.folder, self.state)
+        reason = leftovers.acknowledged(self.place, self.state)
         if reason:
             self.forget()
             raise LogDamagedError(

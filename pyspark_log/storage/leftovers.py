@@ -7,6 +7,7 @@ acknowledged. So before anything is deleted, it is asked whether one append can 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -15,6 +16,8 @@ from pyspark_log.storage.batch import CODEC_MASK, HEADER_SIZE, MAX_BATCH_BYTES, 
 from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import CorruptRecordError
+from pyspark_log.storage.mounts import is_shared
+from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import decode
 from pyspark_log.storage.segment import INDEX, LOG, list_segments, segment_path
 from pyspark_log.storage.sparse_index import OffsetIndex
@@ -27,12 +30,12 @@ _SMALL = 256 * 1024
 _MOST_BATCHES = 1000
 
 
-def acknowledged(folder: str, state: PartitionState, config: TopicConfig | None = None) -> str:
+def acknowledged(place: PartitionPlace, state: PartitionState, config: TopicConfig | None = None) -> str:
     """Why what stands beyond the log end cannot come from one unfinished append; "" if it can, or if nothing is there.
 
     Args:
-        folder: the partition's.
-        state: the partition's.
+        place: which partition.
+        state: its state.
         config: its topic's settings, by which batches are told that one append would have put into one. That is no
             proof: one append of a table in many pieces to hundreds of partitions can leave such batches, too. None:
             only proofs count.
@@ -41,10 +44,11 @@ def acknowledged(folder: str, state: PartitionState, config: TopicConfig | None 
         OSError: a file cannot be read.
     """
     # A change of several steps was begun, whose own rules say what becomes of it; or, after a power loss, whole batches
-    # are adopted.
+    # are adopted; or, on a shared file system, a writer that has lost its lock has added them since.
     begun = state.intent != Intent.NONE or bool(state.flags & (Flags.CUTTING | Flags.CLAIMED))
-    if begun or state.boot != state_file.this_boot():
+    if begun or state.boot != state_file.this_boot() or is_shared(os.path.dirname(place.state_path)):
         return ""
+    folder = place.folder
     for base in list_segments(folder):
         if base > state.active_base and next(_batches(folder, base, 0, base), None) is not None:
             return f"a later segment, {segment_path(folder, base, LOG)}, has records"

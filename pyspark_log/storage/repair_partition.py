@@ -107,7 +107,7 @@ class Damaged(NamedTuple):
             return None
         # Where the state is older than the log, it does not tell which decisions the log has.
         old = bool(slots.torn and not slots.explained and first_batch(place.folder, state)) or bool(
-            acknowledged(place.folder, state, config)
+            acknowledged(place, state, config)
         )
         # An intent says what stands behind the end. It is dropped: its decision is applied to the copy.
         restarted = state.boot != state_file.this_boot() and state.intent != Intent.APPLY

@@ -78,7 +78,7 @@ def _leftovers(place: PartitionPlace, config: TopicConfig, finding: Finder) -> I
 def _beyond(
     place: PartitionPlace, config: TopicConfig, finding: Finder, state: PartitionState
 ) -> Iterator[Finding]:
-    reason = acknowledged(place.folder, state, config)
+    reason = acknowledged(place, state, config)
     if reason:
         yield finding(
             Severity.DAMAGE, place.state_path, first_offset=state.next_offset,
