@@ -195,3 +195,43 @@ def test_readers_that_are_at_work_find_a_log_that_was_true_at_some_moment(memory
     for number, values in enumerate(found):
         expected = [n for n in range(RECORDS) if n < 3 * number or n in left(0, 24)]
         assert [int(v.rstrip(b".")) for v in values] == expected, number
+
+
+def test_a_process_that_knows_the_segments_learns_of_the_swap(memory_path):
+    path = memory_path / "store"
+    make(path, 0, 18)
+    store = Store.open(path)
+    before = store.size("t", 0)
+    assert len(store.segment_files("t", 0)) == 5
+    replace(path, 0, 18)
+    now = store.segment_files("t", 0)
+    assert now == [segment_path(f"{path}/data/t-0", base, ".log") for base in (0, 18, 24)]
+    assert store.size("t", 0) == sum(map(os.path.getsize, now)) < before
+    assert [int(v.rstrip(b".")) for b in store.read("t", 0) for v in b["value"].to_pylist()] == left(0, 18)
+
+
+@pytest.mark.parametrize(("base", "until"), CASES)
+def test_old_files_change_when_the_new_names_are_on_the_disk_and_the_indexes_go_first(memory_path, base, until):
+    """A broker that believes in an index, or finds a part of the new names only, would lose records."""
+    path = memory_path / "store"
+    make(path, base, until)
+    folder = f"{path}/data/t-0"
+    log, *indexes = (segment_path(folder, base, suffix) for suffix in (".log", ".index", ".timeindex"))
+    changes, left_over = [], []
+
+    def observe(change):
+        changes.append((change.kind, change.target or change.path))
+        if (change.kind, change.target) == ("rename", log):
+            left_over.append([index for index in indexes if os.path.exists(index)])
+
+    assert all(map(os.path.exists, indexes))
+    files.set_observer(observe)
+    try:
+        replace(path, base, until)
+    finally:
+        files.set_observer(None)
+    assert left_over == [[]]
+    names = [change for change in changes if change[0] != "link" and change[1].startswith(folder)]
+    last_new = max(at for at, (_, name) in enumerate(names) if name.endswith(".swap") and names[at][0] == "rename")
+    assert names[last_new + 1] == ("sync_folder", folder)
+    assert not {log, *indexes} & {name for _, name in names[:last_new]}

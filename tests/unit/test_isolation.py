@@ -15,7 +15,9 @@ from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.storage import files, log_folder
 from pyspark_log.storage.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
+from pyspark_log.storage.isolation import StableEnd
 from pyspark_log.storage.isolation_level import READ_COMMITTED
+from pyspark_log.storage.state_file import EMPTY
 from pyspark_log.storage.types import EARLIEST
 
 LEVEL = {"isolation_level": READ_COMMITTED}
@@ -210,6 +212,16 @@ def test_the_command(log):
     assert consume() == ["aborted", "plain", "open"]
     assert consume("--isolation-level", "read_committed") == ["plain"]
     assert consume("--isolation-level", "read_committed", "--timestamp", str(NOW)) == ["plain"]
+
+
+def test_what_was_deleted_is_not_asked_for_where_no_snapshot_tells_of_it(tmp_path):
+    """The log has begun anew since the last look; a broker's reader has no second try."""
+    asked = []
+    stable = StableEnd()
+    for first, end in [(0, 2), (2, 4), (7, 9)]:
+        state = EMPTY._replace(active_base=first, log_start=first, next_offset=end, high_watermark=end)
+        assert stable.look(str(tmp_path), state, first, lambda offset: asked.append(offset) or iter(())) == end
+    assert asked == [0, 2, 7]
 
 
 class Killed(BaseException):

@@ -1,5 +1,7 @@
 """Locks between threads and processes: exclusion, turns, forks, time-outs that name the holder."""
 
+import contextlib
+import fcntl
 import multiprocessing
 import os
 import statistics
@@ -118,6 +120,90 @@ def test_a_forked_child_neither_has_nor_releases_its_parents_lock(path):
     other.start()
     other.join()
     assert other.exitcode == 0
+    lock.release()
+
+
+@pytest.fixture
+def forked():
+    """Runs something in a forked child as soon as it is called; gives what it returned, or the name of its error."""
+
+    @contextlib.contextmanager
+    def run(work):
+        start_read, start_write = os.pipe()
+        told_read, told_write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.read(start_read, 1)
+                told = str(work())
+            except BaseException as error:  # noqa: BLE001  (the child ends here, whatever it is)
+                told = type(error).__name__
+            os.write(told_write, told.encode())
+            os._exit(0)
+
+        def finish():
+            os.write(start_write, b".")
+            return os.read(told_read, 1000).decode()
+
+        try:
+            yield finish
+        finally:
+            for fd in (start_write, start_read, told_read, told_write):
+                os.close(fd)
+            os.waitpid(child, 0)
+
+    return run
+
+
+def _try(path):
+    lock = locks.lock_for(path)
+    lock.acquire(timeout=0.05)  # A lock that is free is taken, however long that takes.
+    lock.release()
+    return "acquired"
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_shares_no_open_file_with_its_parent(path, forked):
+    """What its parent locks later, the child would hold too."""
+    lock = locks.lock_for(path)
+    lock.acquire()
+    lock.release()
+    with forked(lambda: _try(path)) as finish:
+        lock.acquire()
+        assert finish() == "LockTimeoutError"
+        lock.release()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_a_lock_that_its_parent_gave_back(path, forked):
+    lock = locks.lock_for(path)
+    lock.acquire()
+    with forked(lambda: _try(path)) as finish:
+        lock.release()
+        assert finish() == "acquired"
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_mutex_that_a_thread_holds_is_free_in_a_forked_child(forked):
+    mutex = locks.Mutex()
+    with mutex, forked(lambda: mutex._lock.acquire(blocking=False)) as finish:
+        assert finish() == "True"
+
+
+def test_who_waits_for_a_lock_whose_file_was_replaced_gets_that_of_the_new_file(path, tmp_path):
+    """The store's folder was replaced by a copy, and another process holds the lock in it."""
+    lock = locks.lock_for(path)
+    lock.acquire()
+    lock.release()
+    copy = tmp_path / "copy"
+    copy.write_bytes(b"")
+    os.replace(copy, path)
+    with open(path, "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(LockTimeoutError):
+            lock.acquire(timeout=0.05)
+    lock.acquire(timeout=PATIENCE)
+    assert os.path.samestat(os.fstat(lock.file.fd), os.stat(path))
     lock.release()
 
 

@@ -25,6 +25,7 @@ from pyspark_log.storage.retention import delete_before
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
+from pyspark_log.storage.truncation import truncate
 from pyspark_log.storage.types import LATEST, TopicPartition
 from pyspark_log.storage.verify import verify
 
@@ -132,6 +133,18 @@ def test_a_reader_does_not_wait_for_a_transaction_that_has_ended(a, b, configs):
     end_transaction(b, commit=True)
     lose_history(b, configs)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == b.latest_offset("t", 0)
+
+
+@pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])
+def test_a_reader_does_not_wait_for_a_transaction_that_was_truncated(a, b):
+    """The log is as long as before, and goes on otherwise."""
+    send(b, 0, transactional=True)
+    plain(b, 1)
+    assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == 0
+    with b.appender("t", 0).hold() as held:
+        truncate(held, 0)
+    plain(b, 2)
+    assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == b.latest_offset("t", 0) == 2
 
 
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])
