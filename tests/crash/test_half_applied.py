@@ -10,6 +10,7 @@ from pyspark_log.storage import state_file
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from pyspark_log.storage.truncation import truncate
 
 
 def rows(value):
@@ -45,3 +46,35 @@ def test_the_batches_that_stayed_are_not_there_a_second_time(tmp_path, monkeypat
     assert help_apply(store) == (kept < 2)
     values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
     assert values == [b"before", b"first", b"second"]
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_the_decision(
+    tmp_path, monkeypatch, rebooted
+):
+    """The writer is stopped before its first byte, and older bytes stand where it was about to write."""
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    store.append("t", rows(b"before"), sync=True)
+    (log,) = store.segment_files("t", 0)
+
+    def stop(change):
+        if (change.kind, change.path) == ("write", log):
+            raise Stopped
+
+    publish(store, "other", 0, stage(store, b"older"))
+    with open(log, "rb") as file:
+        older = file.read()
+    with store.appender("t", 0).hold() as held:
+        truncate(held, 1)
+    parts = stage(store, b"newer")
+    assert run_until(lambda: publish(store, "query", 0, parts, run="run"), stop)
+    assert os.path.getsize(log) == len(older) - parts[0].size
+    with open(log, "r+b") as file:
+        file.write(older)
+    if rebooted:
+        monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    store = Store.open(store.path)
+    help_apply(store)
+    values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
+    assert values == [b"before", b"newer"]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from producer_tools import ready
 
-from pyspark_log.storage import files
+from pyspark_log.storage import files, state_file
 from pyspark_log.storage.errors import (
     CorruptRecordError,
     LogDamagedError,
@@ -94,6 +95,32 @@ def test_a_full_or_failing_disk_leaves_nothing_visible(store, fail, kind):
     assert values(store) == [0]
     append(store, 1)
     assert values(store) == [0, 1]
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_what_a_failed_write_has_left_is_no_record_after_a_power_loss_either(store, monkeypatch, kept):
+    """Whole batches beyond the log end are adopted then, and the writer was told that nothing was appended."""
+    append(store, 0)
+    (path,) = store.segment_files("t", 0)
+    size, batch = os.path.getsize(path), ready(-1, b"9", producer=-1)
+
+    def run_full(change):
+        if (change.kind, change.path) == ("write", path):
+            files.set_observer(None)
+            with open(path, "r+b") as log:
+                log.seek(change.position)
+                log.write(change.data[: kept * len(batch)])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    files.set_observer(run_full)
+    try:
+        with pytest.raises(OSError, match="No space"), store.appender("t", 0).hold() as appender:
+            appender.append(bytearray(2 * batch), sync=False)
+    finally:
+        files.set_observer(None)
+    assert os.path.getsize(path) == size
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    assert values(store) == [0]
 
 
 @pytest.mark.parametrize("who", ["the same appender", "another process", "a publish"])

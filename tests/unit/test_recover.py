@@ -281,6 +281,24 @@ def test_who_is_about_to_apply_what_is_set_aside_applies_nothing(store):
     assert (content(store, "a"), last_number(Store.open(store.path), "q")) == ([], None)
 
 
+def test_what_was_decided_for_a_topic_is_not_applied_to_a_new_one_of_its_name(store):
+    """The topic is deleted and made anew between the look at what it has and the making of its appender."""
+    other = decide(store, "q", 0, stage(store, b"old", "a", "b"), only=["b"])
+    topic_id, real = store.describe_topic("a").topic_id, decided._apply_in
+
+    def late(*arguments):
+        store.delete_topic("a")
+        store.create_topic("a", 1)
+        real(*arguments)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(decided, "_apply_in", late)
+        help_apply(other)
+    assert store.describe_topic("a").topic_id != topic_id
+    assert (content(store, "a"), content(store, "b")) == ([], [b"old"])
+    assert recover(store) == []
+
+
 def test_a_publisher_is_told_that_its_decision_was_set_aside_while_it_waited(store):
     def wait(_store, _decisions, decision, _timeout):
         other = Store.open(store.path)
