@@ -227,6 +227,38 @@ def test_under_the_lock_only_the_offsets_are_written(store, far):
     assert linked == [1, 1 if far else 2]
 
 
+def test_what_another_helper_has_put_behind_a_file_does_not_stay_in_the_segment(store, monkeypatch):
+    """Both have made it ready: one that copies the little files behind it, and cannot copy the last, and one that found
+    no room for copies, and makes each file a segment.
+    """
+    parts = [part for name, count in [("a", 200), ("b", 5), ("c", 4)] for part in stage(store, name, count)]
+    path, sizes, newest = f"{store.path}/staging/{parts[0].file}", [], _Work._newest
+
+    def fail(error, data):
+        def observe(change):
+            if change.kind == "write" and data in change.data:
+                files.set_observer(None)
+                sizes.append(os.path.getsize(path))
+                raise OSError(error, os.strerror(error), change.path)
+
+        files.set_observer(observe)
+
+    def before_another(work, pieces):
+        if all(isinstance(piece, install.ReadySegment) for piece in pieces):
+            monkeypatch.setattr(_Work, "_newest", newest)
+            fail(errno.EIO, b"c/0")
+            with pytest.raises(OSError, match="Input/output"):
+                help_apply(Store.open(store.path))
+        return newest(work, pieces)
+
+    monkeypatch.setattr(_Work, "_newest", before_another)
+    fail(errno.ENOSPC, b"b/0")
+    publish(store, "q", 0, parts)
+    assert sizes == [parts[0].size, parts[0].size + parts[1].size]
+    assert [os.path.getsize(segment) for segment in store.segment_files("t", 0)] == [part.size for part in parts]
+    check(store, expected(("a", 200), ("b", 5), ("c", 4)))
+
+
 # ---- what is gathered first
 
 

@@ -1,0 +1,104 @@
+"""What must be on the disk before what: single steps, each followed by a loss of power at every change to files."""
+
+import os
+
+import pyarrow as pa
+import pytest
+from power import Trace
+
+from pyspark_log.storage import files, state_file
+from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.publish import last_number, publish
+from pyspark_log.storage.recover import set_aside, waiting
+from pyspark_log.storage.store import Store
+from pyspark_log.storage.types import OffsetStep, TopicPartition
+
+
+def rows(value):
+    return pa.record_batch({"value": [value]})
+
+
+def values(store):
+    return [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
+
+
+def losses(trace, folder, monkeypatch):
+    """What is left where the power goes before each change and nothing stays of what was not synced, and the count."""
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    for count, disk in trace.disks(range(1, len(trace.changes) + 1)):
+        path = folder / f"after {count}"
+        disk.write(path, disk.nothing())
+        yield Store.open(path), count
+
+
+def test_a_synced_append_outlives_a_power_loss_also_where_it_has_begun_a_segment(memory_path, monkeypatch):
+    store = Store.create(memory_path / "store")
+    store.create_topic("t", 1, {"segment.bytes": "300"})
+    trace = Trace(store.path)
+
+    def write():
+        for number in range(6):
+            store.append("t", rows(b"%d" % number * 50), sync=True)
+            trace.mark(number + 1)
+
+    trace.record(write)
+    assert len(store.segment_files("t", 0)) > 2
+    for left, count in losses(trace, memory_path, monkeypatch):
+        acknowledged = sum(at <= count for at, _ in trace.marks)
+        assert len(values(left)) >= acknowledged, f"power lost before change {count}"
+
+
+def test_a_decision_does_not_outlive_the_position_that_it_starts_from(memory_path, monkeypatch):
+    at = TopicPartition("t", 0)
+    store = Store.create(memory_path / "store", {"offsets.topic.num.partitions": "1"})
+    store.create_topic("t", 1)
+    publish(store, "q", 0, [], offsets=[OffsetStep("g", at, None, 3)])
+    with store.appender("__consumer_offsets", 0).hold() as held:
+        held.settle()
+    trace = Trace(store.path)
+
+    def move():
+        OffsetsLog(store).commit("g", {at: 5})
+        publish(store, "q", 1, [], offsets=[OffsetStep("g", at, 5, 9)])
+
+    trace.record(move)
+    decided = 0
+    for left, count in losses(trace, memory_path, monkeypatch):
+        undone = [one.decision.offset for one in waiting(left) if one.decision.number == 1]
+        for decision in undone:
+            # As if it had never been made.
+            set_aside(left, decision)
+            assert OffsetsLog(left).fetch("g")[at].offset == 5, f"power lost before change {count}"
+        decided += last_number(left, "q") == 1 or bool(undone)
+    assert decided > 5
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_put_right(memory_path, monkeypatch, shown):
+    """Nobody looks for them afterwards; and bytes of a record can look like batches."""
+    store = Store.create(memory_path / "store")
+    store.create_topic("t", 1)
+    store.append("t", rows(b"synced"), sync=True)
+    (log,) = store.segment_files("t", 0)
+    if shown:
+        store.append("t", rows(b"lost" * 100))
+        os.truncate(log, os.path.getsize(log) - 1)
+    else:
+        with open(log, "ab") as file:
+            file.write(b"torn" * 100)
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    path, said = store.reader("t", 0).place.state_path, []
+
+    def look(_change):
+        state = state_file.read(path).state
+        if state.boot == b"rebooted":
+            said.append((state.position, os.path.getsize(log)))
+
+    files.set_observer(look)
+    try:
+        with Store.open(store.path).appender("t", 0).hold() as held:
+            held.settle()
+    finally:
+        files.set_observer(None)
+    assert said
+    assert all(position == size for position, size in said), said
