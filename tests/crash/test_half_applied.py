@@ -78,3 +78,24 @@ def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_
     help_apply(store)
     values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
     assert values == [b"before", b"newer"]
+
+
+def test_what_was_applied_behind_a_hole_is_applied_anew(tmp_path, monkeypatch):
+    """The decision is on the disk as a whole, and the records before it, which nobody had synced, are not."""
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    store.append("t", rows(b"lost"))
+    (log,) = store.segment_files("t", 0)
+    size = os.path.getsize(log)
+
+    def stop(change):
+        if (change.kind, change.path) == ("sync", log):
+            raise Stopped
+
+    assert run_until(lambda: publish(store, "query", 0, stage(store, b"decided"), run="run"), stop)
+    with open(log, "r+b") as file:
+        file.write(bytes(size))
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    store = Store.open(store.path)
+    help_apply(store)
+    assert [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()] == [b"decided"]

@@ -102,3 +102,37 @@ def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_put_right(me
         files.set_observer(None)
     assert said
     assert all(position == size for position, size in said), said
+
+
+def test_what_fills_a_gap_is_on_the_disk_before_the_state_counts_it(memory_path, monkeypatch):
+    """The power goes again while what the first loss has left is being put right."""
+    store = Store.create(memory_path / "store")
+    store.create_topic("t", 1)
+    store.append("t", rows(b"synced"), sync=True)
+    (log,) = store.segment_files("t", 0)
+    store.append("t", rows(b"lost" * 100))
+    shown = store.latest_offset("t", 0)
+    os.truncate(log, os.path.getsize(log) - 1)
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"between")
+    trace = Trace(store.path)
+    trace.record(lambda: Store.open(store.path).latest_offset("t", 0))
+    assert len(trace.changes) > 5
+    for left, count in losses(trace, memory_path, monkeypatch):
+        left.append("t", rows(b"after"))
+        assert values(left) == [b"synced", b"after"], f"power lost before change {count}"
+        assert left.latest_offset("t", 0) > shown
+
+
+def test_an_empty_log_whose_file_is_gone_is_put_right_once(memory_path, monkeypatch):
+    store = Store.create(memory_path / "store")
+    store.create_topic("t", 1)
+    with store.appender("t", 0).hold():
+        pass
+    (log,) = store.segment_files("t", 0)
+    os.unlink(log)
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    left = Store.open(store.path)
+    for number in range(3):
+        left.append("t", rows(b"%d" % number))
+    assert values(left) == [b"0", b"1", b"2"]
+    assert (left.reader("t", 0).state().boot, left.latest_offset("t", 0)) == (b"rebooted", 3)

@@ -4,8 +4,10 @@ import os
 
 import pyarrow as pa
 import pytest
+from producer_tools import ready
 
 from pyspark_log.storage import state_file
+from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.errors import LockTimeoutError, LogDamagedError, PublishPendingError
 from pyspark_log.storage.locks import lock_for
 from pyspark_log.storage.offsets_log import OffsetsLog
@@ -50,6 +52,22 @@ def test_a_reader_finds_what_is_left_of_records_that_were_not_synced(store, monk
     assert values(reader) == [b"synced"]
     assert reader.latest_offset("t", 0) > 2, "an offset that was shown is not given again"
     assert reader.earliest_offset("t", 0) == 0
+
+
+def test_a_reader_that_came_before_does_not_wait_for_a_transaction_that_was_lost(store, monkeypatch):
+    """Of its last batch the header is on the disk, and by that it was open."""
+    store.append("t", rows(b"synced"), sync=True)
+    store.append_batch("t", 0, ready(0, b"v", transactional=True, timestamp=now_ms()))
+    (log,) = store.segment_files("t", 0)
+    with open(log, "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"#")
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    # Who may write has it put right first.
+    reader = Store.open(store.path).reader("t", 0)
+    assert reader.last_stable_offset() == 1
+    end = Store.open(store.path).latest_offset("t", 0)
+    assert reader.last_stable_offset() == end > 2
 
 
 def test_who_may_not_write_reads_what_is_there(store, monkeypatch):

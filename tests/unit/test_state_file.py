@@ -192,6 +192,12 @@ def test_a_slot_that_is_being_written_is_waited_for(file):
         writer.join()
 
 
+def test_a_slot_that_was_written_just_before_its_writer_went_is_looked_at_again(file):
+    """Between the look that met it half written and the one that finds nobody at work."""
+    looks = ["half written", "whole"]
+    assert state_file.patiently(file.path, lambda: looks.pop(0), lambda found: found == "whole") == "whole"
+
+
 def test_who_comes_second_to_create_keeps_the_first(file):
     loaded = state_file.load(file)
     state_file.store(file, loaded, grown(loaded.state, 7), durable=False)
