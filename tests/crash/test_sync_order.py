@@ -1,10 +1,13 @@
 """What must be on the disk before what: single steps, each followed by a loss of power at every change to files."""
 
 import os
+import random
+import shutil
 
 import pyarrow as pa
 import pytest
 from power import Trace
+from stops import Stopped, run_until
 
 from pyspark_log.storage import files, state_file
 from pyspark_log.storage.offsets_log import OffsetsLog
@@ -71,6 +74,51 @@ def test_a_decision_does_not_outlive_the_position_that_it_starts_from(memory_pat
             assert OffsetsLog(left).fetch("g")[at].offset == 5, f"power lost before change {count}"
         decided += last_number(left, "q") == 1 or bool(undone)
     assert decided > 5
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_what_was_removed_does_not_come_back_in_the_place_of_what_was_shown_since(memory_path, monkeypatch, killed):
+    """A truncation that was not synced can undo itself, and so can the write behind it; `killed`: in between."""
+    store = Store.create(memory_path / "store")
+    store.create_topic("t", 1)
+    store.append("t", rows(b"first"), sync=True)
+    (log,) = store.segment_files("t", 0)
+    assert run_until(lambda: store.append("t", rows(b"never was")), stop_behind("write", log))
+    trace = Trace(store.path)
+    stop = stop_behind("truncate", log)
+
+    def note(change):
+        if killed:
+            stop(change)
+        trace.changes.append(change)
+
+    def enter():
+        with Store.open(store.path).appender("t", 0).hold():
+            pass
+
+    assert run_until(enter, note) == killed
+    trace.record(lambda: Store.open(store.path).append("t", rows(b"shown")))
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    ((_, disk),) = trace.disks([len(trace.changes)])
+    for number, fate in enumerate(disk.subsets(1024, random.Random(1))[1]):
+        path = memory_path / f"after {number}"
+        disk.write(path, fate)
+        assert values(Store.open(path)) in ([b"first"], [b"first", b"shown"]), f"fate {number}"
+        shutil.rmtree(path)
+    assert number
+
+
+def stop_behind(kind, path):
+    """Stops a program behind its first change of a kind to a file."""
+    seen = []
+
+    def stop(change):
+        if seen:
+            raise Stopped
+        if (change.kind, change.path) == (kind, path):
+            seen.append(change)
+
+    return stop
 
 
 @pytest.mark.parametrize("shown", [False, True])

@@ -163,6 +163,18 @@ def test_what_one_unfinished_append_has_left_is_no_damage(store, tmp_path):
     assert values(store) == [*SIX[:3], b"next"]
 
 
+def test_after_a_power_loss_batches_beyond_the_log_end_are_no_damage_and_are_adopted(store, tmp_path, monkeypatch):
+    """They were synced, and the moves of the end were not."""
+    append(store, *SIX[:3])
+    shutil.copy(state_path(store), tmp_path / "older")
+    append(store, *SIX[3:])
+    shutil.copy(tmp_path / "older", state_path(store))
+    monkeypatch.setattr(state_file, "this_boot", lambda: b"next one")
+    assert damage(store) == []
+    assert values(Store.open(store.path)) == SIX
+    assert damage(store) == []
+
+
 @pytest.mark.parametrize("left", ["all but ten bytes", "four batches", "nothing"])
 def test_all_processes_tell_of_a_log_that_something_has_cut_in_the_same_words(store, left):
     sizes = []
