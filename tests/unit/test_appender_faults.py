@@ -221,6 +221,23 @@ def test_a_store_that_is_replaced_by_a_copy_is_noticed(store):
     assert values(store) == [0, 1, 2, 3]
 
 
+def test_an_appender_goes_on_in_the_copy_that_a_store_was_replaced_by(store):
+    appender = store.appender("t", 0)
+
+    def append_numbered(sequence):
+        with appender.hold():
+            appender.append(bytearray(ready(sequence, b"%d" % sequence)), sync=True)
+
+    append_numbered(0)
+    shutil.copytree(store.path, f"{store.path}-copy")
+    append_numbered(1)
+    shutil.rmtree(store.path)
+    os.rename(f"{store.path}-copy", store.path)
+    # By the copy this one was never there.
+    append_numbered(1)
+    assert values(store) == [0, 1]
+
+
 def test_a_process_with_few_open_files_can_use_many_partitions(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 400)
