@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 from stops import Stopped, run_until
 
-from pyspark_log.storage import state_file
+from pyspark_log.storage import files, state_file
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.state_file import Flags
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.truncation import truncate
 
@@ -78,6 +79,38 @@ def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_
     help_apply(store)
     values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
     assert values == [b"before", b"newer"]
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_batches_of_the_decision_at_other_offsets_are_not_taken_for_applied(tmp_path, monkeypatch, rebooted):
+    """A batch's CRC does not cover its base offset, and the writer is stopped before the sync."""
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    store.append("t", rows(b"before"), sync=True)
+    (log,) = store.segment_files("t", 0)
+    size = os.path.getsize(log)
+
+    def stop(change):
+        if (change.kind, change.path) == ("sync", log):
+            raise Stopped
+
+    parts = stage(store, b"first") + stage(store, b"second")
+    assert run_until(lambda: publish(store, "query", 0, parts, run="run"), stop)
+    with open(log, "r+b") as file:
+        file.seek(size)
+        file.write(bytes(8))
+    if rebooted:
+        monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
+    else:
+        # As if it had been stopped a moment before, when no sync was under way.
+        with files.open_write(store.reader("t", 0).place.state_path) as file:
+            loaded = state_file.load(file)
+            flags = loaded.state.flags & ~Flags.SUSPECT
+            state_file.store(file, loaded, loaded.state._replace(flags=flags), durable=True)
+    store = Store.open(store.path)
+    help_apply(store)
+    values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
+    assert values == [b"before", b"first", b"second"]
 
 
 def test_what_was_applied_behind_a_hole_is_applied_anew(tmp_path, monkeypatch):

@@ -163,6 +163,14 @@ def test_what_one_unfinished_append_has_left_is_no_damage(store, tmp_path):
     assert values(store) == [*SIX[:3], b"next"]
 
 
+def test_a_process_that_has_the_log_open_tells_that_what_another_has_appended_was_cut(store):
+    append(store, *SIX[:3])
+    append(Store.open(store.path), *SIX[3:])
+    os.truncate(log_path(store), os.path.getsize(log_path(store)) - 10)
+    with pytest.raises(LogDamagedError, match="something cut it"):
+        append(store, b"seventh")
+
+
 def test_after_a_power_loss_batches_beyond_the_log_end_are_no_damage_and_are_adopted(store, tmp_path, monkeypatch):
     """They were synced, and the moves of the end were not."""
     append(store, *SIX[:3])
