@@ -158,6 +158,19 @@ def test_old_segments_stay_where_the_cleaned_one_goes_during_the_swap(memory_pat
     assert faults(path) == []
 
 
+def test_old_segments_stay_where_the_first_has_as_many_bytes_as_the_cleaned_one_that_went(memory_path):
+    path = memory_path / "store"
+    make(path, 0, 18)
+    folder = path / "data/t-0"
+    (folder / f"{0:020d}.log.cleaned").write_bytes(bytes((folder / f"{0:020d}.log").stat().st_size))
+    assert run_until(lambda: replace(path, 0, 18), stop_at_first_rename)
+    for cleaned in folder.glob("*.cleaned"):
+        cleaned.unlink()
+    with Store.open(path).appender("t", 0).hold():
+        pass
+    assert numbers(path) == list(range(RECORDS))
+
+
 def stop_at_first_rename(change):
     if change.kind == "rename":
         raise Stopped

@@ -202,7 +202,7 @@ def test_who_waits_for_a_lock_whose_file_was_replaced_gets_that_of_the_new_file(
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(LockTimeoutError):
             lock.acquire(timeout=0.05)
-    lock.acquire(timeout=PATIENCE)
+    lock.acquire(timeout=0.05)
     assert os.path.samestat(os.fstat(lock.file.fd), os.stat(path))
     lock.release()
 

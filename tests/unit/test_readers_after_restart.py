@@ -1,6 +1,7 @@
 """After a power loss a partition is put right by whoever comes first, a reader too if it may write to the store."""
 
 import os
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -68,6 +69,21 @@ def test_a_reader_that_came_before_does_not_wait_for_a_transaction_that_was_lost
     assert reader.last_stable_offset() == 1
     end = Store.open(store.path).latest_offset("t", 0)
     assert reader.last_stable_offset() == end > 2
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_indexes_of_which_a_part_was_lost_are_made_anew(store, monkeypatch, suffix):
+    store.alter_configs("t", {"index.interval.bytes": "1"})
+    for number in range(6):
+        store.append("t", rows(b"%d" % number), sync=True)
+    path = Path(store.segment_files("t", 0)[0]).with_suffix(f".{suffix}")
+    whole = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(12)
+        file.write(bytes(12))
+    lose_unsynced(store, monkeypatch, {})
+    with Store.open(store.path).appender("t", 0).hold():
+        assert path.read_bytes() == whole != b""
 
 
 def test_who_may_not_write_reads_what_is_there(store, monkeypatch):

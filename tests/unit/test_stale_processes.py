@@ -136,6 +136,16 @@ def test_a_reader_does_not_wait_for_a_transaction_that_has_ended(a, b, configs):
 
 
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])
+def test_a_batch_that_was_truncated_is_taken_again(a, b):
+    send(a, 0)
+    with b.appender("t", 0).hold() as held:
+        truncate(held, 0)
+    plain(b, 1)
+    assert not send(a, 0).duplicate
+    assert a.latest_offset("t", 0) == 2
+
+
+@pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])
 def test_a_reader_does_not_wait_for_a_transaction_that_was_truncated(a, b):
     """The log is as long as before, and goes on otherwise."""
     send(b, 0, transactional=True)
