@@ -40,6 +40,10 @@ test-all: java-note $(VENV)/.stamp-native  ## Every test
 fuzz: $(VENV)/.stamp-native  ## Damaged bytes to every reader of files: five million inputs, an hour on two cores
 	"$(BIN)/python" tests/fuzz/fuzz.py --inputs 1000000
 
+.PHONY: programs
+programs: $(VENV)/.stamp-native  ## Random programs of several processes against a model in memory: 100,000 calls, half an hour
+	"$(BIN)/python" -m tests.programs --operations 100000
+
 .PHONY: crash
 crash: $(VENV)/.stamp-native  ## Stops, power losses and faults at every change to files, not at a sample of them: many hours
 	CRASH_POINTS=$${CRASH_POINTS:-all} "$(BIN)/python" -m pytest -o faulthandler_timeout=0 tests/crash
