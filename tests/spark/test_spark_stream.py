@@ -280,8 +280,8 @@ def test_what_is_made_again_under_the_same_name_ends_a_running_query(spark, stor
     try:
         query.processAllAvailable()
         change(store)
-        # It is asked what is new again and again.
-        with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\].*" + message):
+        # It is asked what is new again and again; perhaps also while the topic is not there.
+        with fails(rf"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\].*({message}|there is no topic 't')"):
             query.awaitTermination(120)
     finally:
         query.stop()
