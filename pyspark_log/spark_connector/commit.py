@@ -15,7 +15,7 @@ from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.decided import staging_folder, unlink_all
-from pyspark_log.storage.errors import PylogError
+from pyspark_log.storage.errors import PylogError, StagedOutputError
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import Store
@@ -33,6 +33,7 @@ def publish_batch(
     """Publishes a batch write under the name that it was given when it was planned."""
     with outcome_shown():
         staged, opened = _staged(messages), store.reopen()
+        check_agreements(staged)
         result = publish(opened, publisher, number, _parts(staged), one_off=one_off)
     if not result.replayed:
         warn_of_old_times(opened, staged)
@@ -58,6 +59,7 @@ def publish_micro_batch(
     """
     with outcome_shown():
         staged, opened = _staged(messages), store.reopen()
+        check_agreements(staged)
         run = _run_of(staged, batch_id)
         location = location_of(checkpoint, run.checkpoints, query_name)
         publish(
@@ -71,6 +73,25 @@ def publish_micro_batch(
         )
     warn_of_old_times(opened, staged, run.run_id)
     end_agreements(opened, staged)
+
+
+def check_agreements(messages: Sequence[StagedMessage]) -> None:
+    """Refuses a write whose tasks went by different partitions of a topic: a key would be in two of them.
+
+    What they agreed by was removed while they were at work: by hand, or as it was older than
+    `staged.output.expiration.ms`.
+
+    Raises:
+        StagedOutputError: it must be written again.
+    """
+    agreed = dict[str, tuple[str, int]]()
+    for one in (one for message in messages for one in message.agreed):
+        terms = (one.topic_id, one.partitions)
+        if agreed.setdefault(one.file, terms) != terms:
+            raise StagedOutputError(
+                f"the write's tasks went by {agreed[one.file][1]} and by {one.partitions} partitions of topic "
+                f"{one.name!r}, as {one.file} was removed from the staging folder meanwhile: write it again"
+            )
 
 
 def end_agreements(store: Store, messages: Sequence[StagedMessage]) -> None:

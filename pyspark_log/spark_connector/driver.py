@@ -7,29 +7,33 @@ import sys
 
 from pyspark_log.storage.process_id import Process
 
+# A JVM's program has this name. More ancestors than these are not looked at.
+_JAVA = "java"
+_MOST_ANCESTORS = 16
+
 
 def driver_process() -> Process:
     """The driver, as seen from one of its Python processes: without it nobody publishes what it has planned.
 
-    Spark plans writes in Python processes that it ends when it likes: its JVM starts them, by itself or by a daemon
-    that forks. A program that calls the connector is the driver itself. Where the driver cannot be told, nobody takes
-    this process for dead.
+    Spark plans writes in Python processes that it ends when it likes. Its JVM starts them, by itself or by a daemon
+    that forks, and perhaps through a script that stands in the place of Python. A program that calls the connector is
+    the driver itself. Where the driver cannot be told, no process takes what is staged for that of a dead one.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is None or not spec.name.startswith("pyspark."):
         return Process.here()
+    process = os.getpid()
     try:
-        parent = os.getppid()
-        if os.path.samefile(f"/proc/{parent}/exe", "/proc/self/exe"):
-            parent = _parent_of(parent)
-        if os.path.samefile(f"/proc/{parent}/exe", "/proc/self/exe"):
-            return Process(os.getpid())
+        for _ in range(_MOST_ANCESTORS):
+            process = _parent_of(process)
+            if os.path.basename(os.readlink(f"/proc/{process}/exe")) == _JAVA:
+                return Process.of(process)
     except (OSError, ValueError, IndexError):
-        return Process(os.getpid())
-    return Process.of(parent)
+        pass  # The system does not tell more.
+    return Process(os.getpid())
 
 
 def _parent_of(process: int) -> int:
-    """The parent of another process. OSError, ValueError, IndexError: the system does not tell."""
+    """The parent of a process. OSError, ValueError, IndexError: the system does not tell."""
     with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
         return int(file.read().rpartition(")")[2].split()[1])

@@ -21,7 +21,7 @@ from types import TracebackType
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_log.spark_connector.commit import end_agreements, warn_of_old_times
+from pyspark_log.spark_connector.commit import check_agreements, end_agreements, warn_of_old_times
 from pyspark_log.spark_connector.errors import conditions_shown, option_error, outcome_shown
 from pyspark_log.spark_connector.options import WriteOptions
 from pyspark_log.spark_connector.query_run import QueryRun
@@ -119,6 +119,7 @@ class Publish:
             return
         run, location = self._query()
         with outcome_shown():
+            check_agreements(self._messages)
             self.result = publish(
                 self._store, self._publish_id, self._number, parts, run=run, location=location
             )

@@ -1,8 +1,8 @@
 """Takes a log folder off a store's list: one durable write of store.json, when no partition is in it.
 
 No partition can get there meanwhile. Whoever gives one a log folder holds the lock of all topics, or that of moves,
-and looks into store.json under it; both are held here. The folder's place in the list stays, empty, so that a number in
-a state file never comes to mean another folder.
+and looks into store.json under it; both are held here. The folder's number is not given again, so that one in a
+state file never comes to mean another folder.
 """
 
 from __future__ import annotations

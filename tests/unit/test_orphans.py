@@ -220,10 +220,20 @@ print(driver_process().number, flush=True)
 """
 
 
+@pytest.mark.parametrize("between", ["", "sh -c 'true; \"$@\"; true' wrapper "], ids=["python", "a script"])
 @pytest.mark.parametrize("how", ["forked", "started"])
-def test_a_process_that_spark_started_plans_for_the_jvm(how):
-    """Here the JVM is a shell."""
-    script = f"echo $$; {sys.executable} -c '{_DAEMON}' {how}; true"
-    shell = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+def test_a_process_that_spark_started_plans_for_the_jvm(tmp_path, how, between):
+    """Here the JVM is a shell of the name of one; a script may stand in the place of Python."""
+    java = shutil.copy(os.path.realpath(shutil.which("sh")), tmp_path / "java")
+    (tmp_path / "daemon.py").write_text(_DAEMON)
+    script = f"echo $$; {between}{sys.executable} {tmp_path}/daemon.py {how}; true"
+    shell = subprocess.run([java, "-c", script], capture_output=True, text=True, check=True)
     jvm, told = shell.stdout.split()
     assert jvm == told
+
+
+def test_where_no_jvm_is_found_nobody_is_taken_for_dead(tmp_path):
+    (tmp_path / "daemon.py").write_text(_DAEMON.replace("driver_process().number", "driver_process()"))
+    command = [sys.executable, tmp_path / "daemon.py", "started"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stdout.strip().endswith("birth='')")
