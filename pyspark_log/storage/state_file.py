@@ -16,6 +16,7 @@ Layout of a slot (256 bytes, big-endian) is in docs/format.md.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import struct
 import time
@@ -51,6 +52,8 @@ _STARTS = range(0, FILE_SIZE, SLOT_DISTANCE)
 _NEVER_WRITTEN = bytes(SLOT_SIZE)
 
 _T = TypeVar("_T")
+
+log = logging.getLogger(__name__)
 
 
 class Flags(IntFlag):
@@ -344,6 +347,11 @@ def _look(file: files.File) -> Loaded | None:
     return Loaded(_decode_body(data, _STARTS[newest], file.path), newest, tuple(seqs))
 
 
+def _is_whole(slot: bytes) -> bool:
+    """Whether the bytes of a slot have a right CRC, or were never written."""
+    return slot[_CRC_AT:] == _CRC.pack(crc32c(slot[:_CRC_AT])) or slot == _NEVER_WRITTEN
+
+
 def read(path: str) -> Loaded | None:
     """Reads the state in a file, without a lock; None if there is none. Errors as of `load`.
 
@@ -401,12 +409,29 @@ def store(file: files.File, before: Loaded, state: PartitionState, *, durable: b
     pair = (2, 3) if durable else (0, 1)
     slot = min(pair, key=before.seqs.__getitem__)
     state = state._replace(seq=before.state.seq + 1, generation=state.generation % (1 << 32))
-    file.pwrite(encode_slot(state), slot * SLOT_DISTANCE)
+    try:
+        file.pwrite(encode_slot(state), slot * SLOT_DISTANCE)
+    except OSError:
+        _take_back(file, before, slot)
+        raise
     if durable or sync:
         file.sync()
     seqs = list(before.seqs)
     seqs[slot] = state.seq
     return Loaded(state, slot, tuple(seqs))
+
+
+def _take_back(file: files.File, before: Loaded, slot: int) -> None:
+    """After a write that failed: where a part of it is in the slot, the state before takes its place.
+
+    What is there in part would be damage. What is there whole stays, as readers may have gone by it.
+    """
+    try:
+        torn = not _is_whole(file.pread(SLOT_SIZE, slot * SLOT_DISTANCE))
+        if torn:
+            file.pwrite(encode_slot(before.state), slot * SLOT_DISTANCE)
+    except OSError as error:
+        log.warning("%s: slot %d may be damaged, as a write to it failed: %s", file.path, slot, error)
 
 
 def confirm(file: files.File, loaded: Loaded) -> None:

@@ -15,7 +15,7 @@ from written import CODECS, NOW, SEGMENTED, Row, end_transaction, extend, read, 
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage import checkpoint_files
+from pyspark_log.storage import checkpoint_files, leader_epochs
 from pyspark_log.storage.isolation_level import READ_COMMITTED
 from pyspark_log.storage.log_cleaner import compact
 from pyspark_log.storage.truncation import truncate
@@ -45,9 +45,12 @@ def written(tmp_path_factory):
             rows[topic] = write(store, topic)
         store.delete_records("exported", 1, LOG_START)
         rows["exported"][1] = rows["exported"][1][LOG_START:]
-        for _ in range(EPOCHS):
+        for epoch in range(1, EPOCHS + 1):
             with store.appender("exported", 0).hold() as held:
                 end = truncate(held, held.state.next_offset - 3)
+                # As a leader's election begins one.
+                leader_epochs.begin(held.place.folder, epoch, end)
+                held.save(held.state._replace(leader_epoch=epoch), durable=True)
             rows["exported"][0] = rows["exported"][0][:end] + extend(store, "exported", 0)
         rows["transactions"] = write(store, "transactions")
         rows["transactions"][1] += transact(store, "transactions")

@@ -1,5 +1,6 @@
 """The four slots of a state file: which one counts, which one is written, what a torn write costs."""
 
+import errno
 import fcntl
 import os
 import threading
@@ -196,6 +197,28 @@ def test_a_slot_that_was_written_just_before_its_writer_went_is_looked_at_again(
     """Between the look that met it half written and the one that finds nobody at work."""
     looks = ["half written", "whole"]
     assert state_file.patiently(file.path, lambda: looks.pop(0), lambda found: found == "whole") == "whole"
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("written", [0, 100, SLOT_SIZE])
+def test_of_a_write_that_fails_no_part_stays(file, durable, written):
+    loaded = state_file.load(file)
+    for number in range(1, 6):
+        loaded = state_file.store(file, loaded, grown(loaded.state, number), durable=number % 2 == 0)
+
+    def fail(change):
+        files.set_observer(None)
+        os.pwrite(file.fd, change.data[:written], change.position)
+        raise OSError(errno.EIO, "failed")
+
+    files.set_observer(fail)
+    try:
+        with pytest.raises(OSError, match="failed"):
+            state_file.store(file, loaded, grown(loaded.state, 6), durable=durable)
+    finally:
+        files.set_observer(None)
+    # What is there whole may have been seen.
+    assert state_file.read(file.path).state.next_offset == (6 if written == SLOT_SIZE else 5)
 
 
 def test_who_comes_second_to_create_keeps_the_first(file):
