@@ -11,8 +11,8 @@ from pyspark_log.storage.errors import UnknownTopicError
 
 # What Spark's processes need of the engine that find the data source and make it: names and checks.
 LIGHT = {
-    "batch", "checkpoint_files", "config", "errors", "files", "folder_owner", "isolation_level", "json_fields", "locks",
-    "log_dirs", "open_file", "store_folder", "topics", "types",
+    "arguments", "batch", "checkpoint_files", "config", "errors", "files", "folder_owner", "isolation_level",
+    "json_fields", "locks", "log_dirs", "open_file", "store_folder", "topics", "types",
 }  # fmt: skip
 
 

@@ -189,7 +189,7 @@ def _create_over(path):
         ("file sync", files, "_sync", _refuse(errno.EIO), "Input/output error"),
         ("folder sync", os, "fsync", _refuse(errno.EIO), "Input/output error"),
         ("visibility", os, "pwrite", lambda _fd, data, _at: len(data), "not seen by the next holder"),
-        ("state slots", state_file, "decode_slot", lambda *_: state_file.PartitionState(next_offset=5), "made of two"),
+        ("state slots", state_file, "_decode_body", lambda *_: state_file.PartitionState(next_offset=5), "made of two"),
         ("truncation", os, "ftruncate", lambda *_: None, "a cut was not seen"),
         ("file mode", files, "create", _refuse(errno.ENOSPC), "No space left on device"),
     ],
