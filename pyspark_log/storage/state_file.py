@@ -347,11 +347,6 @@ def _look(file: files.File) -> Loaded | None:
     return Loaded(_decode_body(data, _STARTS[newest], file.path), newest, tuple(seqs))
 
 
-def _is_whole(slot: bytes) -> bool:
-    """Whether the bytes of a slot have a right CRC, or were never written."""
-    return slot[_CRC_AT:] == _CRC.pack(crc32c(slot[:_CRC_AT])) or slot == _NEVER_WRITTEN
-
-
 def read(path: str) -> Loaded | None:
     """Reads the state in a file, without a lock; None if there is none. Errors as of `load`.
 
@@ -363,9 +358,7 @@ def read(path: str) -> Loaded | None:
             return _look(file)
 
     try:
-        found = look()
-        if not _is_settled(path, found):
-            found = patiently(path, look, lambda found: _is_settled(path, found))
+        found = patiently(path, look, lambda found: _is_settled(path, found))
     except FileNotFoundError:
         return None
     return checked(path, found)
@@ -427,8 +420,8 @@ def _take_back(file: files.File, before: Loaded, slot: int) -> None:
     What is there in part would be damage. What is there whole stays, as readers may have gone by it.
     """
     try:
-        torn = not _is_whole(file.pread(SLOT_SIZE, slot * SLOT_DISTANCE))
-        if torn:
+        found = _look(file)
+        if found is None or slot in found.torn:
             file.pwrite(encode_slot(before.state), slot * SLOT_DISTANCE)
     except OSError as error:
         log.warning("%s: slot %d may be damaged, as a write to it failed: %s", file.path, slot, error)
