@@ -71,7 +71,7 @@ def read_tiny_batches(store: Store, folder: Path, amount: int) -> None:
 
 def spark_task(store: Store, folder: Path, amount: int) -> None:
     end = store.latest_offset("t", 0)
-    task = RangePartition(StoreRef.to(store), OffsetRange(TopicPartition("t", 0), 0, end), True, READ_UNCOMMITTED)
+    task = RangePartition(StoreRef.to(store), OffsetRange(TopicPartition("t", 0), 0, end), None, True, READ_UNCOMMITTED)
     for _ in read_partition(task):
         pass
 
