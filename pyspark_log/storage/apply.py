@@ -15,15 +15,16 @@ from dataclasses import dataclass
 
 from pyspark_log.storage import files, intent
 from pyspark_log.storage.appender import RESERVE, Appender
-from pyspark_log.storage.batch import BatchHeader
+from pyspark_log.storage.batch import BatchHeader, crcs_of
 from pyspark_log.storage.checksum import crc32c
 from pyspark_log.storage.config import INT_MAX
 from pyspark_log.storage.errors import CorruptRecordError, OutcomeUnknownError, StagedOutputError
-from pyspark_log.storage.install import ReadySegment, Ways, choose, forbids_links
+from pyspark_log.storage.install import ReadySegment, Ways, choose
+from pyspark_log.storage.links import forbids_links
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
 from pyspark_log.storage.records import restamp, scan, stamp
 from pyspark_log.storage.segment import SegmentWriter, read_headers
-from pyspark_log.storage.staged_batches import Region, crcs_of, read_region
+from pyspark_log.storage.staged_batches import Region, read_region
 from pyspark_log.storage.state_file import Flags, Intent
 from pyspark_log.storage.types import NO_TIMESTAMP
 

@@ -7,6 +7,7 @@ records behind it are one compressed stream.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -45,10 +46,6 @@ DELETE_HORIZON: Final = 0x40
 #: The count of a batch whose header does not tell it: a compressed set of messages of format 0 or 1.
 UNKNOWN_COUNT: Final = -1
 
-#: Bytes that one batch may become in memory if nobody says otherwise (`batch.max.memory.bytes`): its records once they
-#: are decompressed, and ROW_BYTES for each record and each header. It bounds what a reader needs, whatever the bytes
-#: claim, and keeps every column below the 2 GiB that Arrow's 32-bit offsets reach.
-MAX_BATCH_BYTES: Final = 512 * 1024 * 1024
 #: What the columns hold of a record or a header besides its bytes: offset, time, lengths.
 ROW_BYTES: Final = 32
 
@@ -142,3 +139,8 @@ class BatchHeader(NamedTuple):
     def delete_horizon(self) -> int | None:
         """From when on (ms) the cleaner may drop the batch's tombstones; None until it was set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+
+def crcs_of(headers: Iterable[BatchHeader]) -> bytes:
+    """The CRC fields of batches, 4 bytes each."""
+    return b"".join(header.crc.to_bytes(4, "big") for header in headers)

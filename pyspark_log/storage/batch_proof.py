@@ -15,7 +15,7 @@ from pyspark_log.storage.batch import (
     BatchHeader,
 )
 from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.errors import CorruptRecordError
+from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError
 from pyspark_log.storage.records import headers_in
 
 # A batch is read so many bytes at a time.
@@ -25,6 +25,27 @@ _PIECE = 1024 * 1024
 def first_size(data: bytes | bytearray) -> int:
     """How many bytes the batch at the start of some bytes says that it has."""
     return int.from_bytes(data[LENGTH_AT:LENGTH_PREFIX], "big", signed=True) + LENGTH_PREFIX
+
+
+def batch_size(start: memoryview, left: int, limit: int) -> int:
+    """The bytes of a batch that is larger than what was read of it.
+
+    Args:
+        start: what was read.
+        left: bytes of the log from its beginning on.
+        limit: the most that it may have.
+
+    Raises:
+        CorruptRecordError: it is not larger, or would pass the end of the log; BatchTooLargeError. Positions count
+            from its beginning.
+    """
+    base_offset = int.from_bytes(start[:LENGTH_AT], "big", signed=True)
+    size = int.from_bytes(start[LENGTH_AT : LENGTH_AT + 4], "big", signed=True) + LENGTH_PREFIX
+    if left < HEADER_SIZE or not len(start) < size <= left:
+        raise CorruptRecordError(f"no whole batch: its length field says {size} bytes, {left} are left", 0, base_offset)
+    if size > limit:
+        raise BatchTooLargeError(size, limit, 0, base_offset)
+    return size
 
 
 def batch_at(file: files.File, position: int, end: int) -> BatchHeader | None:

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from pyspark_log.storage import files, state_file
 from pyspark_log.storage.aborted_check import ended_in, refuted
-from pyspark_log.storage.batch import HEADER_SIZE, MAX_BATCH_BYTES, BatchHeader
+from pyspark_log.storage.batch import HEADER_SIZE, BatchHeader
 from pyspark_log.storage.batch_proof import batch_at
 from pyspark_log.storage.broker_folder import LOG_NAME, BrokerFolder
 from pyspark_log.storage.checkpoint_files import LOG_START
-from pyspark_log.storage.config import LONG_MAX
+from pyspark_log.storage.config import LONG_MAX, MAX_BATCH_BYTES
 from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError, SideFileError, UnknownTopicError
 from pyspark_log.storage.isolation import aborted_between
 from pyspark_log.storage.locks import Mutex

@@ -28,7 +28,8 @@ from pyspark_log.storage.partition import Partition
 from pyspark_log.storage.producer_state import ProducerEntry
 from pyspark_log.storage.records import KeyOffsets
 from pyspark_log.storage.rewrite import LastRecord, Rewritten, Round, remove_unfinished, rewrite
-from pyspark_log.storage.segment import LOG, SegmentReader, counted_segments, segment_path
+from pyspark_log.storage.segment import LOG, SegmentReader, segment_path
+from pyspark_log.storage.swap import counted_segments
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from pyspark_log.storage.batch import MAX_BATCH_BYTES
 from pyspark_log.storage.errors import InvalidConfigError
 
 LONG_MAX = 2**63 - 1
+#: Bytes that one batch may become in memory if nobody says otherwise (`batch.max.memory.bytes`): its records once they
+#: are decompressed, and 32 for each record and each header. It bounds what a reader needs, whatever the bytes
+#: claim, and keeps every column below the 2 GiB that Arrow's 32-bit offsets reach.
+MAX_BATCH_BYTES: Final = 512 * 1024 * 1024
 INT_MAX = 2**31 - 1
 CODEC_NAMES = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 

@@ -8,33 +8,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.state_file import PartitionState
 
 # A log with more changes of epoch than this is not one of a store: the rest is not compared.
 _MOST_RUNS = 100_000
-
-
-class Epochs:
-    """Leader epochs, batch by batch: they do not go down, and none is larger than the partition's.
-
-    Attributes:
-        last: that of the last batch that had a right one; -1: none yet.
-    """
-
-    def __init__(self, state: PartitionState | None) -> None:
-        self._limit = None if state is None else state.leader_epoch
-        self.last = -1
-
-    def fault(self, header: BatchHeader) -> str:
-        """What is wrong with a batch's epoch; "" if nothing is."""
-        if self._limit is not None and header.leader_epoch > self._limit:
-            return f"leader epoch {header.leader_epoch}, but the partition is only at {self._limit}"
-        if header.leader_epoch < self.last:
-            return f"leader epoch {header.leader_epoch} behind {self.last}"
-        self.last = header.leader_epoch
-        return ""
 
 
 class EpochRun(NamedTuple):

@@ -26,13 +26,13 @@ from pyspark_log.storage.errors import (
     StoreNotFoundError,
 )
 from pyspark_log.storage.log_copy import LogCopy
+from pyspark_log.storage.progress import Progress, Told
 from pyspark_log.storage.segment import list_segments
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import local_path
 from pyspark_log.storage.types import TopicPartition
-from pyspark_log.storage.verify import Progress, Told
 
 _EPOCH: Final = 0
 

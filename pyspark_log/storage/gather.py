@@ -14,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyspark_log.storage import files
+from pyspark_log.storage.batch import crcs_of
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.config import INT_MAX, TopicConfig
 from pyspark_log.storage.errors import CorruptRecordError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.install import copy_limit, install_size, most_batches
 from pyspark_log.storage.mounts import is_shared
 from pyspark_log.storage.records import restamp, scan
-from pyspark_log.storage.staged_batches import Region, crcs_of, read_region
+from pyspark_log.storage.staged_batches import Region, read_region
 from pyspark_log.storage.staged_names import Job
 from pyspark_log.storage.staging import PartFile, StagedPart
 from pyspark_log.storage.store import Store

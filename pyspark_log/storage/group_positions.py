@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage import manifest, modern_group, store_folder
 from pyspark_log.storage.arguments import check_text, check_whole
 from pyspark_log.storage.batch import CRC_AT
+from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.config import INT_MAX, whole_setting
 from pyspark_log.storage.decision import Decision, Place
 from pyspark_log.storage.decision_log import DecisionLog
@@ -46,6 +47,9 @@ from pyspark_log.storage.types import OffsetStep, TopicPartition
 MAX_METADATA_BYTES = 4096
 # What a text in Kafka's group records can have.
 _MAX_NAME_BYTES = 0x7FFF
+
+# How long the lock of all decisions is held for the sake of a group's partition, in seconds.
+_LOCK_TIMEOUT = 0.05
 
 _TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
@@ -113,30 +117,6 @@ def _batches(store: Store, keys: Sequence[bytes], values: Sequence[bytes | None]
     data = pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
     # As if there were one partition only: which of them it is, is known.
     return encode(OFFSETS_TOPIC, 1, store.topic_config(OFFSETS_TOPIC), data, now).get(0, [])
-
-
-def staged(store: Store, steps: Sequence[OffsetStep], now: int) -> list[StagedPart]:
-    """The records that a publish adds to `__consumer_offsets` to move positions; `now` in ms.
-
-    These positions never expire. Who publishes from them takes a missing one for a beginning, and would do all again.
-
-    Raises:
-        InvalidConfigError: a position is moved twice, or is none that can be committed.
-    """
-    moved: dict[str, dict[TopicPartition, int]] = {}
-    for step in steps:
-        offsets = moved.setdefault(step.group, {})
-        if step.at in offsets:
-            raise InvalidConfigError(f"group {step.group}: one publish cannot move its position in {step.at} twice")
-        offsets[step.at] = step.offset
-    parts = []
-    for group, offsets in moved.items():
-        check(group, offsets)
-        place = place_of(store, group)
-        batches = encoded(store, group, offsets, "", now, records.NEVER)
-        data, crcs = b"".join(batches), b"".join(batch[CRC_AT : CRC_AT + 4] for batch in batches)
-        parts.append(StagedPart(**place._asdict(), count=len(offsets), size=len(data), crcs=crcs, data=data))
-    return parts
 
 
 # ---- reading
@@ -222,6 +202,58 @@ def check_unmoved(store: Store, steps: Sequence[OffsetStep]) -> None:
         found = None if position is None else position.offset
         if found != step.expected:
             raise OffsetConflictError(step.group, step.at.topic, step.at.partition, step.expected, found)
+
+
+@dataclass(frozen=True)
+class OffsetMoves:
+    """Moves of committed offsets that take place with a publish, or not at all (see publish.Participant).
+
+    Attributes:
+        steps: each says where its offset must be until then.
+    """
+
+    steps: Sequence[OffsetStep]
+
+    def parts(self, store: Store) -> list[StagedPart]:
+        """The records that a publish adds to `__consumer_offsets` to move the offsets.
+
+        These offsets never expire: a publisher that goes on from them takes a missing one for a beginning, and would
+        do all again.
+
+        Raises:
+            InvalidConfigError: an offset is moved twice, or is none that can be committed.
+        """
+        moved: dict[str, dict[TopicPartition, int]] = {}
+        for step in self.steps:
+            offsets = moved.setdefault(step.group, {})
+            if step.at in offsets:
+                raise InvalidConfigError(f"group {step.group}: one publish cannot move its position in {step.at} twice")
+            offsets[step.at] = step.offset
+        parts, now = [], now_ms()
+        for group, offsets in moved.items():
+            check(group, offsets)
+            place = place_of(store, group)
+            batches = encoded(store, group, offsets, "", now, records.NEVER)
+            data, crcs = b"".join(batches), b"".join(batch[CRC_AT : CRC_AT + 4] for batch in batches)
+            parts.append(StagedPart(**place._asdict(), count=len(offsets), size=len(data), crcs=crcs, data=data))
+        return parts
+
+    @contextlib.contextmanager
+    def hold(self, store: Store) -> Iterator[None]:
+        """Holds the groups' partitions, so that no process commits for them between `check` and the decision.
+
+        A process that gets a partition after the decision finds the decision, and applies it first.
+        """
+        with contextlib.ExitStack() as held:
+            for partition in sorted({place_of(store, step.group).partition for step in self.steps}):
+                appender = held.enter_context(store.appender(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
+                if appender.state.synced < appender.state.position:
+                    appender.settle()  # The decision must not outlive the position that it starts from.
+            yield
+
+    def check(self, store: Store) -> None:
+        """Refuses moves that do not start from the committed offsets. OffsetConflictError; errors as of `committed`."""
+        check_unmoved(store, self.steps)
 
 
 class GroupPositions:

@@ -18,16 +18,16 @@ from pyspark_log.storage import files
 from pyspark_log.storage.batch import MAGIC, BatchHeader
 from pyspark_log.storage.broker_partition import BrokerPartition
 from pyspark_log.storage.config import TopicConfig, check_topic_configs
-from pyspark_log.storage.epoch_check import Epochs
 from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError, LogDamagedError, TopicExistsError
+from pyspark_log.storage.leader_epochs import Epochs
 from pyspark_log.storage.log_copy import LogCopy
+from pyspark_log.storage.progress import Progress, Told
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_file import PartitionState
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.topic_remains import FUTURE, aside_name
 from pyspark_log.storage.topics import check_open_to_all, check_partitions, new_id
 from pyspark_log.storage.types import TopicDescription, TopicPartition
-from pyspark_log.storage.verify import Progress, Told
 
 
 @dataclass(frozen=True, slots=True)

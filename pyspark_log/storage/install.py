@@ -15,7 +15,6 @@ until the decision is done.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import re
@@ -27,13 +26,14 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from pyspark_log.storage import files
-from pyspark_log.storage.batch import BASE_OFFSET_AT, LEADER_EPOCH_AT, LOG_APPEND_TIME, BatchHeader
+from pyspark_log.storage.batch import BASE_OFFSET_AT, LEADER_EPOCH_AT, LOG_APPEND_TIME, BatchHeader, crcs_of
 from pyspark_log.storage.config import TopicConfig
 from pyspark_log.storage.errors import CorruptRecordError, StagedOutputError
+from pyspark_log.storage.links import forbids_links, on_one_device
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, read_headers, segment_path
 from pyspark_log.storage.sparse_index import TimeIndex
-from pyspark_log.storage.staged_batches import Region, crcs_of, read_region
+from pyspark_log.storage.staged_batches import Region, read_region
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,6 @@ _INSTALL_MOST = 16 * 1024 * 1024
 
 _READY = re.compile(r"[0-9]{20}\.(log|index|timeindex)")
 _OFFSET, _EPOCH = struct.Struct(">q"), struct.Struct(">i")
-# What link(2) says where there are no second names, or none from here to there or for this user.
-_NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class Ways(Enum):
@@ -122,11 +120,6 @@ def can_be_linked(region: Region, place: PartitionPlace) -> bool:
     same_rights = (found.st_mode, found.st_gid) == (wanted.st_mode, wanted.st_gid)
     same_owner = found.st_uid == wanted.st_uid or bool(found.st_mode & stat.S_IWGRP)
     return _is_whole_file(region) and same_rights and same_owner
-
-
-def on_one_device(folder: str, other: str) -> bool:
-    """Whether files can be renamed from one folder to the other. OSError."""
-    return os.stat(folder).st_dev == os.stat(other).st_dev
 
 
 def _has_time(region: Region, append_time: int) -> bool:
@@ -261,8 +254,3 @@ class ReadySegment:
 def is_ready_name(name: str) -> bool:
     """Whether a file of the staging folder, or of a log folder, can be one of a segment that is ready."""
     return _READY.fullmatch(name) is not None
-
-
-def forbids_links(error: OSError) -> bool:
-    """Whether an error means that the file system, or the owner of a file, allows no second name for it."""
-    return error.errno in _NO_LINKS

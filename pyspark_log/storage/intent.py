@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 
 from pyspark_log.storage import files, swap
-from pyspark_log.storage.batch import BatchHeader
+from pyspark_log.storage.batch import BatchHeader, crcs_of
 from pyspark_log.storage.batch_proof import first_size
 from pyspark_log.storage.checksum import crc32c
 from pyspark_log.storage.errors import CorruptRecordError
@@ -18,7 +18,6 @@ from pyspark_log.storage.held_log import HeldLog, write_again
 from pyspark_log.storage.missing import check_length
 from pyspark_log.storage.records import scan
 from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, list_segments, segment_path
-from pyspark_log.storage.staged_batches import crcs_of
 from pyspark_log.storage.state_file import Flags
 
 # The log is looked through this many bytes at a time.

@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pyspark_log.storage import checkpoint_files
+from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.errors import SideFileError
+from pyspark_log.storage.state_file import PartitionState
 
 log = logging.getLogger(__name__)
 
@@ -124,3 +126,24 @@ def _read_or_none(folder: str) -> LeaderEpochs:
     except SideFileError as error:
         log.warning("replacing a checkpoint that is damaged: %s", error)
         return LeaderEpochs()
+
+
+class Epochs:
+    """Leader epochs, batch by batch: they do not go down, and none is larger than the partition's.
+
+    Attributes:
+        last: that of the last batch that had a right one; -1: none yet.
+    """
+
+    def __init__(self, state: PartitionState | None) -> None:
+        self._limit = None if state is None else state.leader_epoch
+        self.last = -1
+
+    def fault(self, header: BatchHeader) -> str:
+        """What is wrong with a batch's epoch; "" if nothing is."""
+        if self._limit is not None and header.leader_epoch > self._limit:
+            return f"leader epoch {header.leader_epoch}, but the partition is only at {self._limit}"
+        if header.leader_epoch < self.last:
+            return f"leader epoch {header.leader_epoch} behind {self.last}"
+        self.last = header.leader_epoch
+        return ""

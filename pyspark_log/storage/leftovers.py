@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from pyspark_log.storage import files, state_file
-from pyspark_log.storage.batch import CODEC_MASK, HEADER_SIZE, MAX_BATCH_BYTES, BatchHeader
+from pyspark_log.storage.batch import CODEC_MASK, HEADER_SIZE, BatchHeader
 from pyspark_log.storage.batch_proof import batch_at
-from pyspark_log.storage.config import TopicConfig
+from pyspark_log.storage.config import MAX_BATCH_BYTES, TopicConfig
 from pyspark_log.storage.errors import CorruptRecordError
 from pyspark_log.storage.mounts import is_shared
 from pyspark_log.storage.place import PartitionPlace

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pyspark_log.storage.batch import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX
-from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError, LogDamagedError
+from pyspark_log.storage.batch_proof import batch_size
+from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.segment import SegmentReader
 
@@ -14,27 +14,6 @@ _READ_SIZE = 1024 * 1024
 
 #: Is told of bytes that were read or written, and may wait before it returns.
 Throttle = Callable[[int], None]
-
-
-def batch_size(start: memoryview, left: int, limit: int) -> int:
-    """The bytes of a batch that is larger than what was read of it.
-
-    Args:
-        start: what was read.
-        left: bytes of the log from its beginning on.
-        limit: the most that it may have.
-
-    Raises:
-        CorruptRecordError: it is not larger, or would pass the end of the log; BatchTooLargeError. Positions count
-            from its beginning.
-    """
-    base_offset = int.from_bytes(start[:LENGTH_AT], "big", signed=True)
-    size = int.from_bytes(start[LENGTH_AT : LENGTH_AT + 4], "big", signed=True) + LENGTH_PREFIX
-    if left < HEADER_SIZE or not len(start) < size <= left:
-        raise CorruptRecordError(f"no whole batch: its length field says {size} bytes, {left} are left", 0, base_offset)
-    if size > limit:
-        raise BatchTooLargeError(size, limit, 0, base_offset)
-    return size
 
 
 class Source(NamedTuple):

@@ -14,12 +14,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from pyspark_log.storage import log_dirs, state_file, store_folder
-from pyspark_log.storage.errors import InvalidConfigError, LogDamagedError, LogFolderOfflineError, StoreError
+from pyspark_log.storage import log_dirs, store_folder
+from pyspark_log.storage.errors import InvalidConfigError, LogFolderOfflineError, StoreError
 from pyspark_log.storage.log_dirs import ListedFolder
 from pyspark_log.storage.log_folder import LogFolder
 from pyspark_log.storage.place import PartitionPlace
-from pyspark_log.storage.segment import list_segments
 from pyspark_log.storage.store_folder import STATE_FOLDER
 
 log = logging.getLogger(__name__)
@@ -120,39 +119,6 @@ class LogFolders:
         raise InvalidConfigError(
             f"{folder!r} is no log folder of the store; these are: {', '.join(known.path for known in self)}"
         )
-
-    # ---- where partitions are
-
-    def number_of(self, state_path: str, name: str) -> int:
-        """In which log folder a partition is, by its state; by its folder, where there is no state that can be read.
-
-        Args:
-            state_path: its state file.
-            name: of its folder.
-        """
-        try:
-            loaded = state_file.read(state_path)
-        except (LogDamagedError, StoreError):
-            loaded = None
-        if loaded is not None:
-            return loaded.state.log_folder
-        if self.had_several:
-            for number, folder in self.numbered():
-                if os.path.isdir(f"{folder.path}/{name}"):
-                    return number
-        return next(number for number, _ in self.numbered())
-
-    def holds_segments(self, place: PartitionPlace) -> bool:
-        """Whether there are segments of a partition that has no state; False where its log folder has failed. OSError.
-
-        A partition that was never written to is looked for in the first folder, and that one must not take it out.
-        """
-        try:
-            return bool(list_segments(place.folder))
-        except OSError as error:
-            if isinstance(self.explained(error, place), LogFolderOfflineError):
-                return False
-            raise
 
     def choose(self, name: str, given: Counter[int] | None = None) -> int:
         """The log folder for a new partition: of those that can be used the one with the fewest partitions.

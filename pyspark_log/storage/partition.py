@@ -15,12 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.storage import state_file
-from pyspark_log.storage.batch import MAX_BATCH_BYTES, BatchHeader
+from pyspark_log.storage.batch import BatchHeader
 from pyspark_log.storage.closed_segments import ClosedSegments
+from pyspark_log.storage.config import MAX_BATCH_BYTES
 from pyspark_log.storage.errors import (
     BatchTooLargeError,
     CorruptRecordError,
     LogDamagedError,
+    LogFolderOfflineError,
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
@@ -36,6 +38,19 @@ from pyspark_log.storage.txn_index import AbortedTransaction
 from pyspark_log.storage.types import NO_TIMESTAMP, OffsetAndTimestamp
 
 _T = TypeVar("_T")
+
+
+def holds_segments(folders: LogFolders | None, place: PartitionPlace) -> bool:
+    """Whether there are segments of a partition that has no state; False where its log folder has failed. OSError.
+
+    A partition that was never written to is looked for in the first folder, and that one must not take it out.
+    """
+    try:
+        return bool(list_segments(place.folder))
+    except OSError as error:
+        if folders is not None and isinstance(folders.explained(error, place), LogFolderOfflineError):
+            return False
+        raise
 
 
 class Partition:
@@ -69,7 +84,7 @@ class Partition:
             LogDamagedError: there are segments but no state file.
         """
         loaded = state_file.read(self.place.state_path)
-        if loaded is None and (self._written or self._holds_segments()):
+        if loaded is None and (self._written or holds_segments(self._log_folders, self.place)):
             # Perhaps it was made between the two looks; files are made with the first write, the state first.
             loaded = state_file.read(self.place.state_path)
             if loaded is None:
@@ -80,10 +95,6 @@ class Partition:
         if loaded.state.flags & Flags.DEAD:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
         return loaded.state
-
-    def _holds_segments(self) -> bool:
-        folders = self._log_folders
-        return bool(list_segments(self.place.folder)) if folders is None else folders.holds_segments(self.place)
 
     def place_in(self, state: PartitionState) -> PartitionPlace:
         """Where its files are by a state: it may be moved from one log folder to another."""

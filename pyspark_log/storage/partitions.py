@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from pyspark_log.storage import files, log_dirs, retention, state_file, store_folder, topic_remains
 from pyspark_log.storage.appender import Appender
 from pyspark_log.storage.config import TopicConfig
-from pyspark_log.storage.errors import PylogError, UnknownTopicError
+from pyspark_log.storage.errors import LogDamagedError, PylogError, StoreError, UnknownTopicError
 from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.log_dirs import ListedFolder
 from pyspark_log.storage.log_folders import LogFolders
 from pyspark_log.storage.missing import no_state
 from pyspark_log.storage.mounts import is_shared
-from pyspark_log.storage.partition import Partition
+from pyspark_log.storage.partition import Partition, holds_segments
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.power import RECOVERY
 from pyspark_log.storage.store_folder import STATE_FOLDER, TOPICS_FOLDER, TOPICS_LOCK
@@ -73,7 +73,7 @@ class OpenTopic:
     def place(self, partition: int) -> PartitionPlace:
         """Where a partition's files are at this moment. UnknownTopicError."""
         path = self.state_path(partition)
-        return self.place_in(partition, self._log_folders.number_of(path, f"{self.description.name}-{partition}"))
+        return self.place_in(partition, _log_folder_of(self._log_folders, path, f"{self.description.name}-{partition}"))
 
     def place_in(self, partition: int, log_folder: int) -> PartitionPlace:
         """Where its files are if they are in the log folder of that number. UnknownTopicError."""
@@ -300,7 +300,7 @@ class Partitions:
                 raise UnknownTopicError(f"{place}: the topic was deleted")
             if os.path.exists(place.state_path):
                 return  # Another one was faster.
-            if self.log_folders.holds_segments(place) and (
+            if holds_segments(self.log_folders, place) and (
                 not self.log_folders.had_several or place.owner() in ("", place.topic_id)
             ):
                 raise no_state(place)
@@ -333,3 +333,24 @@ class Partitions:
         """Has Kafka's checkpoints say what is known, where it is time; never fails."""
         for folder in self.log_folders:
             folder.write_due()
+
+
+def _log_folder_of(folders: LogFolders, state_path: str, name: str) -> int:
+    """In which log folder a partition is, by its state; by its folder, where there is no state that can be read.
+
+    Args:
+        folders: those of the store.
+        state_path: its state file.
+        name: of its folder.
+    """
+    try:
+        loaded = state_file.read(state_path)
+    except (LogDamagedError, StoreError):
+        loaded = None
+    if loaded is not None:
+        return loaded.state.log_folder
+    if folders.had_several:
+        for number, folder in folders.numbered():
+            if os.path.isdir(f"{folder.path}/{name}"):
+                return number
+    return next(number for number, _ in folders.numbered())

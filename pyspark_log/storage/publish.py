@@ -14,12 +14,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Protocol
 
-from pyspark_log.storage import group_positions, state_file
-from pyspark_log.storage.clock import now_ms
+from pyspark_log.storage import state_file
 from pyspark_log.storage.decided import (
     apply_decision,
     is_applied,
@@ -51,15 +52,13 @@ from pyspark_log.storage.publish_checks import check_fenced, check_given, check_
 from pyspark_log.storage.staging import StagedPart
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import STATE_FOLDER
-from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
+from pyspark_log.storage.topics import INTERNAL_TOPICS, PUBLISH_TOPIC
 from pyspark_log.storage.types import OffsetStep, TopicPartition
 
 log = logging.getLogger(__name__)
 
 # How long a passer-by waits for a partition's lock, in seconds; its holder is at work on it anyway.
 _HELP_TIMEOUT = 0.05
-# How long the lock of all decisions is held for the sake of a group's partition, in seconds.
-_GROUP_TIMEOUT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +74,23 @@ class PublishResult:
     decision: int
     replayed: bool
     records: int
+
+
+class Participant(Protocol):
+    """What takes place together with a publish, or not at all: a move of groups' committed offsets."""
+
+    @property
+    def steps(self) -> Sequence[OffsetStep]:
+        """The moves, which the publish's manifest names."""
+
+    def parts(self, store: Store) -> list[StagedPart]:
+        """The records that the publish adds for it. InvalidConfigError: it is none that can take place."""
+
+    def hold(self, store: Store) -> AbstractContextManager[None]:
+        """Keeps what `check` looks at as it is. LockTimeoutError, soon: the lock of all decisions is held meanwhile."""
+
+    def check(self, store: Store) -> None:
+        """Refuses it, if it does not start from what is there. PublishError."""
 
 
 class _Stage(Enum):
@@ -142,7 +158,7 @@ def publish(
     number: int,
     parts: Sequence[StagedPart],
     *,
-    offsets: Sequence[OffsetStep] = (),
+    participants: Sequence[Participant] = (),
     run: str = "",
     claimed: bool = False,
     location: str = "",
@@ -160,7 +176,7 @@ def publish(
         publisher: who publishes; any text.
         number: which of its publishes this is; consecutive, from any start.
         parts: what StagedWriter.finish gave, of all tasks, in the order in which it is to appear.
-        offsets: positions of groups that move with it, or not at all if they are not where they are said to be.
+        participants: what takes place with it, or not at all.
         run: which run of the publisher this is. A newer run fences the ones before it; "" leaves that out.
         claimed: the run has claimed the publisher, so that any other run that has it is a newer one.
         location: the publisher's checkpoint. A publisher at another one is refused; "" leaves that out.
@@ -192,7 +208,7 @@ def publish(
     try:
         return _publish(
             store, attempt, Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off), parts,
-            offsets, claimed=claimed, sync=sync,
+            participants, claimed=claimed, sync=sync,
         )  # fmt: skip
     except Exception as error:
         told = attempt.told(error)
@@ -206,7 +222,7 @@ def _publish(
     attempt: _Attempt,
     wanted: Decision,
     parts: Sequence[StagedPart],
-    offsets: Sequence[OffsetStep],
+    participants: Sequence[Participant],
     *,
     claimed: bool,
     sync: bool,
@@ -214,7 +230,7 @@ def _publish(
     """Publishes; any error, which `attempt` explains."""
     publisher, number = wanted.publisher, wanted.number
     check_given(publisher, number, wanted.run, wanted.location, wanted.plan)
-    if offsets and not sync:
+    if participants and not sync:
         raise InvalidConfigError("a publish that moves positions of groups must be synced, lest they move without it")
     sync = sync or is_shared(f"{store.path}/{STATE_FOLDER}")
     decisions = DecisionLog.of(store)
@@ -222,16 +238,17 @@ def _publish(
     decisions.follow(store)
     last = decisions.last.get(publisher)
     attempt.replays = _is_replay(wanted, last, claimed)
-    pieces = [part for part in parts if part.count] + group_positions.staged(store, offsets, now_ms())
+    pieces = [part for part in parts if part.count] + [part for other in participants for part in other.parts(store)]
     is_new = last is None or last.number != number  # A replay is dropped anyway.
-    output = Output.make(store, pieces, offsets, gathers=is_new, sync=sync)
+    steps = [step for other in participants for step in other.steps]
+    output = Output.make(store, pieces, steps, gathers=is_new, sync=sync)
     wanted = replace(
         wanted, records=records, places=output.places(), manifest=output.manifest, manifest_crc=output.manifest_crc,
         time=output.time, boot="" if sync else state_file.this_boot().hex(),
     )  # fmt: skip
     before = _active_bases(store, wanted)
     try:
-        decision, replayed = _decide(store, decisions, attempt, wanted, output, offsets, claimed)
+        decision, replayed = _decide(store, decisions, attempt, wanted, output, participants, claimed)
     except PublishFailedError:
         # The call can be made again with what it handed in.
         output.remove_made(store)
@@ -286,8 +303,8 @@ def _is_replay(wanted: Decision, last: Decision | None, claimed: bool) -> bool:
 def _active_bases(store: Store, decision: Decision) -> dict[TopicPartition, int]:
     """Where the active segments begin of the engine's own partitions that a decision is written to."""
     found = {}
-    moved = {TopicPartition(place.topic, place.partition) for place in decision.places if place.topic == OFFSETS_TOPIC}
-    for at in (TopicPartition(PUBLISH_TOPIC, 0), *moved):
+    places = {TopicPartition(place.topic, place.partition) for place in decision.places}
+    for at in (TopicPartition(PUBLISH_TOPIC, 0), *(at for at in places if at.topic in INTERNAL_TOPICS)):
         with contextlib.suppress(UnknownTopicError):
             found[at] = store.reader(at.topic, at.partition).state().active_base
     return found
@@ -490,7 +507,7 @@ def _decide(
     attempt: _Attempt,
     wanted: Decision,
     output: Output,
-    offsets: Sequence[OffsetStep],
+    participants: Sequence[Participant],
     claimed: bool,
 ) -> tuple[Decision, bool]:
     """Makes the decision, or finds the one that was made before; True for the latter."""
@@ -509,15 +526,17 @@ def _decide(
                 check_parts(store, output.parts, wanted.manifest)
                 check_log_folders(store, wanted)
                 try:
-                    with _groups_held(store, output.parts):
-                        group_positions.check_unmoved(store, offsets)
+                    with contextlib.ExitStack() as held:
+                        for other in participants:
+                            held.enter_context(other.hold(store))
+                            other.check(store)
                         done = [other for other in decisions.in_order() if other.offset in decisions.applied]
                         attempt.stage = _Stage.DECIDING
                         decision = writer.decide(wanted if last is None else _inheriting(wanted, last), done)
                         attempt.stage = _Stage.DECIDED
                     break
                 except LockTimeoutError:
-                    # Whoever holds the partition of a group must not hold up all who publish, too.
+                    # The process that a participant waits for must not hold up all other publishers, too.
                     if time.monotonic() > deadline:
                         raise
                     continue
@@ -527,21 +546,6 @@ def _decide(
     for finished in done:
         remove_staged(store, finished)
     return decision, False
-
-
-@contextlib.contextmanager
-def _groups_held(store: Store, parts: Sequence[StagedPart]) -> Iterator[None]:
-    """Holds the partitions of `__consumer_offsets` among the places of a publish.
-
-    Nobody commits a position by himself between the look at it and the decision then; and who comes after the
-    decision finds it, and applies it first.
-    """
-    with contextlib.ExitStack() as held:
-        for partition in sorted({part.partition for part in parts if part.topic == OFFSETS_TOPIC}):
-            appender = held.enter_context(store.appender(OFFSETS_TOPIC, partition).hold(_GROUP_TIMEOUT))
-            if appender.state.synced < appender.state.position:
-                appender.settle()  # The decision must not outlive the position that it starts from.
-        yield
 
 
 def _inheriting(wanted: Decision, last: Decision) -> Decision:

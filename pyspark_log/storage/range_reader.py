@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pyspark_log.storage.batch import LENGTH_AT
+from pyspark_log.storage.batch_proof import batch_size
 from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError
 from pyspark_log.storage.isolation import AbortedRanges
-from pyspark_log.storage.log_chunks import batch_size
 from pyspark_log.storage.missing import check_length
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.records import Chunk, decode

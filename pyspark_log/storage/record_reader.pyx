@@ -7,7 +7,8 @@ Any bytes give rows or a CorruptRecordError.
 """
 
 from pyspark_log.storage import batch as layout
-from pyspark_log.storage.batch import CODECS, MAX_BATCH_BYTES, ROW_BYTES
+from pyspark_log.storage.batch import CODECS, ROW_BYTES
+from pyspark_log.storage.config import MAX_BATCH_BYTES
 from pyspark_log.storage.compression import decompress, mend_lz4_header
 from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError
 

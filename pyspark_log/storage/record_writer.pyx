@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from pyspark_log.storage import batch as layout
 from pyspark_log.storage.arrow_views import bytes_view, fixed_view, list_view, struct_view
-from pyspark_log.storage.batch import CODECS, MAX_BATCH_BYTES, ROW_BYTES
+from pyspark_log.storage.batch import CODECS, ROW_BYTES
+from pyspark_log.storage.config import MAX_BATCH_BYTES
 from pyspark_log.storage.compression import check_codec, compress
 from pyspark_log.storage.errors import InvalidRecordError, RecordTooLargeError
 

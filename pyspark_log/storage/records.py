@@ -7,10 +7,10 @@ those of the log cleaner.
 
 from __future__ import annotations
 
-from pyspark_log.storage.batch import MAX_BATCH_BYTES
 from pyspark_log.storage.batch_filter import BatchFilter
 from pyspark_log.storage.batch_headers import headers_in, restamp, scan, stamp
 from pyspark_log.storage.cleaned_output import CleanedOutput
+from pyspark_log.storage.config import MAX_BATCH_BYTES
 from pyspark_log.storage.key_offsets import KeyOffsets
 from pyspark_log.storage.record_reader import Chunk, decode
 from pyspark_log.storage.record_writer import BatchBuilder, RecordColumns

@@ -18,10 +18,9 @@ from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import InvalidConfigError, PylogError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.locks import DEFAULT_TIMEOUT
 from pyspark_log.storage.publish import tidy
-from pyspark_log.storage.staged_batches import Region
+from pyspark_log.storage.staged_batches import Region, region_fault
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import CUT_FOLDER
-from pyspark_log.storage.verify_decisions import region_fault
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,9 @@ from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import LogDamagedError, PylogError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.findings import Finding, Severity
 from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.progress import Progress, Told
 from pyspark_log.storage.repair_partition import Damaged, Loss, PartitionCopy, PartitionMender
-from pyspark_log.storage.staged_batches import Region
+from pyspark_log.storage.staged_batches import Region, region_fault
 from pyspark_log.storage.state_check import read_slots
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import (
@@ -31,8 +32,8 @@ from pyspark_log.storage.store_folder import (
 )
 from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC, new_id
 from pyspark_log.storage.types import TopicDescription
-from pyspark_log.storage.verify import Progress, Told, describe, log_bytes, open_damaged, strangers, written_places
-from pyspark_log.storage.verify_decisions import DecisionRecords, group_record_faults, region_fault
+from pyspark_log.storage.verify import describe, log_bytes, open_damaged, strangers, written_places
+from pyspark_log.storage.verify_decisions import DecisionRecords, group_record_faults
 from pyspark_log.storage.verify_segment import RecordCheck
 
 

@@ -14,17 +14,18 @@ from typing import NamedTuple
 from pyspark_log.storage import files, state_file
 from pyspark_log.storage.batch import LEADER_EPOCH_AT, MAGIC_AT, BatchHeader
 from pyspark_log.storage.config import TopicConfig
-from pyspark_log.storage.epoch_check import Epochs
 from pyspark_log.storage.errors import StoreVersionError
+from pyspark_log.storage.leader_epochs import Epochs
 from pyspark_log.storage.leftovers import acknowledged, first_batch
 from pyspark_log.storage.log_copy import LogCopy
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.repair_producers import marker_fault
-from pyspark_log.storage.segment import LOG, counted_segments, list_segments, segment_path
+from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound
 from pyspark_log.storage.state_check import Slots, read_slots
 from pyspark_log.storage.state_file import Flags, Intent, PartitionState
 from pyspark_log.storage.store_folder import CUT_FOLDER
+from pyspark_log.storage.swap import counted_segments
 from pyspark_log.storage.verify_segment import RecordCheck
 
 _EVIDENCE_SIZE = 1024 * 1024

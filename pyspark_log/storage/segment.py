@@ -20,7 +20,6 @@ from pyspark_log.storage.config import INT_MAX, TopicConfig
 from pyspark_log.storage.errors import CorruptRecordError
 from pyspark_log.storage.records import headers_in
 from pyspark_log.storage.sparse_index import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
-from pyspark_log.storage.state_file import Intent, PartitionState
 from pyspark_log.storage.types import NO_TIMESTAMP
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
@@ -56,20 +55,6 @@ def list_segments(folder: str) -> list[int]:
     except FileNotFoundError:
         return []
     return sorted(int(name[:20]) for name in names if name.endswith(LOG) and _LOG_NAME.fullmatch(name))
-
-
-def counted_segments(folder: str, state: PartitionState) -> list[int]:
-    """The same, less those that a cleaned segment has taken the place of.
-
-    For who looks at the files without the lock, and takes each for what it is.
-    """
-    bases = list_segments(folder)
-    if not state.swaps:
-        return bases
-    first = segment_path(folder, state.intent_base, LOG)
-    if state.intent == Intent.SWAP and not same_file(first, first + SWAP):
-        return bases
-    return [base for base in bases if not state.intent_base < base < state.intent_next]
 
 
 def let_go(folder: str, bases: Iterable[int]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyspark_log.storage import files
-from pyspark_log.storage.batch import BatchHeader
+from pyspark_log.storage.batch import crcs_of
 from pyspark_log.storage.batch_proof import first_size
-from pyspark_log.storage.errors import StagedOutputError
+from pyspark_log.storage.errors import PylogError, StagedOutputError
 from pyspark_log.storage.records import scan
 
 # Staged bytes are read this many at a time: enough that calls cost nothing, little enough for memory.
@@ -31,11 +31,6 @@ class Region:
     size: int
     count: int
     crcs: bytes
-
-
-def crcs_of(headers: Iterable[BatchHeader]) -> bytes:
-    """The CRC fields of batches, 4 bytes each."""
-    return b"".join(header.crc.to_bytes(4, "big") for header in headers)
 
 
 def read_region(region: Region) -> Iterator[bytearray]:
@@ -65,3 +60,15 @@ def read_region(region: Region) -> Iterator[bytearray]:
             yield data
     if crcs != region.crcs or count != region.count:
         raise StagedOutputError(f"{region.path}: the bytes at {region.position} are not those that were staged")
+
+
+def region_fault(region: Region) -> str:
+    """What is wrong with staged batches; "" if they are those that were decided."""
+    try:
+        for _ in read_region(region):
+            pass
+    except (OSError, PylogError) as error:
+        if isinstance(error, FileNotFoundError):
+            return "the file is missing"
+        return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return ""

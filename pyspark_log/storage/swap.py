@@ -24,7 +24,7 @@ import os
 from pyspark_log.storage import files
 from pyspark_log.storage.errors import CorruptRecordError
 from pyspark_log.storage.held_log import HeldLog
-from pyspark_log.storage.install import forbids_links
+from pyspark_log.storage.links import forbids_links
 from pyspark_log.storage.segment import (
     CLEANED,
     DELETED,
@@ -39,7 +39,7 @@ from pyspark_log.storage.segment import (
     same_file,
     segment_path,
 )
-from pyspark_log.storage.state_file import Intent
+from pyspark_log.storage.state_file import Intent, PartitionState
 
 log = logging.getLogger(__name__)
 
@@ -151,3 +151,17 @@ def _let_go_of_others(held: HeldLog) -> None:
     for name in (_path(held, LOG, SWAP), _path(held, LOG, _LINKED), _path(held, TXN_INDEX, SWAP)):
         files.unlink(name)
     files.sync_folder(folder)
+
+
+def counted_segments(folder: str, state: PartitionState) -> list[int]:
+    """The base offsets of a partition's segments, ascending, less those that a cleaned segment has taken the place of.
+
+    For who looks at the files without the lock, and takes each for what it is.
+    """
+    bases = list_segments(folder)
+    if not state.swaps:
+        return bases
+    first = segment_path(folder, state.intent_base, LOG)
+    if state.intent == Intent.SWAP and not same_file(first, first + SWAP):
+        return bases
+    return [base for base in bases if not state.intent_base < base < state.intent_next]

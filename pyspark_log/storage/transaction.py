@@ -96,7 +96,8 @@ class Transactions:
             )
 
     def _publish(self, number: int, parts: list[StagedPart], offsets: list[OffsetStep]) -> PublishResult:
-        result = publish(self.store, self._publisher, number, parts, offsets=offsets, run=self._run, claimed=True)
+        moves = [group_positions.OffsetMoves(offsets)] if offsets else []
+        result = publish(self.store, self._publisher, number, parts, participants=moves, run=self._run, claimed=True)
         self.last_number = number
         return result
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -27,9 +27,9 @@ from pyspark_log.storage.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.findings import Finding, Severity
-from pyspark_log.storage.locks import Mutex
 from pyspark_log.storage.log_folders import PARTITION_FOLDER
 from pyspark_log.storage.place import PartitionPlace
+from pyspark_log.storage.progress import Progress, Told
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.state_check import read_slots
 from pyspark_log.storage.state_file import Flags
@@ -50,9 +50,6 @@ from pyspark_log.storage.verify_decisions import DecisionCheck, DecisionRecords,
 from pyspark_log.storage.verify_log_folder import log_folder_faults
 from pyspark_log.storage.verify_partition import PartitionCheck, PartitionReport
 from pyspark_log.storage.verify_segment import RecordCheck, Totals
-
-#: Told how far it is: bytes of segments that were looked at, and bytes that there are.
-Progress = Callable[[int, int], None]
 
 _STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})(\.turn|\.segments|\.cleaner(\.turn)?)?")
 _LOCK_NAME = re.compile(r"[a-z]+(-\d+)?\.lock(\.turn)?")
@@ -330,23 +327,6 @@ def log_bytes(folder: str) -> int:
         with contextlib.suppress(FileNotFoundError):
             size += os.path.getsize(segment_path(folder, base, LOG))
     return size
-
-
-class Told:
-    """Adds up what all threads have looked at, and tells a Progress."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress, self._total = progress, total
-        self._done = 0
-        self._mutex = Mutex()
-
-    def add(self, size: int) -> None:
-        """Adds bytes that were looked at."""
-        if self._progress is not None:
-            with self._mutex:
-                self._done += size
-                # Others write meanwhile, and what changed is looked at twice.
-                self._progress(self._done, max(self._done, self._total))
 
 
 # ---- what belongs to no partition

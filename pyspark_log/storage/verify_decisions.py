@@ -15,7 +15,7 @@ from pyspark_log.storage.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.findings import REPAIR, Finding, Severity
 from pyspark_log.storage.install import is_ready_name
 from pyspark_log.storage.process_id import Process
-from pyspark_log.storage.staged_batches import Region, read_region
+from pyspark_log.storage.staged_batches import Region, region_fault
 from pyspark_log.storage.staged_names import SUFFIX, job_of
 from pyspark_log.storage.store import Store
 from pyspark_log.storage.store_folder import CUT_FOLDER, STAGING_FOLDER
@@ -224,16 +224,6 @@ class DecisionCheck:
                 Severity.NOTE, "", -1, self._staged(name), -1, -1, -1, "not a file of the engine",
                 "take it out of the store's folder",
             )  # fmt: skip
-
-
-def region_fault(region: Region) -> str:
-    """What is wrong with staged batches; "" if they are those that were decided."""
-    try:
-        for _ in read_region(region):
-            pass
-    except (OSError, PylogError) as error:
-        return _said(error)
-    return ""
 
 
 def _said(error: Exception) -> str:

@@ -20,9 +20,10 @@ from pyspark_log.storage.findings import REPAIR, Finder, Finding, Severity
 from pyspark_log.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.producer_check import ProducerFault, producer_faults
-from pyspark_log.storage.segment import LOG, counted_segments, list_segments, segment_path
+from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.state_check import read_slots
 from pyspark_log.storage.state_file import EMPTY, Flags, PartitionState
+from pyspark_log.storage.swap import counted_segments
 from pyspark_log.storage.verify_folder import folder_findings
 from pyspark_log.storage.verify_segment import RecordCheck, SegmentCheck, SegmentReport, Span, Totals
 from pyspark_log.storage.verify_slots import slot_findings

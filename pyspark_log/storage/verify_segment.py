@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from pyspark_log.storage import files
 from pyspark_log.storage.batch import MAGIC, BatchHeader
 from pyspark_log.storage.config import LONG_MAX, TopicConfig
-from pyspark_log.storage.epoch_check import EpochRun, Epochs, add_run
+from pyspark_log.storage.epoch_check import EpochRun, add_run
 from pyspark_log.storage.findings import REPAIR, Finder, Finding, Severity
 from pyspark_log.storage.index_check import IndexCheck
+from pyspark_log.storage.leader_epochs import Epochs
 from pyspark_log.storage.place import PartitionPlace
 from pyspark_log.storage.segment import LOG, segment_path
 from pyspark_log.storage.segment_walk import SegmentWalker, Sound, Unsound

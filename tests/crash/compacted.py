@@ -22,6 +22,7 @@ from pyspark_log.storage.errors import (
     UnknownGroupError,
     UnknownTopicError,
 )
+from pyspark_log.storage.group_positions import OffsetMoves
 from pyspark_log.storage.isolation_level import READ_COMMITTED
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import publish
@@ -113,7 +114,7 @@ class CompactedWorkload(Steps):
         writer.append("keyed", rows(name, [number + row // 2 for row in range(count)], partitions=2))
         writer.append("brief", rows(name, [number + row for row in range(3)]))
         step = OffsetStep("moved", SOURCE, number - 1 if number else None, number)
-        publish(store, "query", number, writer.finish(), run="run", offsets=[step])
+        publish(store, "query", number, writer.finish(), run="run", participants=[OffsetMoves([step])])
 
     def append_numbered(self, number):
         Store.open(self.path).append_batch("keyed", 1, numbered(number))

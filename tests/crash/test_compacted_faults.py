@@ -14,6 +14,7 @@ from sampling import TIMEOUT, few_or_many, sample
 from pyspark_log.storage import cleaner_state, compaction
 from pyspark_log.storage.errors import UnknownGroupError
 from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.group_positions import OffsetMoves
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
@@ -92,7 +93,7 @@ class Work:
         def stage_and_publish():
             writer = StagedWriter(self.store, StagingPlan.make(self.store, ["keyed"]))
             writer.append("keyed", rows(f"publish {number}", list(range(16)), partitions=2))
-            publish(self.store, "q", number, writer.finish(), offsets=[step])
+            publish(self.store, "q", number, writer.finish(), participants=[OffsetMoves([step])])
 
         again_until_done(stage_and_publish)
         self.positions["moved"] = number

@@ -41,7 +41,7 @@ def rows(name, count):
     return pa.record_batch({"value": [f"{name}/{row}".encode() + b"." * 80 for row in range(count)]})
 
 
-def publish_as(path, publisher, number, run, counts=None, offsets=()):
+def publish_as(path, publisher, number, run, counts=None, participants=()):
     store, parts = Store.open(path), []
     counts = counts or dict.fromkeys(COUNTS, 1)
     for task in range(2):
@@ -49,7 +49,7 @@ def publish_as(path, publisher, number, run, counts=None, offsets=()):
         for topic, count in counts.items():
             writer.append(topic, rows(f"{publisher} {number} {task}", count))
         parts += writer.finish()
-    publish(store, publisher, number, parts, run=run, offsets=offsets)
+    publish(store, publisher, number, parts, run=run, participants=participants)
 
 
 def query(path, run="run 1"):

@@ -10,6 +10,7 @@ from power import Trace
 from stops import Stopped, run_until
 
 from pyspark_log.storage import files, state_file
+from pyspark_log.storage.group_positions import OffsetMoves
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import last_number, publish
 from pyspark_log.storage.recover import set_aside, waiting
@@ -55,14 +56,14 @@ def test_a_decision_does_not_outlive_the_position_that_it_starts_from(memory_pat
     at = TopicPartition("t", 0)
     store = Store.create(memory_path / "store", {"offsets.topic.num.partitions": "1"})
     store.create_topic("t", 1)
-    publish(store, "q", 0, [], offsets=[OffsetStep("g", at, None, 3)])
+    publish(store, "q", 0, [], participants=[OffsetMoves([OffsetStep("g", at, None, 3)])])
     with store.appender("__consumer_offsets", 0).hold() as held:
         held.settle()
     trace = Trace(store.path)
 
     def move():
         OffsetsLog(store).commit("g", {at: 5})
-        publish(store, "q", 1, [], offsets=[OffsetStep("g", at, 5, 9)])
+        publish(store, "q", 1, [], participants=[OffsetMoves([OffsetStep("g", at, 5, 9)])])
 
     trace.record(move)
     decided = 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pyspark_log import OffsetsLog, Store, TopicPartition, Transactions
 from pyspark_log.storage.errors import InvalidConfigError, InvalidTopicError, PylogError
+from pyspark_log.storage.group_positions import OffsetMoves
 from pyspark_log.storage.publish import publish
 from pyspark_log.storage.publishers import delete_publisher, publishers
 from pyspark_log.storage.types import NO_TIMESTAMP, OffsetStep
@@ -116,7 +117,7 @@ CALLS = {
     "expire": (lambda store: OffsetsLog(store).expire(), ()),
     "publish": (
         lambda store, who, number, steps, run, location, plan: publish(
-            store, who, number, [], offsets=steps, run=run, location=location, plan=plan
+            store, who, number, [], participants=[OffsetMoves(steps)], run=run, location=location, plan=plan
         ),
         (TEXTS, NUMBERS, STEPS, TEXTS, TEXTS, TEXTS),
     ),

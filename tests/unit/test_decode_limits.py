@@ -17,8 +17,9 @@ from pyspark_log.spark_connector.ranges import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage import batch as layout
-from pyspark_log.storage.batch import CODECS, MAX_BATCH_BYTES, ROW_BYTES
+from pyspark_log.storage.batch import CODECS, ROW_BYTES
 from pyspark_log.storage.compression import compress
+from pyspark_log.storage.config import MAX_BATCH_BYTES
 from pyspark_log.storage.errors import BatchTooLargeError, InvalidConfigError, RecordTooLargeError
 from pyspark_log.storage.findings import Severity
 from pyspark_log.storage.isolation_level import READ_UNCOMMITTED

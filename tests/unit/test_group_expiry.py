@@ -8,6 +8,7 @@ from pyspark_log.spark_connector.group_offsets import GroupOffsets
 from pyspark_log.storage import coordinator_records as records
 from pyspark_log.storage import group_expiry, janitor, offsets_log
 from pyspark_log.storage.coordinator_records import NEVER
+from pyspark_log.storage.group_positions import OffsetMoves
 from pyspark_log.storage.group_view import GroupRecords, OffsetAndMetadata
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import publish
@@ -167,7 +168,7 @@ def test_a_publish_that_is_decided_keeps_its_position(store, log, clock, monkeyp
     clock.ms += 11 * MINUTE
     with monkeypatch.context() as stopped:
         stopped.setattr("pyspark_log.storage.publish.apply_decision", lambda *_: None)
-        publish(store, "p", 0, [], offsets=[OffsetStep("g", ORDERS_0, 5, 9)])
+        publish(store, "p", 0, [], participants=[OffsetMoves([OffsetStep("g", ORDERS_0, 5, 9)])])
     fresh = Store.open(store.path)
     assert OffsetsLog(fresh, clock).expire() == 0
     assert offsets(OffsetsLog(fresh), "g") == {ORDERS_0: 9}

@@ -12,6 +12,7 @@ import pytest
 from pyspark_log.storage import files, install, staging, state_file
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import InvalidConfigError, PublishPendingError, StagedOutputError
+from pyspark_log.storage.group_positions import OffsetMoves
 from pyspark_log.storage.publish import help_apply, publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -101,7 +102,7 @@ def test_a_replay_that_is_synced_makes_it_durable(store):
 def test_positions_of_groups_do_not_move_without_syncing(store):
     step = OffsetStep("group", TopicPartition("t", 0), None, 1)
     with pytest.raises(InvalidConfigError, match="must be synced"):
-        publish(store, "q", 0, stage(store, "a"), offsets=[step], sync=False)
+        publish(store, "q", 0, stage(store, "a"), participants=[OffsetMoves([step])], sync=False)
     assert content(store) == []
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import OffsetConflictError, PublisherFencedError, PublishNumberError
+from pyspark_log.storage.group_positions import OffsetMoves
 from pyspark_log.storage.publish import claim, last_number, publish
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -105,13 +106,13 @@ def test_numbers_count_as_they_are_in_an_older_copy(store):
 
 def test_positions_count_as_they_are_in_an_older_copy(store):
     at = TopicPartition("t", 0)
-    put(store, 0, b"0", offsets=[OffsetStep("g", at, None, 5)])
+    put(store, 0, b"0", participants=[OffsetMoves([OffsetStep("g", at, None, 5)])])
     copy = copied(store)
-    put(store, 1, b"1", offsets=[OffsetStep("g", at, 5, 9)])
+    put(store, 1, b"1", participants=[OffsetMoves([OffsetStep("g", at, 5, 9)])])
     replace(store, copy)
     with pytest.raises(OffsetConflictError, match="9"):
-        put(store, 1, b"1", offsets=[OffsetStep("g", at, 9, 10)])
-    put(store, 1, b"1", offsets=[OffsetStep("g", at, 5, 9)])
+        put(store, 1, b"1", participants=[OffsetMoves([OffsetStep("g", at, 9, 10)])])
+    put(store, 1, b"1", participants=[OffsetMoves([OffsetStep("g", at, 5, 9)])])
 
 
 def test_an_instance_that_an_older_copy_does_not_know_must_begin_anew(store):

@@ -12,6 +12,7 @@ from pyspark_log.storage import decision_log, janitor, publish, publishers
 from pyspark_log.storage.coordinator_records import partition_for
 from pyspark_log.storage.decision_log import DecisionLog
 from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError, PublisherFencedError, PublishError
+from pyspark_log.storage.group_positions import OffsetMoves
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publishers import delete_publisher
 from pyspark_log.storage.staging import StagedWriter, StagingPlan
@@ -186,7 +187,7 @@ def test_the_decisions_are_compacted_as_they_are_made(store):
     partition = partition_for(group, 50)
     for number in range(40):
         step = OffsetStep(group, TopicPartition("t", 0), number or None, number + 1)
-        published(store, "q", number, location=location, offsets=[step])
+        published(store, "q", number, location=location, participants=[OffsetMoves([step])])
     assert store.size(PUBLISH_TOPIC, 0) < 1.5 * (1 << 20)
     assert store.size(OFFSETS_TOPIC, partition) < 400_000
     fresh = Store.open(store.path)

@@ -10,6 +10,7 @@ from producer_tools import ready
 from pyspark_log.storage import state_file
 from pyspark_log.storage.clock import now_ms
 from pyspark_log.storage.errors import LockTimeoutError, LogDamagedError, PublishPendingError
+from pyspark_log.storage.group_positions import OffsetMoves
 from pyspark_log.storage.locks import lock_for
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import help_apply, last_number, publish
@@ -140,7 +141,7 @@ def test_a_decision_whose_end_move_was_lost_is_found_by_a_reader(store, monkeypa
 def test_nobody_relies_on_a_decision_log_that_cannot_be_put_right(store, monkeypatch):
     """A position that is committed by hand must not come before one that was decided to move."""
     at = TopicPartition("t", 0)
-    decide_only(store, monkeypatch, [], offsets=[OffsetStep("g", at, None, 5)])
+    decide_only(store, monkeypatch, [], participants=[OffsetMoves([OffsetStep("g", at, None, 5)])])
     monkeypatch.setattr("pyspark_log.storage.partitions._RECOVERY_TIMEOUT", 0.05)
     log = OffsetsLog(Store.open(store.path))
     lock = lock_for(store.reader("__pylog_publish", 0).place.state_path)

@@ -23,7 +23,7 @@ from pyspark_log.storage.errors import (
     StagedOutputError,
 )
 from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.group_positions import committed
+from pyspark_log.storage.group_positions import OffsetMoves, committed
 from pyspark_log.storage.offsets_log import OffsetsLog
 from pyspark_log.storage.publish import help_apply, last_number, publish
 from pyspark_log.storage.recover import recover, set_aside, waiting
@@ -57,7 +57,7 @@ def content(store, topic):
     return [v for batch in Store.open(store.path).read(topic, 0) for v in batch["value"].to_pylist()]
 
 
-def decide(store, publisher, number, parts, only=(), offsets=()):
+def decide(store, publisher, number, parts, only=(), participants=()):
     """Publishes, and has it applied in the topics `only`."""
     real = decided.apply
 
@@ -69,7 +69,7 @@ def decide(store, publisher, number, parts, only=(), offsets=()):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(decided, "apply", apply)
         with pytest.raises(PublishPendingError):
-            publish(store, publisher, number, parts, offsets=offsets)
+            publish(store, publisher, number, parts, participants=participants)
     return Store.open(store.path)
 
 
@@ -159,7 +159,7 @@ def test_a_decision_that_nobody_has_anything_of_can_be_taken_back(store):
     publish(store, "q", 0, stage(store, b"0", "a"))
     OffsetsLog(store).commit("g", {A0: 5})
     other = decide(
-        store, "q", 1, stage(store, b"1", "a", "b"), offsets=[OffsetStep("g", A0, 5, 9)]
+        store, "q", 1, stage(store, b"1", "a", "b"), participants=[OffsetMoves([OffsetStep("g", A0, 5, 9)])]
     )
     assert committed(other, "g")[A0].offset == 9
     (found,) = waiting(other)
@@ -173,7 +173,7 @@ def test_a_decision_that_nobody_has_anything_of_can_be_taken_back(store):
     assert OffsetsLog(other).fetch("g")[A0].offset == 5
     assert any(f"was set aside (process {os.getpid()} on" in note for note in notes(store))
     # The publisher, run again.
-    publish(store, "q", 1, stage(store, b"1", "a", "b"), offsets=[OffsetStep("g", A0, 5, 9)])
+    publish(store, "q", 1, stage(store, b"1", "a", "b"), participants=[OffsetMoves([OffsetStep("g", A0, 5, 9)])])
     assert (content(store, "a"), content(store, "b")) == ([b"0", b"1"], [b"1"])
     assert OffsetsLog(other).fetch("g")[A0].offset == 9
     with pytest.raises(PublishNumberError):
