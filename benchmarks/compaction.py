@@ -25,15 +25,21 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pyspark_log.storage import files
-from pyspark_log.storage.cleaned_transactions import CleanedTransactions
-from pyspark_log.storage.config import TopicConfig
-from pyspark_log.storage.isolation import AbortedRanges
-from pyspark_log.storage.key_map import fill
-from pyspark_log.storage.log_chunks import Source
-from pyspark_log.storage.place import PartitionPlace
-from pyspark_log.storage.records import BatchBuilder, KeyOffsets, RecordColumns, scan, stamp
-from pyspark_log.storage.rewrite import Rewritten, Round, remove_unfinished, rewrite
+from pyspark_log.config import TopicConfig
+from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.compaction import (
+    CleanedTransactions,
+    KeyOffsets,
+    Rewritten,
+    Round,
+    Source,
+    fill,
+    remove_unfinished,
+    rewrite,
+)
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import AbortedRanges
+from pyspark_log.storage.record import BatchBuilder, RecordColumns, scan, stamp
 from pyspark_log.storage.segment import LOG, SegmentReader, SegmentWriter, list_segments, segment_path
 
 BATCH_SIZE = 16 * 1024

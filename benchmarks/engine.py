@@ -9,8 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pyspark_log import Store
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish import StagedWriter, StagingPlan, publish
 
 ROUNDS = 5
 ROWS = 500_000

@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from pyspark_log.storage.batch import CODECS
-from pyspark_log.storage.partitioner import Partitioner, group
-from pyspark_log.storage.records import BatchBuilder, RecordColumns, decode, stamp
+from pyspark_log.storage.ingest import Partitioner, group
+from pyspark_log.storage.record import CODECS, BatchBuilder, RecordColumns, decode, stamp
 
 with warnings.catch_warnings():  # loading its protocol's schemas warns on newer Pythons
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -20,9 +20,8 @@ import time
 import pyarrow as pa
 
 from pyspark_log import Store
-from pyspark_log.storage import gather, install, locks
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.fs import locks
+from pyspark_log.storage.publish import StagedWriter, StagingPlan, gather, install, publish
 
 CHUNK = 32_000  # rows, of 8 and 100 bytes
 TASKS = 250

@@ -12,23 +12,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from pyspark_log.clients.transactions import Transactions
     from pyspark_log.spark_connector.publish_together import Publish
     from pyspark_log.spark_connector.source import PylogDataSource as DefaultSource
-    from pyspark_log.storage.offsets_log import OffsetsLog
+    from pyspark_log.storage.groups.offsets import OffsetsLog
     from pyspark_log.storage.store import Store
-    from pyspark_log.storage.transaction import Transactions
-    from pyspark_log.storage.types import TopicPartition
+    from pyspark_log.types import TopicPartition
 
 __version__ = "0.1.0"
 __all__ = ["DefaultSource", "OffsetsLog", "Publish", "Store", "TopicPartition", "Transactions", "__version__"]
 
 _PLACES = {
     "DefaultSource": ("pyspark_log.spark_connector.source", "PylogDataSource"),
-    "OffsetsLog": ("pyspark_log.storage.offsets_log", "OffsetsLog"),
+    "OffsetsLog": ("pyspark_log.storage.groups.offsets", "OffsetsLog"),
     "Publish": ("pyspark_log.spark_connector.publish_together", "Publish"),
     "Store": ("pyspark_log.storage.store", "Store"),
-    "TopicPartition": ("pyspark_log.storage.types", "TopicPartition"),
-    "Transactions": ("pyspark_log.storage.transaction", "Transactions"),
+    "TopicPartition": ("pyspark_log.types", "TopicPartition"),
+    "Transactions": ("pyspark_log.clients.transactions", "Transactions"),
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 import zlib
 
-from pyspark_log.storage.batch import CODECS
-from pyspark_log.storage.compression import compress
+from pyspark_log.storage.record.batch import CODECS
+from pyspark_log.storage.record.compression import compress
 
 NOW = 1_700_000_000_000
 

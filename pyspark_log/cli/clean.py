@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pyspark_log.cli.target import Target
-from pyspark_log.storage import janitor
+from pyspark_log.storage.maintenance import janitor
 
 
 @click.command()

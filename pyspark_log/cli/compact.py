@@ -7,8 +7,8 @@ import click
 from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table, warn
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.verify import ProgressLine
-from pyspark_log.storage.log_cleaner import Outcome, uncleanable
-from pyspark_log.storage.log_cleaner import compact as clean
+from pyspark_log.storage.compaction import Outcome, uncleanable
+from pyspark_log.storage.compaction import compact as clean
 
 
 @click.command()

@@ -14,8 +14,8 @@ from pyspark_log.cli.group_records import group_lines, of_group
 from pyspark_log.cli.records import TextLayout, json_lines, text_lines
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.times import to_ms
-from pyspark_log.storage.errors import OffsetOutOfRangeError
-from pyspark_log.storage.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
+from pyspark_log.errors import OffsetOutOfRangeError
+from pyspark_log.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from pyspark_log.storage.store import Store
 
 _POLL_S = 0.1

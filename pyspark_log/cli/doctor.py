@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import click
 
 from pyspark_log.cli.output import json_option, print_json, print_table
-from pyspark_log.storage.doctor.examination import examine
-from pyspark_log.storage.doctor.findings import Finding, Verdict
-from pyspark_log.storage.doctor.peer import WAIT_SECONDS, examine_with_peer
+from pyspark_log.storage.maintenance.doctor import WAIT_SECONDS, Finding, Verdict, examine, examine_with_peer
 
 
 @click.command()

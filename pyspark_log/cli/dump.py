@@ -8,12 +8,11 @@ import click
 
 from pyspark_log.cli.records import TIMESTAMP_TYPES, times_ms
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.batch import BatchHeader
-from pyspark_log.storage.batch_proof import batch_at
-from pyspark_log.storage.config import MAX_BATCH_BYTES
-from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError
-from pyspark_log.storage.files import File, open_read
-from pyspark_log.storage.records import decode, headers_in
+from pyspark_log.config import MAX_BATCH_BYTES
+from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
+from pyspark_log.storage.fs import File, open_read
+from pyspark_log.storage.record import BatchHeader, decode, headers_in
+from pyspark_log.storage.segment import batch_at
 
 _WINDOW_BYTES = 64 << 10
 

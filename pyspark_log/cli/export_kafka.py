@@ -7,7 +7,7 @@ import click
 from pyspark_log.cli.output import human_size, print_table
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.verify import ProgressLine
-from pyspark_log.storage.export_kafka import export_kafka as export
+from pyspark_log.storage.maintenance.transfer import export_kafka as export
 
 
 @click.command("export-kafka")

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from pyspark_log.cli.output import told, warn
-from pyspark_log.storage.errors import PylogError, UnknownTopicError
-from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.errors import PylogError, UnknownTopicError
+from pyspark_log.storage.groups import OffsetsLog
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

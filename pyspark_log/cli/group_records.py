@@ -10,20 +10,18 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_log.cli.records import times_ms
-from pyspark_log.storage.coordinator_records import (
+from pyspark_log.storage.groups import (
+    CONSUMER,
     LATER_KINDS,
     NEVER,
+    GroupMember,
     GroupMetadataKey,
     OffsetCommitKey,
+    assigned_partitions,
+    decode_group_value,
     decode_key,
     decode_offset_value,
     group_of,
-)
-from pyspark_log.storage.group_metadata import (
-    CONSUMER,
-    GroupMember,
-    assigned_partitions,
-    decode_group_value,
     subscribed_topics,
 )
 

@@ -17,13 +17,18 @@ from pyspark_log.cli.group_choice import (
 from pyspark_log.cli.output import NOTHING, json_option, print_json, print_table
 from pyspark_log.cli.reset_offsets import reset_offsets
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.coordinator_records import NEVER
-from pyspark_log.storage.errors import UnknownGroupError, UnknownTopicError
-from pyspark_log.storage.group_metadata import GroupDescription, GroupMember, GroupState, assigned_partitions
-from pyspark_log.storage.group_view import OffsetAndMetadata
-from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.errors import UnknownGroupError, UnknownTopicError
+from pyspark_log.storage.groups import (
+    NEVER,
+    GroupDescription,
+    GroupMember,
+    GroupState,
+    OffsetAndMetadata,
+    OffsetsLog,
+    assigned_partitions,
+)
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 # A value of --state that stands for all of them.
 _ANY = "any"

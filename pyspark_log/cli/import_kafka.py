@@ -10,7 +10,7 @@ from pyspark_log.cli.output import human_size, print_table, warn
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.topics import config_option
 from pyspark_log.cli.verify import ProgressLine
-from pyspark_log.storage.import_kafka import import_kafka as bring
+from pyspark_log.storage.maintenance.transfer import import_kafka as bring
 from pyspark_log.storage.store import Store
 
 

@@ -17,7 +17,7 @@ from pyspark_log import __version__
 from pyspark_log.cli import interrupts
 from pyspark_log.cli.output import told
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.errors import PylogError
+from pyspark_log.errors import PylogError
 
 _BROKEN_PIPE = 141
 

@@ -10,7 +10,7 @@ from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json,
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.times import to_ms
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import NO_TIMESTAMP, OffsetAndTimestamp
+from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 
 #: What is found out of a partition; None: there is no such record.
 _Lookup = Callable[[str, int], OffsetAndTimestamp | None]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from pyspark_log.storage.errors import PylogError
+from pyspark_log.errors import PylogError
 
 #: Shown where a table has nothing to say.
 NOTHING = "-"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC, check_name
+from pyspark_log.storage.catalog import OFFSETS_TOPIC, PUBLISH_TOPIC, check_name
 
 _CHUNK_BYTES = 1 << 20
 _LINGER_S = 0.5

@@ -8,10 +8,9 @@ import click
 
 from pyspark_log.cli.output import NOTHING, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.clock import shown
-from pyspark_log.storage.decision import NO_NUMBER, Decision, Origin
-from pyspark_log.storage.publishers import delete_publisher
-from pyspark_log.storage.publishers import publishers as known_publishers
+from pyspark_log.storage.fs import shown
+from pyspark_log.storage.publish import NO_NUMBER, Decision, Origin, delete_publisher
+from pyspark_log.storage.publish import publishers as known_publishers
 from pyspark_log.storage.store import Store
 
 

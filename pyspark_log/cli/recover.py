@@ -8,10 +8,8 @@ import click
 
 from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
-from pyspark_log.storage import recover as recovery
-from pyspark_log.storage.clock import shown
-from pyspark_log.storage.decision import Place
-from pyspark_log.storage.recover import Waiting
+from pyspark_log.storage.fs import shown
+from pyspark_log.storage.publish import Place, Waiting, recovery
 from pyspark_log.storage.store import Store
 
 

@@ -7,9 +7,8 @@ import click
 from pyspark_log.cli.output import NOTHING, human_size, print_table
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.verify import ProgressLine
-from pyspark_log.storage.repair import RepairReport
-from pyspark_log.storage.repair import repair as mend
-from pyspark_log.storage.repair_partition import Loss
+from pyspark_log.storage.maintenance.repair import Loss, RepairReport
+from pyspark_log.storage.maintenance.repair import repair as mend
 
 
 @click.command()

@@ -22,14 +22,12 @@ from pyspark_log.cli.group_choice import (
 from pyspark_log.cli.output import print_table, warn
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.times import to_ms
-from pyspark_log.storage.clock import now_ms
-from pyspark_log.storage.coordinator_records import NEVER
-from pyspark_log.storage.errors import InvalidTopicError
-from pyspark_log.storage.group_view import OffsetAndMetadata
-from pyspark_log.storage.offsets_log import OffsetsLog, check_empty
+from pyspark_log.errors import InvalidTopicError
+from pyspark_log.storage.catalog import check_name
+from pyspark_log.storage.fs import now_ms
+from pyspark_log.storage.groups import NEVER, OffsetAndMetadata, OffsetsLog, check_empty
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import check_name
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 #: What one group has committed.
 _Committed = Mapping[TopicPartition, OffsetAndMetadata]

@@ -9,7 +9,7 @@ import click
 
 from pyspark_log.cli import interrupts
 from pyspark_log.cli.output import warn
-from pyspark_log.storage.errors import PylogError, StoreNotFoundError
+from pyspark_log.errors import PylogError, StoreNotFoundError
 
 if TYPE_CHECKING:
     from pyspark_log.storage.store import Store

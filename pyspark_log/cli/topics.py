@@ -8,10 +8,10 @@ import click
 
 from pyspark_log.cli.output import NOTHING, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.config import check_topic_configs
-from pyspark_log.storage.errors import TopicExistsError
-from pyspark_log.storage.topics import check_name
-from pyspark_log.storage.types import LATEST
+from pyspark_log.config import check_topic_configs
+from pyspark_log.errors import TopicExistsError
+from pyspark_log.storage.catalog import check_name
+from pyspark_log.types import LATEST
 
 
 @click.group()

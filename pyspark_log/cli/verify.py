@@ -9,9 +9,8 @@ import click
 
 from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.findings import Finding
-from pyspark_log.storage.verify import Report
-from pyspark_log.storage.verify import verify as look
+from pyspark_log.storage.maintenance.verify import Finding, Report
+from pyspark_log.storage.maintenance.verify import verify as look
 
 # How often progress is shown, in seconds.
 _EVERY = 0.2

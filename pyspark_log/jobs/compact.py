@@ -13,7 +13,7 @@ import argparse
 from pyspark.sql import SparkSession
 
 from pyspark_log import Store, TopicPartition
-from pyspark_log.storage.log_cleaner import Outcome, compact_partition, due, uncleanable
+from pyspark_log.storage.compaction import Outcome, compact_partition, due, uncleanable
 
 
 def compact_one(path: str, topic: str, partition: int) -> Outcome:

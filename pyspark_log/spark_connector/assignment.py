@@ -9,7 +9,7 @@ from pyspark_log.spark_connector.offsets import Offsets
 from pyspark_log.spark_connector.positions import AtTimestamp, Everywhere, Position
 from pyspark_log.spark_connector.ranges import names
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import EARLIEST, LATEST, TopicPartition
+from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 
 
 def assigned_partitions(store: Store, topics: Iterable[str]) -> list[TopicPartition]:

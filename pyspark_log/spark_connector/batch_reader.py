@@ -17,7 +17,7 @@ from pyspark_log.spark_connector.ranges import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 
 class PylogBatchReader(DataSourceReader):

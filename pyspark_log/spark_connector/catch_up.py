@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import weakref
 
-from pyspark_log.storage import publish
-from pyspark_log.storage.errors import PylogError
+from pyspark_log.errors import PylogError
+from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ def show_decided(store: Store) -> None:
     if not store.writable:
         return
     try:
-        publish.help_apply(store)
+        publishing.help_apply(store)
     except (PylogError, OSError) as error:
         if _last_warning.get(store) != str(error):
             _last_warning[store] = str(error)

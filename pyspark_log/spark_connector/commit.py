@@ -8,18 +8,16 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pyspark_log.errors import PylogError, StagedOutputError
 from pyspark_log.spark_connector.checkpoint import location_of, plan_of
 from pyspark_log.spark_connector.errors import ConnectorError, outcome_shown
 from pyspark_log.spark_connector.query_run import QueryRun, publisher_of
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage
-from pyspark_log.storage.clock import now_ms
-from pyspark_log.storage.decided import staging_folder, unlink_all
-from pyspark_log.storage.errors import PylogError, StagedOutputError
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.staging import StagedPart
+from pyspark_log.storage.fs import now_ms
+from pyspark_log.storage.ingest import is_past_retention, warn_past_retention
+from pyspark_log.storage.publish import StagedPart, publish, staging_folder, unlink_all
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.time_bounds import is_past_retention, warn_past_retention
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from pyspark_log.storage.process_id import Process
+from pyspark_log.storage.fs import Process
 
 # A JVM's program has this name. More ancestors than these are not looked at.
 _JAVA = "java"

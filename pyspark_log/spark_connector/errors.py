@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     OutcomeUnknownError,
     PartlySetAsideError,
     PublishPendingError,

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 
+from pyspark_log.errors import PylogError
 from pyspark_log.spark_connector.offsets import Offsets
-from pyspark_log.storage.coordinator_records import NEVER
-from pyspark_log.storage.errors import PylogError
-from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.groups import NEVER, OffsetsLog
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from pyspark_log.spark_connector.errors import data_loss
 from pyspark_log.spark_connector.offsets import Identity
 from pyspark_log.spark_connector.ranges import names
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 
 def identity_of(store: Store, topics: Iterable[str]) -> Identity:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
-from pyspark_log.storage.types import EARLIEST, TopicPartition
+from pyspark_log.types import EARLIEST, TopicPartition
 
 OWN_KEY = "@"
 _LONG_MAX = 2**63 - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark_log.spark_connector.offsets import Offsets
-from pyspark_log.storage.types import EARLIEST, LATEST
+from pyspark_log.types import EARLIEST, LATEST
 
 
 @dataclass(frozen=True)

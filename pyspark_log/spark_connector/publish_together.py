@@ -28,8 +28,7 @@ from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import open_for_write
 from pyspark_log.spark_connector.task_writer import StagedMessage, stage
 from pyspark_log.spark_connector.writer import plan_write
-from pyspark_log.storage.output import discard
-from pyspark_log.storage.publish import PublishResult, publish
+from pyspark_log.storage.publish import PublishResult, discard, publish
 
 log = logging.getLogger(__name__)
 

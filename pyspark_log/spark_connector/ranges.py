@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from pyspark_log.errors import UnknownTopicError
 from pyspark_log.spark_connector.errors import data_loss
 from pyspark_log.spark_connector.offsets import Offsets
-from pyspark_log.storage.errors import UnknownTopicError
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 
 @dataclass(frozen=True)

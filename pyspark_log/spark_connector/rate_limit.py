@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from pyspark_log.spark_connector.offsets import Offsets
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 _LONG_MAX = 2**63 - 1
 

@@ -6,8 +6,8 @@ import logging
 import socket
 from dataclasses import dataclass
 
+from pyspark_log.errors import StoreNotFoundError
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.storage.errors import StoreNotFoundError
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from pyspark_log.errors import UnknownTopicError
 from pyspark_log.spark_connector.assignment import assigned_partitions, earliest, latest, offsets_at, resolved
 from pyspark_log.spark_connector.catch_up import show_decided
 from pyspark_log.spark_connector.errors import conditions_shown
@@ -32,9 +33,8 @@ from pyspark_log.spark_connector.ranges import missing_is_lost, plan_ranges, sta
 from pyspark_log.spark_connector.rate_limit import limit_ends
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
-from pyspark_log.storage.errors import UnknownTopicError
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 
 class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -13,10 +13,9 @@ from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.write_columns import RECORD_COLUMNS, TOPIC
-from pyspark_log.storage.agreed_topics import AgreedTopic
-from pyspark_log.storage.clock import now_ms
-from pyspark_log.storage.staging import StagedPart, StagedWriter, StagingPlan
-from pyspark_log.storage.types import NO_TIMESTAMP
+from pyspark_log.storage.fs import now_ms
+from pyspark_log.storage.publish import AgreedTopic, StagedPart, StagedWriter, StagingPlan
+from pyspark_log.types import NO_TIMESTAMP
 
 # What the engine calls the column with the records' times.
 TIMESTAMP = "timestamp"

@@ -32,9 +32,9 @@ from pyspark_log.spark_connector.query_run import claim_in_first_task
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.spark_connector.write_columns import check_columns
-from pyspark_log.storage.staging import StagingPlan
+from pyspark_log.storage.catalog import check_name, check_open_to_all
+from pyspark_log.storage.publish import StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import check_name, check_open_to_all
 
 log = logging.getLogger(__name__)
 

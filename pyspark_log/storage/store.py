@@ -12,30 +12,36 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
-from pyspark_log.storage import cleaning, log_folder_removal, move, store_folder
-from pyspark_log.storage.appender import Appender
-from pyspark_log.storage.arguments import check_whole
-from pyspark_log.storage.broker_folders import BrokerFolders
-from pyspark_log.storage.broker_partitions import BrokerPartitions
-from pyspark_log.storage.client_batch import admit
-from pyspark_log.storage.clock import now_ms
-from pyspark_log.storage.config import TopicConfig
-from pyspark_log.storage.errors import OffsetOutOfRangeError, StoreExistsError, StoreNotFoundError
-from pyspark_log.storage.folder_usage import FolderUsage, folder_usage
-from pyspark_log.storage.isolation_level import READ_UNCOMMITTED, check_isolation
-from pyspark_log.storage.locks import Mutex
-from pyspark_log.storage.log_folders import LogFolders
-from pyspark_log.storage.partition import Partition
-from pyspark_log.storage.partitions import Partitions
-from pyspark_log.storage.place import PartitionPlace
-from pyspark_log.storage.schema import RowBuilder
+from pyspark_log.arguments import check_whole
+from pyspark_log.config import TopicConfig
+from pyspark_log.errors import OffsetOutOfRangeError, StoreExistsError, StoreNotFoundError
+from pyspark_log.isolation_level import READ_UNCOMMITTED, check_isolation
+from pyspark_log.storage.broker import BrokerFolders, BrokerPartitions
+from pyspark_log.storage.catalog import (
+    INTERNAL_TOPICS,
+    STORE_FILE,
+    LogFolders,
+    PartitionPlace,
+    check_open_to_all,
+    local_path,
+)
+from pyspark_log.storage.catalog import store_json as store_folder
+from pyspark_log.storage.fs import Mutex, now_ms
+from pyspark_log.storage.ingest import admit
+from pyspark_log.storage.log import Appender, Partition, PartitionState
+from pyspark_log.storage.log_manager import (
+    FolderUsage,
+    Partitions,
+    TopicAdmin,
+    append_rows,
+    cleaning,
+    folder_usage,
+    partition_move,
+    remove_log_dir,
+)
+from pyspark_log.storage.record import RowBuilder
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
-from pyspark_log.storage.state_file import PartitionState
-from pyspark_log.storage.store_folder import STORE_FILE, local_path
-from pyspark_log.storage.topic_admin import TopicAdmin
-from pyspark_log.storage.topic_append import append_rows
-from pyspark_log.storage.topics import INTERNAL_TOPICS, check_open_to_all
-from pyspark_log.storage.types import (
+from pyspark_log.types import (
     EARLIEST,
     LATEST,
     AppendResult,
@@ -285,7 +291,7 @@ class Store:
             LockTimeoutError: a partition is being moved for too long, or written to.
             ReadOnlyError, StoreError, OSError: nothing was changed.
         """
-        return log_folder_removal.remove(self._partitions, os.fspath(folder))
+        return remove_log_dir.remove(self._partitions, os.fspath(folder))
 
     def log_folder_usage(self) -> list[FolderUsage]:
         """What is in each log folder, whether it can be used, and how much room is left; in the order of store.json."""
@@ -312,7 +318,7 @@ class Store:
             LockTimeoutError: another partition is being moved for too long.
             LogDamagedError, OSError: e.g. a full disk. As with the others, the partition stays where it is.
         """
-        return move.move(self._partitions, topic, partition, os.fspath(folder))
+        return partition_move.move(self._partitions, topic, partition, os.fspath(folder))
 
     # ---- records
 
@@ -469,7 +475,7 @@ class Store:
         finally:
             if topic is None:
                 self._admin.remove_deleted()
-                move.sweep(self._partitions)
+                partition_move.sweep(self._partitions)
 
     def close(self) -> None:
         """Ends this object's writing: makes durable what is in the partitions that it wrote to, and closes their files.

@@ -3,7 +3,7 @@
 import collections
 import time
 
-from pyspark_log.storage.verify import verify
+from pyspark_log.storage.maintenance.verify.store import verify
 from tests.campaign.campaign import QUERIES, VICTIMS
 from tests.campaign.compare import differences, sequences
 from tests.campaign.steps import STEPS

@@ -7,10 +7,10 @@ import json
 import os
 from pathlib import Path
 
-from pyspark_log.storage import manifest
-from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.state_file import Intent
-from pyspark_log.storage.store_folder import STAGING_FOLDER
+from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
+from pyspark_log.storage.log.state_file import Intent
+from pyspark_log.storage.publish import manifest
+from pyspark_log.storage.publish.decision_log import DecisionLog
 
 STARTING = "starting"
 BETWEEN = "between micro-batches"

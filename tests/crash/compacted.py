@@ -14,24 +14,25 @@ import pyarrow as pa
 from numbered import abort_transaction, batch
 from workload import Steps
 
-from pyspark_log.storage import compaction, janitor
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     OffsetOutOfRangeError,
     StoreExistsError,
     TopicExistsError,
     UnknownGroupError,
     UnknownTopicError,
 )
-from pyspark_log.storage.group_positions import OffsetMoves
-from pyspark_log.storage.isolation_level import READ_COMMITTED
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.records import scan
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.isolation_level import READ_COMMITTED
+from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
+from pyspark_log.storage.compaction import partition_cleaner as compaction
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.types import OffsetStep, TopicPartition
 
 _SMALL = {"segment.bytes": "900", "index.interval.bytes": "200", "max.message.bytes": "1000"}
 CONFIGS = {

@@ -4,7 +4,9 @@ import logging
 
 import pytest
 
-from pyspark_log.storage import decision_log, group_positions, install, log_folder, staging
+from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.groups import committed_offsets
+from pyspark_log.storage.publish import decision_log, install, staging
 from tests.scratch import memory_folder
 
 
@@ -12,7 +14,7 @@ from tests.scratch import memory_folder
 def checkpoints_once():
     """Kafka's checkpoints are written by the clock: a slower run would make changes to files that others do not."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(log_folder, "INTERVAL", 3600)
+        patched.setattr(log_dir, "INTERVAL", 3600)
         yield
 
 
@@ -24,7 +26,7 @@ def little_sizes():
         patched.setattr(install, "_COPY_LEAST", 3000)
         patched.setattr(install, "_COPY_MOST", 3000)
         patched.setattr(install, "_INSTALL_MOST", 1500)
-        patched.setattr(log_folder, "INTERVAL", 0)
+        patched.setattr(log_dir, "INTERVAL", 0)
         # pytest keeps what is logged, with the errors and all the files that they refer to.
         logging.disable(logging.ERROR)
         yield
@@ -35,7 +37,7 @@ def little_sizes():
 def little_logs(little_sizes):
     """The same, and makes some records a segment of the engine's own logs, so that they are compacted, too."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(group_positions._TOPIC_CONFIGS, "segment.bytes", "1000")
+        patched.setitem(committed_offsets._TOPIC_CONFIGS, "segment.bytes", "1000")
         patched.setitem(decision_log._TOPIC_CONFIGS, "segment.bytes", "1500")
         yield
 

@@ -2,10 +2,10 @@
 
 import pyarrow as pa
 
-from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.clients.transactions import Transactions
+from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.transaction import Transactions
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 RECORDS, STEP = 12, 4
 GROUP, SOURCE = "copy", TopicPartition("source", 0)

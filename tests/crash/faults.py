@@ -4,8 +4,8 @@ import contextlib
 import errno
 import os
 
-from pyspark_log.storage import files
-from pyspark_log.storage.errors import OutcomeUnknownError, PublishFailedError, PublishPendingError
+from pyspark_log.errors import OutcomeUnknownError, PublishFailedError, PublishPendingError
+from pyspark_log.storage.fs import files
 
 ATTEMPTS = 10
 #: The error, how many times in a row, whether half a write is made, and whether it is openings that fail.

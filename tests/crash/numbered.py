@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pyspark_log.storage.producer_state import ProducerStates
-from pyspark_log.storage.records import BatchBuilder, RecordColumns, scan
-from pyspark_log.storage.txn_index import read_entries
-from pyspark_log.storage.txn_markers import decode_marker
+from pyspark_log.storage.log.producers.state import ProducerStates
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.record.end_txn_marker import decode_marker
+from pyspark_log.storage.record.headers import scan
+from pyspark_log.storage.segment.txn_index import read_entries
 
 
 def batch(sequence, values, producer, transactional=False, keys=None):

@@ -12,7 +12,7 @@ import math
 import os
 from dataclasses import dataclass, field
 
-from pyspark_log.storage import files
+from pyspark_log.storage.fs import files
 
 _GONE = object()
 _INDEXES = (".index", ".timeindex", ".segments")

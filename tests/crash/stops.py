@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 
-from pyspark_log.storage import files
+from pyspark_log.storage.fs import files
 
 _STATE_FILE = re.compile(r"/state/[A-Za-z0-9_-]{22}-\d+$")
 

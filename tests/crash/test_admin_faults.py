@@ -11,19 +11,19 @@ import pytest
 from faults import ATTEMPTS, FAULTS, again_until_done, try_faults
 from sampling import TIMEOUT, sample
 
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     InvalidConfigError,
     OutcomeUnknownError,
     StoreExistsError,
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.types import TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import TopicPartition
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
 

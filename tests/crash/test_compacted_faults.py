@@ -11,16 +11,17 @@ from compacted import MEMORY, SETTINGS, check_dense, numbered, records_of, rows
 from faults import FAULTS, again_until_done, try_faults
 from sampling import TIMEOUT, few_or_many, sample
 
-from pyspark_log.storage import cleaner_state, compaction
-from pyspark_log.storage.errors import UnknownGroupError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.group_positions import OffsetMoves
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import UnknownGroupError
+from pyspark_log.storage.compaction import partition_cleaner as compaction
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.log import cleaner_checkpoint
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import OffsetStep, TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import OffsetStep, TopicPartition
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]
 
@@ -121,7 +122,7 @@ class Work:
                     after = records_of(self.store, "keyed", 1)
                     assert after.items() <= before.items()
                     assert set(last.values()) <= after.keys()
-                    assert cleaner_state.read(self.store.place("keyed", 1)).reason == ""
+                    assert cleaner_checkpoint.read(self.store.place("keyed", 1)).reason == ""
 
         again_until_done(once)
 

@@ -12,12 +12,13 @@ from losses import record_run, try_losses
 from power import Trace
 from sampling import TIMEOUT, few_or_many
 
-from pyspark_log.storage import cleaner_state, compaction, state_file
-from pyspark_log.storage.errors import StoreNotFoundError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.publish import help_apply
+from pyspark_log.errors import StoreNotFoundError
+from pyspark_log.storage.compaction import partition_cleaner
+from pyspark_log.storage.log import cleaner_checkpoint, state_file
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.verify import verify
 from tests.scratch import memory_folder
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]
@@ -143,8 +144,9 @@ class PowerLoss:
             with store.appender(topic, partition).hold() as held:
                 held.roll()
             log, reader = store.appender(topic, partition), store.reader(topic, partition)
-            while (done := compaction.run(log, reader, MEMORY, lambda _: None)) is not None and not done.finished:
-                pass
+            done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)
+            while done is not None and not done.finished:
+                done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)
             after = records_of(store, topic, partition)
             assert after.items() <= before.records.items()
             assert latest(after) == latest(before.records), (topic, partition)
@@ -176,4 +178,4 @@ def test_how_far_a_cleaner_goes_is_on_the_disk_before_its_first_swap(memory_path
     (swap, *_) = [number for number, change in enumerate(trace.changes) if change.target.endswith(".swap")]
     for _, disk in trace.disks([swap]):
         disk.write(memory_path / "after", disk.nothing())
-    assert cleaner_state.read(Store.open(memory_path / "after").place("keyed", 0)).touched_to > 0
+    assert cleaner_checkpoint.read(Store.open(memory_path / "after").place("keyed", 0)).touched_to > 0

@@ -10,10 +10,10 @@ from compacted import CompactedWorkload, Seen, check_dense, is_aborted, numbered
 from sampling import TIMEOUT, few_or_many
 from undisturbed import Undisturbed
 
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.publish import help_apply
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.verify import verify
 from tests.scratch import memory_folder
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]

@@ -15,10 +15,11 @@ import pytest
 from power import Trace
 from stops import Stopped
 
-from pyspark_log.storage import files, state_file
-from pyspark_log.storage.errors import PylogError
-from pyspark_log.storage.publish import help_apply, publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import PylogError
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from tests.scratch import IN_MEMORY
 

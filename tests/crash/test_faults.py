@@ -11,9 +11,9 @@ from faults import ATTEMPTS, FAULTS, again_until_done, try_faults
 from numbered import abort_transaction, batch, check_index
 from sampling import TIMEOUT, sample
 
-from pyspark_log.storage.errors import OutcomeUnknownError
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import OutcomeUnknownError
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]

@@ -8,12 +8,12 @@ import pytest
 from power import Trace
 from stops import StopBefore, count_changes, run_until
 
-from pyspark_log.storage import state_file
-from pyspark_log.storage.publish import help_apply, publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.types import OffsetAndTimestamp
+from pyspark_log.types import OffsetAndTimestamp
 from tests.scratch import memory_folder
 
 CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "-1", "file.delete.delay.ms": "0"}

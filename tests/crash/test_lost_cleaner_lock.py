@@ -10,12 +10,14 @@ import pyarrow as pa
 import pytest
 from stops import StopBefore, run_until
 
-from pyspark_log.storage import compaction, files, held_log, locks
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.log_cleaner import compact_partition
+from pyspark_log.storage.compaction import partition_cleaner
+from pyspark_log.storage.compaction.cleaner import compact_partition
+from pyspark_log.storage.fs import files, locks
+from pyspark_log.storage.log import lease
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import TopicPartition
 
 AT = TopicPartition("t", 0)
 APPENDS = 8
@@ -23,7 +25,7 @@ APPENDS = 8
 
 @pytest.fixture(autouse=True)
 def shared_file_system(monkeypatch):
-    monkeypatch.setattr(held_log, "is_shared", lambda folder: True)
+    monkeypatch.setattr(lease, "is_shared", lambda folder: True)
 
 
 def make_store(path):
@@ -48,7 +50,7 @@ def last_of_each_key(path):
 @pytest.mark.parametrize("changes", range(4, 14))
 def test_a_cleaner_that_lost_its_lock_does_not_put_in_place_what_another_has_begun(changes, tmp_path, monkeypatch):
     store = make_store(tmp_path / "store")
-    before, rewrite = last_of_each_key(store.path), compaction.rewrite
+    before, rewrite = last_of_each_key(store.path), partition_cleaner.rewrite
     cleaner_path = os.path.realpath(store.reader("t", 0).place.cleaner_path)
 
     def refuse(change):
@@ -58,7 +60,7 @@ def test_a_cleaner_that_lost_its_lock_does_not_put_in_place_what_another_has_beg
     def lost_meanwhile(*arguments):
         done = rewrite(*arguments)
         monkeypatch.undo()
-        monkeypatch.setattr(held_log, "is_shared", lambda folder: True)
+        monkeypatch.setattr(lease, "is_shared", lambda folder: True)
         lock = locks.lock_for(cleaner_path)
         lock.release()
         run_until(lambda: compact_partition(Store.open(store.path), AT), StopBefore(changes))
@@ -66,7 +68,7 @@ def test_a_cleaner_that_lost_its_lock_does_not_put_in_place_what_another_has_beg
         files.set_observer(refuse)
         return done
 
-    monkeypatch.setattr(compaction, "rewrite", lost_meanwhile)
+    monkeypatch.setattr(partition_cleaner, "rewrite", lost_meanwhile)
     try:
         assert compact_partition(store, AT).problem
     finally:

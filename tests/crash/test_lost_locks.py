@@ -19,13 +19,16 @@ import pyarrow as pa
 import pytest
 from stops import StopBefore, count_changes, run_until
 
-from pyspark_log.storage import decided, files, held_log, locks, log_folder, state_file
-from pyspark_log.storage.errors import PylogError
-from pyspark_log.storage.publish import help_apply, publish
-from pyspark_log.storage.segment import SEGMENT_SUFFIXES, segment_path
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import PylogError
+from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.fs import files, locks
+from pyspark_log.storage.log import lease, state_file
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish import applier
+from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.segment.segment import SEGMENT_SUFFIXES, segment_path
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.verify import verify
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -39,11 +42,11 @@ ACKNOWLEDGED, FAILED = 0, 3
 
 @pytest.fixture(autouse=True)
 def shared_file_system(monkeypatch):
-    monkeypatch.setattr(held_log, "is_shared", lambda folder: True)
+    monkeypatch.setattr(lease, "is_shared", lambda folder: True)
     # Each writer writes Kafka's checkpoints, at whatever time.
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
     # Each writer writes Kafka's checkpoints, at whatever time.
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
 
 
 def rows(name):
@@ -115,7 +118,7 @@ def start(program, path, still, at=files.set_observer):
         try:
             locks.fcntl.flock = lambda fd, operation: None
             # Another thread could be between the look and its write to a state file, which a server would refuse.
-            decided._APPLY_THREADS = 1
+            applier._APPLY_THREADS = 1
             files.set_observer(still)
             at(still)
             program(path, "cut off")

@@ -16,11 +16,12 @@ from power import Trace
 from sampling import TIMEOUT, sample
 from stops import StopBefore, copy_folder, count_changes, run_until
 
-from pyspark_log.storage import files, state_file
-from pyspark_log.storage.errors import LogFolderOfflineError, StoreExistsError, TopicExistsError
-from pyspark_log.storage.findings import Severity
+from pyspark_log.errors import LogFolderOfflineError, StoreExistsError, TopicExistsError
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.verify import verify
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
 CONFIGS = {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1", "file.delete.delay.ms": "0"}

@@ -12,12 +12,12 @@ from numbered import abort_transaction, check_index
 from sampling import PARTS, TIMEOUT
 from workload import PARTITIONS, Workload, numbered, see
 
-from pyspark_log.storage import state_file
-from pyspark_log.storage.errors import StoreNotFoundError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.publish import help_apply
+from pyspark_log.errors import StoreNotFoundError
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.verify import verify
 from tests.scratch import memory_folder
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]

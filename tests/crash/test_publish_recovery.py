@@ -18,15 +18,16 @@ from sampling import EVERYTHING, TIMEOUT, TIMES, sample
 from stops import StopBefore, copy_folder, count_changes, run_until
 from workload import CONFIGS
 
-from pyspark_log.storage import install, state_file
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import help_apply, publish
-from pyspark_log.storage.recover import recover
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish import install
+from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.recovery import recover
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import OffsetStep, TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import OffsetStep, TopicPartition
 from tests.scratch import memory_folder
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]

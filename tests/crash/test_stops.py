@@ -12,10 +12,10 @@ from sampling import TIMEOUT
 from undisturbed import Undisturbed
 from workload import Workload, content
 
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.publish import help_apply
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.verify import verify
 from tests.scratch import memory_folder
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]

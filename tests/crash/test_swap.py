@@ -12,13 +12,15 @@ import pytest
 from power import Trace
 from stops import StopBefore, Stopped, copy_folder, run_until
 
-from pyspark_log.storage import files, state_file, swap
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.gap import gap_batch
-from pyspark_log.storage.records import scan
-from pyspark_log.storage.segment import SegmentWriter, list_segments, segment_path
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.recovery import swap
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.record.empty_batch import gap_batch
+from pyspark_log.storage.record.headers import scan
+from pyspark_log.storage.segment.segment import SegmentWriter, list_segments, segment_path
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.verify import verify
 
 RECORDS = 30
 # The segments that are replaced: from the first on; one alone.

@@ -9,13 +9,14 @@ import pytest
 from power import Trace
 from stops import Stopped, run_until
 
-from pyspark_log.storage import files, state_file
-from pyspark_log.storage.group_positions import OffsetMoves
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import last_number, publish
-from pyspark_log.storage.recover import set_aside, waiting
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.publish.publishing import last_number, publish
+from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.types import OffsetStep, TopicPartition
 
 
 def rows(value):

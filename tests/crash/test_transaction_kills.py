@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import OffsetsLog, Store
-from pyspark_log.storage.verify import verify
+from pyspark_log.storage.maintenance.verify.store import verify
 
 KILLS = 20
 # So many records at least are to be done when a worker starts.

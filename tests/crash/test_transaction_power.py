@@ -11,8 +11,8 @@ import pytest
 from copying import RECORDS, Worker, make_store, position, sink
 from power import Trace
 
-from pyspark_log.storage import state_file
-from pyspark_log.storage.publish import help_apply
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 

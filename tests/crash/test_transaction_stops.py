@@ -12,16 +12,16 @@ import pytest
 from copying import GROUP, RECORDS, SOURCE, STEP, Worker, make_store, position, sink
 from stops import StopBefore, count_changes, run_until
 
-from pyspark_log.storage import janitor
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     OffsetConflictError,
     OutcomeUnknownError,
     PublisherFencedError,
     TransactionStateError,
 )
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import help_apply
-from pyspark_log.storage.recover import set_aside, waiting
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.publish.publishing import help_apply
+from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.store import Store
 
 # ---- who comes next

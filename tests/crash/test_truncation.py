@@ -7,12 +7,12 @@ import pytest
 from power import Trace
 from stops import StopBefore, copy_folder, run_until
 
-from pyspark_log.storage import state_file
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.segment import list_segments
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.verify import verify
 from tests.scratch import memory_folder
 
 RECORDS = 30

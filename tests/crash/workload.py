@@ -11,18 +11,18 @@ from dataclasses import dataclass
 import pyarrow as pa
 from numbered import abort_transaction, batch
 
-from pyspark_log.storage import janitor
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     OffsetOutOfRangeError,
     StoreExistsError,
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.types import LATEST
+from pyspark_log.types import LATEST
 
 PARTITIONS = 2
 _SEGMENTS = {"index.interval.bytes": "200", "max.message.bytes": "1000"}

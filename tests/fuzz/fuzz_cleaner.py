@@ -13,11 +13,15 @@ from collections import Counter
 
 from fuzz_decoder import LIMIT, Decoder
 
-from pyspark_log.storage import batch as layout
-from pyspark_log.storage.cleaned_transactions import CleanedTransactions
-from pyspark_log.storage.errors import CorruptRecordError
-from pyspark_log.storage.records import BatchFilter, CleanedOutput, KeyOffsets, decode, scan
-from pyspark_log.storage.txn_index import AbortedTransaction
+from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.compaction.batch_filter import BatchFilter
+from pyspark_log.storage.compaction.cleaned_output import CleanedOutput
+from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.transactions import CleanedTransactions
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.headers import scan
+from pyspark_log.storage.segment.txn_index import AbortedTransaction
 
 NOW = 1_700_000_000_000
 _EVERYTHING = {"from_offset": 0, "until_offset": 1 << 62, "max_bytes": 1, "max_batch_bytes": LIMIT}

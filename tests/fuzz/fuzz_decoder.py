@@ -18,13 +18,14 @@ from pathlib import Path
 from family import Family
 from mutations import changed
 
-from pyspark_log.storage import batch as layout
-from pyspark_log.storage.batch import BatchHeader
-from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.compression import compress, decompress
-from pyspark_log.storage.errors import CorruptRecordError
-from pyspark_log.storage.records import decode, headers_in, restamp, scan, stamp
-from pyspark_log.storage.txn_markers import decode_marker
+from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.batch import BatchHeader
+from pyspark_log.storage.record.checksum import crc32c
+from pyspark_log.storage.record.compression import compress, decompress
+from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.end_txn_marker import decode_marker
+from pyspark_log.storage.record.headers import headers_in, restamp, scan, stamp
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 # Small, so that the limit is met; what an honest input needs is far less.

@@ -16,11 +16,13 @@ import pyarrow as pa
 from family import Family
 from mutations import changed, changed_json, noise
 
-from pyspark_log.storage import coordinator_records, manifest
-from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.config import TopicConfig
-from pyspark_log.storage.coordinator_records import OffsetCommitKey, OffsetCommitValue
-from pyspark_log.storage.decision import (
+from pyspark_log.config import TopicConfig
+from pyspark_log.errors import PylogError
+from pyspark_log.storage.catalog.topics import TopicCatalog, check_name
+from pyspark_log.storage.groups import records as coordinator_records
+from pyspark_log.storage.groups.records import OffsetCommitKey, OffsetCommitValue
+from pyspark_log.storage.publish import manifest
+from pyspark_log.storage.publish.decision import (
     Decision,
     Origin,
     Place,
@@ -29,10 +31,9 @@ from pyspark_log.storage.decision import (
     encode_decision,
     publisher_of,
 )
-from pyspark_log.storage.errors import PylogError
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import TopicCatalog, check_name
 
 _PLACE, _ORIGIN = Place("t", "Xo3aN0fPQvCd5yJmK2s9Bg", 0), Origin("host", 1, 2)
 _DECISION = Decision(

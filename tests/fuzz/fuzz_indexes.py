@@ -16,12 +16,13 @@ import pyarrow as pa
 from family import Family
 from mutations import changed, noise, rearranged
 
-from pyspark_log.storage import closed_segments, index_check
-from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.errors import PylogError
-from pyspark_log.storage.index_check import IndexCheck
-from pyspark_log.storage.partition import Partition
-from pyspark_log.storage.segment import LOG, SegmentReader, SegmentWriter, read_headers, segment_path
+from pyspark_log.errors import PylogError
+from pyspark_log.storage.log import segment_cache
+from pyspark_log.storage.log.reader import Partition
+from pyspark_log.storage.maintenance.verify import indexes as index_check
+from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
+from pyspark_log.storage.record.checksum import crc32c
+from pyspark_log.storage.segment.segment import LOG, SegmentReader, SegmentWriter, read_headers, segment_path
 from pyspark_log.storage.store import Store
 
 _SUFFIXES = (".index", ".timeindex")
@@ -72,7 +73,7 @@ class Indexes(Family):
         self._bases = range(0, _END, _OFFSETS)
         self._good = {path: path.read_bytes() for base in self._bases for path in self._paths(base)}
         self._sizes = {base: os.path.getsize(segment_path(self._place.folder, base, LOG)) for base in self._bases}
-        assert len(self._good[self._list]) == (_SEGMENTS - 1) * closed_segments.WIDTH
+        assert len(self._good[self._list]) == (_SEGMENTS - 1) * segment_cache.WIDTH
         self._looks = {
             "read by offset": self._by_offset,
             "looked up by time": self._by_time,
@@ -94,7 +95,7 @@ class Indexes(Family):
     def input(self, pick: random.Random) -> Input:
         base, believed = pick.choice(self._bases), pick.random() < 0.2
         index, times, listed = (self._good[path] for path in self._paths(base))
-        listed = self._believable(pick, listed) if believed else _damaged(pick, listed, closed_segments.WIDTH)
+        listed = self._believable(pick, listed) if believed else _damaged(pick, listed, segment_cache.WIDTH)
         time = pick.choice((_time(pick.randrange(_END)) + pick.randint(-1, 1), -1, 0, 1 << 62))
         return Input(
             base, _damaged(pick, index, 8), _damaged(pick, times, 12), listed, believed,
@@ -104,7 +105,7 @@ class Indexes(Family):
     def _believable(self, pick: random.Random, data: bytes) -> bytes:
         """Entries that are changed and have the CRC that fits."""
         seed = crc32c(os.path.basename(self._place.state_path).encode())
-        width = closed_segments.WIDTH
+        width = segment_cache.WIDTH
         entries = bytearray()
         for at in range(0, len(data), width):
             entry = bytearray(data[at : at + width - 4])
@@ -159,7 +160,7 @@ class Indexes(Family):
     def _by_check(self, data: Input) -> None:
         end = _END if data.base == self._bases[-1] else None
         list(IndexCheck(self._place.folder, data.base, _INTERVAL, self._sizes[data.base], end).faults())
-        list(closed_segments.read_all(self._place))
+        list(segment_cache.read_all(self._place))
 
     def _by_writer(self, data: Input) -> None:
         """A writer makes of it what it will; then what the log proves must be found."""

@@ -11,17 +11,19 @@ from pathlib import Path
 from family import Family
 from mutations import changed, noise, rearranged
 
-from pyspark_log.storage import checkpoint_files, producer_snapshot, txn_index
-from pyspark_log.storage.batch import TRANSACTIONAL, BatchHeader
-from pyspark_log.storage.checkpoint_files import MetaProperties
-from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.errors import ProducerError, SideFileError
-from pyspark_log.storage.leader_epochs import LeaderEpochs
-from pyspark_log.storage.place import PartitionPlace
-from pyspark_log.storage.producer_state import ProducerEntry, ProducerStates, WrittenBatch
-from pyspark_log.storage.txn_index import AbortedTransaction, TxnIndex
-from pyspark_log.storage.txn_markers import Marker
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.errors import ProducerError, SideFileError
+from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog.kafka_files import MetaProperties
+from pyspark_log.storage.catalog.partition_path import PartitionPlace
+from pyspark_log.storage.log.leader_epochs import LeaderEpochs
+from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates, WrittenBatch
+from pyspark_log.storage.record.batch import TRANSACTIONAL, BatchHeader
+from pyspark_log.storage.record.checksum import crc32c
+from pyspark_log.storage.record.end_txn_marker import Marker
+from pyspark_log.storage.segment import txn_index
+from pyspark_log.storage.segment.txn_index import AbortedTransaction, TxnIndex
+from pyspark_log.types import TopicPartition
 
 _ID = "Xo3aN0fPQvCd5yJmK2s9Bg"
 _OFFSETS = {TopicPartition("orders", 0): 79, TopicPartition("a.b-c", 12): 0, TopicPartition("txn", 3): 2**63 - 1}

@@ -11,11 +11,13 @@ import pyarrow as pa
 from family import Family
 from mutations import changed, noise
 
-from pyspark_log.storage import repair, state_check, verify
-from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.errors import PylogError
-from pyspark_log.storage.partition import Partition
-from pyspark_log.storage.state_file import FILE_SIZE, SLOT_COUNT, SLOT_DISTANCE, SLOT_SIZE
+from pyspark_log.errors import PylogError
+from pyspark_log.storage.log import state_slots
+from pyspark_log.storage.log.reader import Partition
+from pyspark_log.storage.log.state_file import FILE_SIZE, SLOT_COUNT, SLOT_DISTANCE, SLOT_SIZE
+from pyspark_log.storage.maintenance.repair import store as repair
+from pyspark_log.storage.maintenance.verify import store as verify
+from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.store import Store
 
 _NUMBERS = (-(2**63), -1, 0, 1, 7, 19, 20, 21, 2**20, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1)
@@ -54,7 +56,7 @@ class States(Family):
     def feed(self, data: tuple[bytes, bool], counts: Counter[str]) -> None:
         content, whole = data
         self._state_path.write_bytes(content)
-        state_check.read_slots(str(self._state_path))
+        state_slots.read_slots(str(self._state_path))
         try:
             self._read()
             counts["read"] += 1

@@ -8,9 +8,9 @@ from kafka_tools import dump
 from test_kafka_reads import read, shown
 from written import NOW, Row
 
-from pyspark_log.storage import checkpoint_files
-from pyspark_log.storage.batch import CODECS
-from pyspark_log.storage.segment import LOG, segment_path
+from pyspark_log.storage.catalog import kafka_files
+from pyspark_log.storage.record.batch import CODECS
+from pyspark_log.storage.segment.segment import LOG, segment_path
 from tests.old_messages import message, message_set
 from tests.unit.kafka_peer import LegacyRecordBatchBuilder
 
@@ -54,7 +54,7 @@ def old(broker):
         folder = broker.log_folder / f"{topic}-0"
         for path in folder.iterdir():
             path.unlink()
-        checkpoint_files.write_partition_metadata(f"{folder}/partition.metadata", ids[topic])
+        kafka_files.write_partition_metadata(f"{folder}/partition.metadata", ids[topic])
         rows = rows_of(magic)
         for part in rows[:40], rows[40:]:
             with open(segment_path(str(folder), part[0].offset, LOG), "wb") as file:

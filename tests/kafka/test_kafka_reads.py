@@ -15,13 +15,13 @@ from written import NOW, Row, read
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage.checkpoint_files import CLEANER, HIGH_WATERMARK, read_offsets
-from pyspark_log.storage.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicError
-from pyspark_log.storage.import_kafka import import_kafka
-from pyspark_log.storage.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.types import TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicError
+from pyspark_log.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
+from pyspark_log.storage.catalog.kafka_files import CLEANER, HIGH_WATERMARK, read_offsets
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.types import TopicPartition
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

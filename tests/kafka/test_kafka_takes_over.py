@@ -15,11 +15,12 @@ from written import CODECS, NOW, SEGMENTED, Row, end_transaction, extend, read, 
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage import checkpoint_files, leader_epochs
-from pyspark_log.storage.isolation_level import READ_COMMITTED
-from pyspark_log.storage.log_cleaner import compact
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.isolation_level import READ_COMMITTED
+from pyspark_log.storage.catalog import kafka_files
+from pyspark_log.storage.compaction.cleaner import compact
+from pyspark_log.storage.log import leader_epochs
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.types import TopicPartition
 
 DOCS = Path(__file__).parents[2] / "docs" / "kafka.md"
 PARTITIONS = 2
@@ -114,7 +115,7 @@ def taken_over(broker, written, tmp_path_factory):
             shutil.rmtree(place)
             shutil.copytree(Path(store.path, "data", place.name), place)
             if topic not in STRAYS:
-                checkpoint_files.write_partition_metadata(f"{place}/partition.metadata", ids[topic])
+                kafka_files.write_partition_metadata(f"{place}/partition.metadata", ids[topic])
     for partition in range(PARTITIONS):
         os.unlink(broker.log_folder / f"{STRAYS[1]}-{partition}" / "partition.metadata")
     for folder in folders.values():
@@ -156,7 +157,7 @@ def test_a_consumer_reads_all_and_a_producer_appends(clients, written, topic):
 def test_the_broker_goes_on_to_compact(taken_over, clients, written):
     deadline = time.monotonic() + PATIENCE
     while True:
-        cleaned = checkpoint_files.read_offsets(f"{taken_over.log_folder}/{checkpoint_files.CLEANER}")
+        cleaned = kafka_files.read_offsets(f"{taken_over.log_folder}/{kafka_files.CLEANER}")
         if all(cleaned.get(TopicPartition(COMPACTED[1], partition), 0) > 0 for partition in range(PARTITIONS)):
             break
         assert time.monotonic() < deadline, cleaned
@@ -214,7 +215,7 @@ def test_leader_epochs_of_an_export_are_below_those_of_the_broker(taken_over, wr
     assert store.reader("exported", 0).state().leader_epoch == EPOCHS
     for partition in range(PARTITIONS):
         file = taken_over.log_folder / f"exported-{partition}" / "leader-epoch-checkpoint"
-        first, *others = checkpoint_files.read_epochs(str(file))
+        first, *others = kafka_files.read_epochs(str(file))
         assert first == (0, rows["exported"][partition][0].offset)
         assert [start for _, start in others] == [rows["exported"][partition][-1].offset + 1]
     assert "truncation of conflicting entries" not in taken_over.output()

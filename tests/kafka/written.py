@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pyspark_log.storage.isolation_level import READ_UNCOMMITTED
-from pyspark_log.storage.records import BatchBuilder, RecordColumns
-from pyspark_log.storage.types import EARLIEST
+from pyspark_log.isolation_level import READ_UNCOMMITTED
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.types import EARLIEST
 
 CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 SEGMENTED = {"segment.bytes": "6000", "index.interval.bytes": "300", "retention.ms": "-1"}

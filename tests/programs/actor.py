@@ -17,11 +17,11 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "unit")]
 
 from producer_tools import ending, ready
 
-from pyspark_log.storage.errors import PylogError
-from pyspark_log.storage.log_cleaner import compact
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import PylogError
+from pyspark_log.storage.compaction.cleaner import compact
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 
 

@@ -6,10 +6,10 @@ import random
 import time
 from collections import Counter
 
-from pyspark_log.storage.findings import Severity
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import EARLIEST, LATEST, TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 from tests.programs.actor import Actor, Process
 from tests.programs.model import Model, Partition
 

@@ -14,7 +14,7 @@ from pyspark import TaskContext, cloudpickle
 
 from pyspark_log.spark_connector.source import PylogDataSource
 from pyspark_log.spark_connector.writer import PylogBatchWriter, PylogStreamWriter
-from pyspark_log.storage import files
+from pyspark_log.storage.fs import files
 from tests.campaign import processes
 
 #: Steps of a commit, each by the change to files that begins it. Only the output has a partition 1.

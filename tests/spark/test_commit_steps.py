@@ -23,14 +23,16 @@ from pyspark_log.spark_connector.query_run import QueryRun, claim_run
 from pyspark_log.spark_connector.source import PylogDataSource
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_writer import StagedMessage
-from pyspark_log.storage import files, janitor, log_folder
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from tests.scratch import memory_folder
 
 # Its server has imported all that a driver needs, so that a driver starts within milliseconds.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([
-    "pandas", "pytest", "pyspark_log.spark_connector.source", "pyspark_log.storage.janitor",
+    "pandas", "pytest", "pyspark_log.spark_connector.source", "pyspark_log.storage.maintenance.janitor",
 ])  # fmt: skip
 
 TOPIC, PARTITIONS = "t", 2
@@ -94,7 +96,7 @@ def drive(path, run, first, tell, stop_before, sign):
             os.kill(os.getpid(), sign)
 
     # Kafka's checkpoints are written by the clock: a slower driver would make more changes.
-    log_folder.INTERVAL = 3600
+    log_dir.INTERVAL = 3600
     files.set_observer(aim)
     source = PylogDataSource({"path": path, "topic": TOPIC})
     for batch in range(first, BATCHES):

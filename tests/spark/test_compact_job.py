@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage.log_cleaner import compact
+from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.store import Store
 from tests.campaign.cluster import SPARK_HOME
 

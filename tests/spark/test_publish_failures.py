@@ -18,8 +18,8 @@ from drivers import Driver, copy_events, make_session
 from failing_sinks import STEPS, register
 from spark_tools import fails, fill, values_in
 
-from pyspark_log.storage import janitor
-from pyspark_log.storage.staged_names import job_of
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.publish.staged_names import job_of
 
 TOPIC = "t"
 # Of each task's output a file is made.

@@ -8,8 +8,8 @@ from chispa import assert_df_equality
 from spark_tools import all_values_in, fails, fill, read, read_stream, values_in
 
 from pyspark_log import Publish, Store
-from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.publish import last_number
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.publishing import last_number
 
 VALUE = ("string(value) value",)
 

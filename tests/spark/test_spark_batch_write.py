@@ -9,7 +9,7 @@ from chispa import assert_df_equality
 from spark_tools import all_values_in, fails, fill, read, values_in, values_of, write
 
 from pyspark_log import Store
-from pyspark_log.storage.partitioner import murmur2
+from pyspark_log.storage.ingest.partitioner import murmur2
 
 
 def test_what_is_written_is_read_back(spark, store):

@@ -10,8 +10,8 @@ from chispa import assert_df_equality
 from spark_tools import all_values_in, batch_sizes, fails, fill, read, read_stream, values_of, write, write_stream
 
 from pyspark_log import Store
-from pyspark_log.storage import log_folder
-from pyspark_log.storage.records import BatchBuilder, RecordColumns
+from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 
 NOW = int(time.time() * 1000)
 
@@ -37,7 +37,7 @@ def end_transaction(store, *, commit):
 @pytest.fixture
 def logs(store, tmp_path, monkeypatch):
     """A store's folder of logs, as a broker's: plain records, and an aborted, a committed and an open transaction."""
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
     fill(store, "t", ["plain"], range(20))
     write_part(store, 0, b"aborted")
     end_transaction(store, commit=False)

@@ -18,8 +18,8 @@ from spark_tools import (
 
 from pyspark_log import Store
 from pyspark_log.spark_connector.checkpoint import plan_of
-from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.publish.decision_log import DecisionLog
 
 # A query that fails takes seconds.
 SLOW = pytest.mark.slow

@@ -10,19 +10,27 @@ from pathlib import Path
 
 from record_tools import NOW, Record, build, read
 
-from pyspark_log.storage import files
-from pyspark_log.storage.cleaned_transactions import CleanedTransactions
-from pyspark_log.storage.config import TopicConfig
-from pyspark_log.storage.isolation import AbortedRanges, aborted_between
-from pyspark_log.storage.key_map import fill
-from pyspark_log.storage.log_chunks import Source
-from pyspark_log.storage.place import PartitionPlace
-from pyspark_log.storage.producer_state import ProducerStates
-from pyspark_log.storage.records import KeyOffsets, scan, stamp
-from pyspark_log.storage.rewrite import CLEANED, LastRecord, Round, rewrite
-from pyspark_log.storage.segment import LOG, TXN_INDEX, SegmentReader, SegmentWriter, list_segments, segment_path
-from pyspark_log.storage.txn_index import TxnIndex
-from pyspark_log.storage.txn_markers import decode_marker
+from pyspark_log.config import TopicConfig
+from pyspark_log.storage.catalog.partition_path import PartitionPlace
+from pyspark_log.storage.compaction.chunks import Source
+from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.offset_map import fill
+from pyspark_log.storage.compaction.rewrite import CLEANED, LastRecord, Round, rewrite
+from pyspark_log.storage.compaction.transactions import CleanedTransactions
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.isolation import AbortedRanges, aborted_between
+from pyspark_log.storage.log.producers.state import ProducerStates
+from pyspark_log.storage.record.end_txn_marker import decode_marker
+from pyspark_log.storage.record.headers import scan, stamp
+from pyspark_log.storage.segment.segment import (
+    LOG,
+    TXN_INDEX,
+    SegmentReader,
+    SegmentWriter,
+    list_segments,
+    segment_path,
+)
+from pyspark_log.storage.segment.txn_index import TxnIndex
 
 DAY = 86_400_000
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import pyarrow as pa
 from record_tools import with_crc
 
-from pyspark_log.storage import batch as layout
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.records import scan
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 RECORDS = 120
 

@@ -1,6 +1,6 @@
 """Leader epochs, as a controller assigns them: no writer of a single copy begins one."""
 
-from pyspark_log.storage import leader_epochs
+from pyspark_log.storage.log import leader_epochs
 
 
 def lead(held, epoch):

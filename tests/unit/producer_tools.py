@@ -6,9 +6,9 @@ import struct
 
 from record_tools import Record, build
 
-from pyspark_log.storage import batch as layout
-from pyspark_log.storage.batch import BatchHeader
-from pyspark_log.storage.txn_markers import Marker
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.batch import BatchHeader
+from pyspark_log.storage.record.end_txn_marker import Marker
 
 NOW = 1_700_000_000_000
 COMMIT, ABORT = Marker(True, 0), Marker(False, 0)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pyspark_log.storage import batch as layout
-from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.records import BatchBuilder, Chunk, RecordColumns, decode
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.record.checksum import crc32c
+from pyspark_log.storage.record.decoder import Chunk, decode
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 EVERYTHING = {"from_offset": 0, "until_offset": 1 << 62, "max_bytes": 1 << 30}

@@ -8,13 +8,14 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import Store
-from pyspark_log.storage import janitor, publish
-from pyspark_log.storage.agreed_topics import agree
-from pyspark_log.storage.errors import InvalidTopicError, StagedOutputError, UnknownTopicError
-from pyspark_log.storage.partitioner import murmur2
-from pyspark_log.storage.staged_names import Job
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
-from pyspark_log.storage.verify import verify
+from pyspark_log.errors import InvalidTopicError, StagedOutputError, UnknownTopicError
+from pyspark_log.storage.ingest.partitioner import murmur2
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish import publishing
+from pyspark_log.storage.publish.agreed_topics import agree
+from pyspark_log.storage.publish.staged_names import Job
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 
 KEYS = [b"%d" % number for number in range(40)]
 ROWS = pa.record_batch({"key": KEYS, "value": KEYS})
@@ -36,7 +37,7 @@ def open_plan(store, topics=()):
 
 def partitions_of_keys(parts, store):
     """Publishes parts; which partitions of the topic `new` have each key."""
-    publish.publish(store, "p", 0, parts)
+    publishing.publish(store, "p", 0, parts)
     found = {}
     for partition in range(store.describe_topic("new").partitions):
         for batch in store.read("new", partition):
@@ -119,7 +120,7 @@ def test_a_topic_that_is_deleted_and_made_again_while_tasks_are_at_work(store):
     with pytest.raises(UnknownTopicError, match="'new' was deleted and made again"):
         task(store, plan).append("new", ROWS)
     with pytest.raises(StagedOutputError, match="'new' was deleted"):
-        publish.publish(store, "p", 0, first.finish())
+        publishing.publish(store, "p", 0, first.finish())
 
 
 def agree_at_once(path, job, barrier, queue):

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log import OffsetsLog, Store, TopicPartition, Transactions
-from pyspark_log.storage.errors import InvalidConfigError, InvalidTopicError, PylogError
-from pyspark_log.storage.group_positions import OffsetMoves
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.publishers import delete_publisher, publishers
-from pyspark_log.storage.types import NO_TIMESTAMP, OffsetStep
+from pyspark_log.errors import InvalidConfigError, InvalidTopicError, PylogError
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.publish.publisher_admin import delete_publisher, publishers
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.types import NO_TIMESTAMP, OffsetStep
 
 NUMBERS = st.sampled_from([
     *(sign * (2**bits + step) for bits in (7, 15, 31, 32, 63, 64, 70, 200) for step in (-1, 0, 1) for sign in (1, -1)),

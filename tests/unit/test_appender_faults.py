@@ -9,17 +9,18 @@ import pyarrow as pa
 import pytest
 from producer_tools import ready
 
-from pyspark_log.storage import files, state_file
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     CorruptRecordError,
     LogDamagedError,
     OutcomeUnknownError,
     PylogError,
     RecordTooLargeError,
 )
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.segment import read_headers
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.segment.segment import read_headers
 from pyspark_log.storage.store import Store
 
 

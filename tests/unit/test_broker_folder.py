@@ -15,11 +15,8 @@ from record_tools import Record, build
 
 from pyspark_log import DefaultSource, Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage import broker_partition, checkpoint_files, log_folder
-from pyspark_log.storage.broker_folder import BrokerFolder
-from pyspark_log.storage.broker_partition import BrokerPartition
-from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, PARTITION_METADATA
-from pyspark_log.storage.errors import (
+from pyspark_log.clients.transactions import Transactions
+from pyspark_log.errors import (
     CorruptRecordError,
     InvalidConfigError,
     LogDamagedError,
@@ -28,13 +25,18 @@ from pyspark_log.storage.errors import (
     StoreNotFoundError,
     UnknownTopicError,
 )
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.recover import recover
-from pyspark_log.storage.repair import repair
-from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentReader, segment_path
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
-from pyspark_log.storage.transaction import Transactions
-from pyspark_log.storage.types import EARLIEST, TopicPartition
+from pyspark_log.storage.broker import reader as broker_partition
+from pyspark_log.storage.broker.log_dir import BrokerFolder
+from pyspark_log.storage.broker.reader import BrokerPartition
+from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog import log_dir as log_folder
+from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, PARTITION_METADATA
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.maintenance.repair.store import repair
+from pyspark_log.storage.publish.recovery import recover
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.segment.segment import INDEX, LOG, TIME_INDEX, SegmentReader, segment_path
+from pyspark_log.types import EARLIEST, TopicPartition
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir"
 T0 = TopicPartition("t", 0)

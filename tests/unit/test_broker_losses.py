@@ -13,12 +13,13 @@ from test_isolation import rows as committed
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage import checkpoint_files, txn_index
-from pyspark_log.storage.checkpoint_files import META_PROPERTIES, RECOVERY_POINT, MetaProperties
-from pyspark_log.storage.errors import LogDamagedError
-from pyspark_log.storage.import_kafka import import_kafka
-from pyspark_log.storage.segment import LOG, segment_path
-from pyspark_log.storage.txn_index import AbortedTransaction
+from pyspark_log.errors import LogDamagedError
+from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES, RECOVERY_POINT, MetaProperties
+from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
+from pyspark_log.storage.segment import txn_index
+from pyspark_log.storage.segment.segment import LOG, segment_path
+from pyspark_log.storage.segment.txn_index import AbortedTransaction
 
 __all__ = ["log", "prompt", "root"]
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from searching import searched
 
-from pyspark_log.storage import checkpoint_files as checkpoints
-from pyspark_log.storage.checkpoint_files import MetaProperties
-from pyspark_log.storage.errors import SideFileError
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.errors import SideFileError
+from pyspark_log.storage.catalog import kafka_files as checkpoints
+from pyspark_log.storage.catalog.kafka_files import MetaProperties
+from pyspark_log.types import TopicPartition
 
 KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir"
 TOPIC_ID = "ESIzRFVmd4iZqrvM3e7_AA"

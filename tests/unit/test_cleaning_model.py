@@ -13,11 +13,11 @@ from producer_tools import ending
 from record_tools import NOW, Record, read
 from test_messages import message, message_set
 
-from pyspark_log.storage.batch import CODECS
-from pyspark_log.storage.isolation import AbortedRanges
-from pyspark_log.storage.numbered_batches import numbered_batches
-from pyspark_log.storage.producer_state import ProducerStates
-from pyspark_log.storage.segment import SegmentReader
+from pyspark_log.storage.log.isolation import AbortedRanges
+from pyspark_log.storage.log.producers.numbered_batches import numbered_batches
+from pyspark_log.storage.log.producers.state import ProducerStates
+from pyspark_log.storage.record.batch import CODECS
+from pyspark_log.storage.segment.segment import SegmentReader
 
 KEYS = st.sampled_from([None, b"", b"a", b"b", b"c", b"d"])
 RECORDS = st.lists(

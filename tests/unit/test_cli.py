@@ -19,12 +19,12 @@ from click.testing import CliRunner
 
 import pyspark_log
 from pyspark_log.cli.main import main
-from pyspark_log.storage import decided, publish
-from pyspark_log.storage.errors import PublishPendingError
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import PublishPendingError
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.publish import applier, publishing
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java"
 
@@ -507,9 +507,9 @@ def test_a_command_that_reads_finishes_what_a_publisher_left(store, path, monkey
     writer.append("out", records(["k"], [b"decided"]))
     parts = writer.finish()
     with monkeypatch.context() as patched:
-        patched.setattr(decided, "apply", full_disk)
+        patched.setattr(applier, "apply", full_disk)
         with pytest.raises(PublishPendingError, match="No space"):
-            publish.publish(store, "q", 0, parts)
+            publishing.publish(store, "q", 0, parts)
         assert pylog(path, "consume", "out").stderr.startswith("Warning: published output could not be made")
     assert output(path, "consume", "out") == "decided\n"
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from pyspark_log.storage import coordinator_records
-from pyspark_log.storage.clock import now_ms
-from pyspark_log.storage.coordinator_records import NEVER
-from pyspark_log.storage.offsets_log import OffsetsLog
+from pyspark_log.storage.fs.clock import now_ms
+from pyspark_log.storage.groups import records as coordinator_records
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.groups.records import NEVER
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 from tests.unit.test_cli import T0, output, pylog, records
 from tests.unit.test_offsets_log import append, members
 

@@ -8,17 +8,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import closed_segments, files, retention
-from pyspark_log.storage.closed_segments import WIDTH, ClosedSegment, read_all
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.repair import repair
-from pyspark_log.storage.segment import list_segments
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import retention
+from pyspark_log.storage.log import segment_cache as closed_segments
+from pyspark_log.storage.log.segment_cache import WIDTH, ClosedSegment, read_all
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.maintenance.repair.store import repair
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.types import OffsetAndTimestamp
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import OffsetAndTimestamp
 
 CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 

@@ -16,18 +16,21 @@ from click.testing import CliRunner
 from producer_tools import ending, ready
 
 from pyspark_log.cli.main import main
-from pyspark_log.storage import cleaner_state, compaction, compaction_plan, log_cleaner, state_file
-from pyspark_log.storage.compaction_plan import Closed
-from pyspark_log.storage.errors import InvalidConfigError, LockTimeoutError, ReadOnlyError, UnknownTopicError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.isolation_level import READ_COMMITTED
-from pyspark_log.storage.log_cleaner import IoRate, LogCleaner, compact, compact_if_due, compact_partition, due
-from pyspark_log.storage.records import KeyOffsets
-from pyspark_log.storage.segment import list_segments
+from pyspark_log.errors import InvalidConfigError, LockTimeoutError, ReadOnlyError, UnknownTopicError
+from pyspark_log.isolation_level import READ_COMMITTED
+from pyspark_log.storage.compaction import cleaner as log_cleaner
+from pyspark_log.storage.compaction import partition_cleaner as compaction
+from pyspark_log.storage.compaction import plan as compaction_plan
+from pyspark_log.storage.compaction.cleaner import IoRate, LogCleaner, compact, compact_if_due, compact_partition, due
+from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.plan import Closed
+from pyspark_log.storage.log import cleaner_checkpoint, state_file
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.types import TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import TopicPartition
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000", "index.interval.bytes": "200"}
 T = TopicPartition("t", 0)
@@ -282,7 +285,7 @@ def test_a_partition_that_is_damaged_is_marked_and_the_others_are_compacted(stor
     outcomes = {outcome.at: outcome for outcome in compact(store)}
     assert os.path.basename(path) in outcomes[T].problem
     assert outcomes[TopicPartition("u", 0)].rounds[0].finished
-    assert os.path.basename(path) in cleaner_state.read(place).reason
+    assert os.path.basename(path) in cleaner_checkpoint.read(place).reason
     # Nobody takes it any more, but who names it.
     assert due(store) == []
     assert [one.at for one in due(store, "t")] == [T]
@@ -291,7 +294,7 @@ def test_a_partition_that_is_damaged_is_marked_and_the_others_are_compacted(stor
         file.write(bytes([byte]))
     (outcome,) = compact(store, "t")
     assert outcome.rounds[0].finished
-    assert cleaner_state.read(place).reason == ""
+    assert cleaner_checkpoint.read(place).reason == ""
 
 
 def test_where_there_is_no_memory_for_keys_the_partition_is_not_marked_and_the_others_are_compacted(store, monkeypatch):
@@ -318,7 +321,7 @@ def test_where_there_is_no_memory_for_keys_the_partition_is_not_marked_and_the_o
 
 def test_two_cleaners_exclude_each_other(store):
     fill(store)
-    with cleaner_state.cleaning(store.reader("t", 0).place):
+    with cleaner_checkpoint.cleaning(store.reader("t", 0).place):
         outcome = compact_partition(store, T)
     assert (outcome.rounds, outcome.problem) == ((), "")
     assert compact_partition(store, T).rounds
@@ -371,14 +374,14 @@ def test_offsets_that_were_given_anew_are_dirty(store):
     fill(store, 30)
     list(compact(store, "t"))
     place = store.reader("t", 0).place
-    known = cleaner_state.read(place)
+    known = cleaner_checkpoint.read(place)
     with store.appender("t", 0).hold() as held:
         end = truncate(held, 40)
         assert end < known.cleaned_to
     fill(store, 30)
     with store.appender("t", 0).hold() as held:
         assert end < known.cleaned_to < held.state.next_offset
-        assert cleaner_state.first_dirty(known, held.state) == 0
+        assert cleaner_checkpoint.first_dirty(known, held.state) == 0
     before = records(store)
     (outcome,) = compact(store, "t")
     assert records(store) == compacted(before, outcome.rounds[0].cleaned_to)
@@ -391,15 +394,15 @@ def test_what_is_known_of_cleaners_may_be_lost_or_torn(store):
     before = records(store)
     for damage in (b"", b"x" * 512, Path(place.cleaner_path).read_bytes()[:100]):
         Path(place.cleaner_path).write_bytes(damage)
-        assert cleaner_state.read(place) == cleaner_state.CleanerState()
+        assert cleaner_checkpoint.read(place) == cleaner_checkpoint.CleanerState()
         list(compact(store, "t"))
         assert records(store) == before
-        assert cleaner_state.read(place).cleaned_to > 0
-    long = cleaner_state.CleanerState(1, 2, 3, 4, "ü" * 400)
-    with cleaner_state.cleaning(place):
-        cleaner_state.write(place, long)
-    assert cleaner_state.read(place)._replace(reason="") == long._replace(reason="")
-    assert set(cleaner_state.read(place).reason) == {"ü"}
+        assert cleaner_checkpoint.read(place).cleaned_to > 0
+    long = cleaner_checkpoint.CleanerState(1, 2, 3, 4, "ü" * 400)
+    with cleaner_checkpoint.cleaning(place):
+        cleaner_checkpoint.write(place, long)
+    assert cleaner_checkpoint.read(place)._replace(reason="") == long._replace(reason="")
+    assert set(cleaner_checkpoint.read(place).reason) == {"ü"}
 
 
 def test_topics_that_are_not_compacted_and_brokers_folders_are_left_alone(store, tmp_path):
@@ -457,7 +460,7 @@ def test_a_cleaner_in_the_background(store):
         while len(records(store)) == len(before):
             assert time.monotonic() < deadline, "the cleaner does not run"
             time.sleep(0.05)
-    assert records(store) == compacted(before, cleaner_state.read(store.reader("t", 0).place).cleaned_to)
+    assert records(store) == compacted(before, cleaner_checkpoint.read(store.reader("t", 0).place).cleaned_to)
     assert not [thread for thread in threading.enumerate() if thread.name == "pylog-cleaner"]
 
 
@@ -467,7 +470,7 @@ def test_who_helps_waits_for_nobody_and_is_not_held_back(tmp_path):
     store.create_topic("t", 1, COMPACT)
     fill(store)
     before = records(store)
-    with cleaner_state.cleaning(store.reader("t", 0).place):
+    with cleaner_checkpoint.cleaning(store.reader("t", 0).place):
         assert compact_if_due(store, T).rounds == ()
     with held_by_another(store):
         began = time.monotonic()
@@ -476,7 +479,7 @@ def test_who_helps_waits_for_nobody_and_is_not_held_back(tmp_path):
     assert records(store) == before
     # At that rate it would take an hour.
     assert compact_if_due(store, T).rounds[0].finished
-    assert records(store) == compacted(before, cleaner_state.read(store.reader("t", 0).place).cleaned_to)
+    assert records(store) == compacted(before, cleaner_checkpoint.read(store.reader("t", 0).place).cleaned_to)
     assert compact_if_due(store, T) is None
 
 
@@ -533,7 +536,7 @@ def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
         return rewrite(*arguments)
 
     monkeypatch.setattr(compaction, "rewrite", moved_meanwhile)
-    monkeypatch.setattr("pyspark_log.storage.move.DEFAULT_TIMEOUT", 0.01)
+    monkeypatch.setattr("pyspark_log.storage.log_manager.partition_move.DEFAULT_TIMEOUT", 0.01)
     done = compaction.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
     assert refused
     assert done is not None

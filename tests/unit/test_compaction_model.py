@@ -8,12 +8,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pyspark_log.storage import compaction, files
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.compaction import partition_cleaner as compaction
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.verify import verify
 from tests.scratch import IN_MEMORY
 
 # A few keys, so that most records are replaced; a value of None deletes its key.

@@ -17,9 +17,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_log.storage.batch import CODECS, HEADER_SIZE
-from pyspark_log.storage.compression import LEVELS, compress, decompress
-from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError
+from pyspark_log.errors import CorruptRecordError, InvalidConfigError
+from pyspark_log.storage.record.batch import CODECS, HEADER_SIZE
+from pyspark_log.storage.record.compression import LEVELS, compress, decompress
 
 LIMIT = 1 << 24
 TEXT = b"".join(b"line %d of some text\n" % i for i in range(10_000))  # more than three snappy blocks

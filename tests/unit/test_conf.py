@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark_log.storage.config import STORE_CONFIGS, TOPIC_CONFIGS
+from pyspark_log.config import STORE_CONFIGS, TOPIC_CONFIGS
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -10,7 +10,7 @@ from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_writer import StagedMessage
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 
 

@@ -6,7 +6,7 @@ from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.options import ReadOptions, WriteOptions, lower_names, store_path
 from pyspark_log.spark_connector.positions import AT_EARLIEST, AT_LATEST, AtTimestamp, Specific
 from pyspark_log.spark_connector.splitting import Splitting
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 
 def read_options(**options):

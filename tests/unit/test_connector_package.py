@@ -6,8 +6,8 @@ import sys
 import pytest
 
 import pyspark_log
+from pyspark_log.errors import UnknownTopicError
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
-from pyspark_log.storage.errors import UnknownTopicError
 
 # What Spark's processes need of the engine that find the data source and make it: names and checks.
 LIGHT = {

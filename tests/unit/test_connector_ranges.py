@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.ranges import OffsetRange, plan_ranges
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 

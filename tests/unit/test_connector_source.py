@@ -8,7 +8,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark_log import DefaultSource, Store
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.storage.schema import row_schema
+from pyspark_log.storage.record.rows import row_schema
 
 
 @pytest.mark.parametrize("headers", ["false", "true"])

@@ -14,7 +14,7 @@ from pyspark_log.spark_connector.ranges import OffsetRange
 from pyspark_log.spark_connector.splitting import Splitting
 from pyspark_log.spark_connector.task_reader import read_partition
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 
 def ranges(*bounds):

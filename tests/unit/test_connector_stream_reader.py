@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pyspark_log import DefaultSource, Store
+from pyspark_log.errors import StagedOutputError
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.storage import publish
-from pyspark_log.storage.errors import StagedOutputError
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.publish import publishing
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.types import TopicPartition
 
 ALL = ReadAllAvailable()
 
@@ -230,9 +230,9 @@ def test_output_that_a_dead_publisher_left_becomes_visible(store, monkeypatch):
     writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
     writer.append("t", values(4))
     with monkeypatch.context() as patch:
-        patch.setattr(publish, "apply_decision", killed)
+        patch.setattr(publishing, "apply_decision", killed)
         with pytest.raises(KeyboardInterrupt):
-            publish.publish(store, "p", 0, writer.finish())
+            publishing.publish(store, "p", 0, writer.finish())
     assert sum(store.latest_offset("t", number) for number in range(2)) == 0
 
     _, ranges = batch(reader, end)
@@ -243,7 +243,7 @@ def test_output_that_cannot_be_made_visible_does_not_end_the_query(store, monkey
     def damaged(_store):
         raise StagedOutputError("its manifest is missing")
 
-    monkeypatch.setattr(publish, "help_apply", damaged)
+    monkeypatch.setattr(publishing, "help_apply", damaged)
     append(store, 0, 2)
     reader = reader_of(store)
     end, ranges = batch(reader, reader.initialOffset())

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log.storage import coordinator_records as records
-from pyspark_log.storage.coordinator_records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
-from pyspark_log.storage.group_metadata import assigned_partitions, decode_group_value, subscribed_topics
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.storage.groups import records
+from pyspark_log.storage.groups.metadata import assigned_partitions, decode_group_value, subscribed_topics
+from pyspark_log.storage.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from pyspark_log.types import TopicPartition
 
 GOLDEN = json.loads(
     (Path(__file__).parents[1] / "golden/kafka-java/coordinator-records.json").read_text(encoding="utf-8")

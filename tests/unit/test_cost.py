@@ -7,7 +7,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import log_folder
+from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 
@@ -113,7 +113,7 @@ def test_reading_a_hundred_records_costs_the_same_in_a_long_log(store, action, c
 def test_a_roll_costs_no_more_calls_in_a_long_log(store, monkeypatch):
     """An entry for the closed segment is added to what is known of all; it is not made anew."""
     # The checkpoints of the folder are written by the clock.
-    monkeypatch.setattr(log_folder, "INTERVAL", 3600)
+    monkeypatch.setattr(log_dir, "INTERVAL", 3600)
     costs = []
     for topic in ("ten", "thousand"):
         roll(store, topic)

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 from producer_tools import ready
 
-from pyspark_log.storage import state_file
-from pyspark_log.storage.errors import LogDamagedError, PartitionOwnedError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.repair import repair
-from pyspark_log.storage.state_file import SLOT_DISTANCE
+from pyspark_log.errors import LogDamagedError, PartitionOwnedError
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state_file import SLOT_DISTANCE
+from pyspark_log.storage.maintenance.repair.store import repair
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.verify import verify
 
 
 @pytest.fixture

@@ -7,17 +7,25 @@ import socket
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import manifest
-from pyspark_log.storage.batch import CRC_AT
-from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.decision import VERSION, Decision, Origin, Place, SetAside, decode_decision, encode_decision
-from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import CorruptRecordError, PublisherFencedError, PublishFailedError, StoreVersionError
-from pyspark_log.storage.publish import help_apply, last_number, publish, tidy
-from pyspark_log.storage.staging import StagedPart, StagedWriter, StagingPlan
+from pyspark_log.errors import CorruptRecordError, PublisherFencedError, PublishFailedError, StoreVersionError
+from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
+from pyspark_log.storage.publish import manifest
+from pyspark_log.storage.publish.decision import (
+    VERSION,
+    Decision,
+    Origin,
+    Place,
+    SetAside,
+    decode_decision,
+    encode_decision,
+)
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.publishing import help_apply, last_number, publish, tidy
+from pyspark_log.storage.publish.staging import StagedPart, StagedWriter, StagingPlan
+from pyspark_log.storage.record.batch import CRC_AT
+from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import PUBLISH_TOPIC
-from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.types import OffsetStep, TopicPartition
 
 ID = "A" * 22
 # As the first version wrote it.

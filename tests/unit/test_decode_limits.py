@@ -12,22 +12,24 @@ from click.testing import CliRunner
 from record_tools import EVERYTHING, HEADERS_TYPE, NOW, Record, build, patched, read, with_crc
 
 from pyspark_log.cli.main import main
+from pyspark_log.config import MAX_BATCH_BYTES
+from pyspark_log.errors import BatchTooLargeError, InvalidConfigError, RecordTooLargeError
+from pyspark_log.isolation_level import READ_UNCOMMITTED
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.ranges import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
-from pyspark_log.storage import batch as layout
-from pyspark_log.storage.batch import CODECS, ROW_BYTES
-from pyspark_log.storage.compression import compress
-from pyspark_log.storage.config import MAX_BATCH_BYTES
-from pyspark_log.storage.errors import BatchTooLargeError, InvalidConfigError, RecordTooLargeError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.isolation_level import READ_UNCOMMITTED
-from pyspark_log.storage.records import BatchBuilder, RecordColumns, decode, scan
-from pyspark_log.storage.repair import repair
+from pyspark_log.storage.maintenance.repair.store import repair
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.batch import CODECS, ROW_BYTES
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.record.compression import compress
+from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import TopicPartition
 
 HEADERS = tuple(("", None) for _ in range(100))
 TINY = [Record(None, None) for _ in range(60)]  # 7 bytes each

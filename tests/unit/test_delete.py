@@ -9,13 +9,15 @@ import time
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import decided, files, janitor, topic_remains
-from pyspark_log.storage import publish as publishing
-from pyspark_log.storage.errors import LockTimeoutError, StagedOutputError, TopicExistsError, UnknownTopicError
-from pyspark_log.storage.locks import lock_for
-from pyspark_log.storage.publish import help_apply, publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
-from pyspark_log.storage.state_file import FILE_SIZE
+from pyspark_log.errors import LockTimeoutError, StagedOutputError, TopicExistsError, UnknownTopicError
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.locks import lock_for
+from pyspark_log.storage.log.state_file import FILE_SIZE
+from pyspark_log.storage.log_manager import deletion as topic_remains
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.publish import applier, publishing
+from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 
 DAY = 86_400
@@ -84,7 +86,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(store):
 def clean_after_delay(store):
     """The delay counts from the deletion, a time that a test cannot set back."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pyspark_log.storage.topic_admin.now_ms", lambda: int(time.time() * 1000) + 61_000)
+        patched.setattr("pyspark_log.storage.log_manager.topics.now_ms", lambda: int(time.time() * 1000) + 61_000)
         store.clean()
 
 
@@ -227,7 +229,7 @@ def test_a_publish_to_a_deleted_topic_is_refused_or_void(store):
         publish(store, "q", 0, parts)
     # Decided, and deleted before it is applied: that part of it is void.
     both = [*stage(store, b"b"), *stage(store, b"c", topic="other")]
-    apply = decided.apply
+    apply = applier.apply
 
     def apply_late(appender, *arguments, **options):
         if appender.place.topic == "t":
@@ -235,7 +237,7 @@ def test_a_publish_to_a_deleted_topic_is_refused_or_void(store):
         return apply(appender, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(decided, "apply", apply_late)
+        patched.setattr(applier, "apply", apply_late)
         assert publish(store, "q", 0, both).records == 2
     store.create_topic("t", 3)
     assert help_apply(store) == 0
@@ -259,7 +261,7 @@ def age(store, folder, days):
 
 @pytest.fixture
 def files_only(monkeypatch):
-    monkeypatch.setattr("pyspark_log.storage.staging.INLINE_LIMIT", 0)
+    monkeypatch.setattr("pyspark_log.storage.publish.staging.INLINE_LIMIT", 0)
 
 
 @pytest.mark.usefixtures("files_only")

@@ -18,14 +18,15 @@ import pytest
 from click.testing import CliRunner
 
 from pyspark_log.cli.doctor import doctor
-from pyspark_log.storage import files, mounts, state_file
-from pyspark_log.storage.doctor import checks, environment, mount_options, peer
-from pyspark_log.storage.doctor.check import Bench, conduct
-from pyspark_log.storage.doctor.checks import ONE_HOST
-from pyspark_log.storage.doctor.examination import examine
-from pyspark_log.storage.doctor.findings import Verdict
-from pyspark_log.storage.doctor.operations import Operations
-from pyspark_log.storage.doctor.second_process import SecondProcess
+from pyspark_log.storage.fs import files, mounts
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.maintenance.doctor import checks, environment, mount_options, peer
+from pyspark_log.storage.maintenance.doctor.check import Bench, conduct
+from pyspark_log.storage.maintenance.doctor.checks import ONE_HOST
+from pyspark_log.storage.maintenance.doctor.examination import examine
+from pyspark_log.storage.maintenance.doctor.findings import Verdict
+from pyspark_log.storage.maintenance.doctor.operations import Operations
+from pyspark_log.storage.maintenance.doctor.second_process import SecondProcess
 from pyspark_log.storage.store import Store
 
 CHECKS = {check.name: check for check in ONE_HOST}
@@ -86,7 +87,7 @@ def test_the_command_ends_with_1_and_names_what_failed(tmp_path, monkeypatch):
 def test_pyspark_is_not_imported(tmp_path):
     program = """
         import sys
-        from pyspark_log.storage.doctor.examination import examine
+        from pyspark_log.storage.maintenance.doctor.examination import examine
         list(examine(sys.argv[1]))
         sys.exit("pyspark" in sys.modules)
     """
@@ -216,7 +217,7 @@ def test_a_link_that_is_a_copy_is_seen(bench, monkeypatch):
 
 def test_a_lock_that_never_answers_does_not_hang_the_doctor(bench, monkeypatch):
     bench.other.ask("create_all", [])
-    monkeypatch.setattr("pyspark_log.storage.doctor.second_process.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("pyspark_log.storage.maintenance.doctor.second_process.ANSWER_SECONDS", 0.2)
     os.kill(bench.other.pid, signal.SIGSTOP)
     finding = conduct(CHECKS["lock between processes"], bench)
     assert finding.verdict is Verdict.FAILED
@@ -224,7 +225,7 @@ def test_a_lock_that_never_answers_does_not_hang_the_doctor(bench, monkeypatch):
 
 
 def test_a_second_process_that_does_not_start_is_a_failure(bench, monkeypatch):
-    monkeypatch.setattr("pyspark_log.storage.doctor.second_process.START_SECONDS", 0.2)
+    monkeypatch.setattr("pyspark_log.storage.maintenance.doctor.second_process.START_SECONDS", 0.2)
     os.kill(bench.other.pid, signal.SIGSTOP)
     finding = conduct(CHECKS["lock between processes"], bench)
     assert finding.verdict is Verdict.FAILED
@@ -490,7 +491,7 @@ def test_nobody_comes_and_leftovers_are_not_taken_for_somebody(tmp_path):
 def test_a_second_run_that_gives_up_is_noticed(tmp_path):
     program = """
         import sys
-        from pyspark_log.storage.doctor import peer
+        from pyspark_log.storage.maintenance.doctor import peer
         def leave(*_): raise OSError("had enough")
         peer._lead = peer._follow = leave
         print(peer.examine_with_peer(sys.argv[1], wait=120))

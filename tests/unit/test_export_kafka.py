@@ -14,8 +14,7 @@ from leader_tools import lead
 from producer_tools import ending, ready
 
 from pyspark_log.cli.main import main
-from pyspark_log.storage import files, segment_walk
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     CorruptRecordError,
     InvalidConfigError,
     InvalidTopicError,
@@ -25,11 +24,13 @@ from pyspark_log.storage.errors import (
     StoreNotFoundError,
     UnknownTopicError,
 )
-from pyspark_log.storage.export_kafka import ExportedPartition, export_kafka
-from pyspark_log.storage.import_kafka import import_kafka
-from pyspark_log.storage.log_cleaner import compact
+from pyspark_log.storage.compaction.cleaner import compact
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.maintenance.transfer.kafka_export import ExportedPartition, export_kafka
+from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
+from pyspark_log.storage.segment import scanner
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java"
 ID = "AAECAwQFBgcICQoLDA0ODw"
@@ -287,7 +288,7 @@ def test_the_end_may_be_taken_back_meanwhile(store, folder, offset):
 
 
 def test_the_end_may_be_taken_back_within_the_segment_that_is_copied(store, folder, monkeypatch):
-    monkeypatch.setattr(segment_walk, "WINDOW", 400)
+    monkeypatch.setattr(scanner, "WINDOW", 400)
 
     def take_back():
         with store.appender("t", 0).hold() as held:

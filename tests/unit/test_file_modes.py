@@ -6,9 +6,9 @@ import stat
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import janitor
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.staging import INLINE_LIMIT, StagedWriter, StagingPlan
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import INLINE_LIMIT, StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 
 

@@ -8,18 +8,21 @@ import pyarrow as pa
 import pytest
 from producer_tools import ready
 
-from pyspark_log.storage import files, held_log, log_folder, partitions
-from pyspark_log.storage.checkpoint_files import read_offsets
-from pyspark_log.storage.errors import OutcomeUnknownError
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import OutcomeUnknownError
+from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog.kafka_files import read_offsets
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import lease
+from pyspark_log.storage.log_manager import manager
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 
 @pytest.fixture
 def make(tmp_path):
-    """Makes a store with the topic `t` of two partitions."""
+    """Makes a store with the topic `t` of two manager."""
 
     def make(**configs):
         store = Store.create(tmp_path / "store")
@@ -50,7 +53,7 @@ def clock(monkeypatch):
     class Clock:
         ms = time.time_ns() // 1_000_000
 
-    monkeypatch.setattr(held_log, "now_ms", lambda: Clock.ms)
+    monkeypatch.setattr(lease, "now_ms", lambda: Clock.ms)
     return Clock
 
 
@@ -262,7 +265,7 @@ def test_closing_lets_all_files_go_and_the_store_can_be_used_again(make):
 
 
 def test_closing_tells_kafka(make, monkeypatch):
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
     with make() as store:
         append(store, 3)
     for name in ("recovery-point-offset", "replication-offset"):
@@ -270,7 +273,7 @@ def test_closing_tells_kafka(make, monkeypatch):
 
 
 def test_partitions_whose_files_are_closed_already_are_settled_too(make, monkeypatch):
-    monkeypatch.setattr(partitions, "_OPEN_APPENDERS", 2)
+    monkeypatch.setattr(manager, "_OPEN_APPENDERS", 2)
     store = make()
     store.add_partitions("t", 5)
     for partition in range(5):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_log.clients.transactions import Transactions
 from pyspark_log.spark_connector.group_offsets import GroupOffsets
-from pyspark_log.storage import coordinator_records as records
-from pyspark_log.storage import group_expiry, janitor, offsets_log
-from pyspark_log.storage.coordinator_records import NEVER
-from pyspark_log.storage.group_positions import OffsetMoves
-from pyspark_log.storage.group_view import GroupRecords, OffsetAndMetadata
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import publish
+from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC
+from pyspark_log.storage.groups import expiry as group_expiry
+from pyspark_log.storage.groups import offsets as offsets_log
+from pyspark_log.storage.groups import records
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.groups.records import NEVER
+from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import OFFSETS_TOPIC
-from pyspark_log.storage.transaction import Transactions
-from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.types import OffsetStep, TopicPartition
 from tests.unit.test_offsets_log import ORDERS_0, ORDERS_1, append, members, offsets
 
 BILLS = TopicPartition("bills", 0)
@@ -167,7 +169,7 @@ def test_a_publish_that_is_decided_keeps_its_position(store, log, clock, monkeyp
     log.commit("g", {ORDERS_0: 5})
     clock.ms += 11 * MINUTE
     with monkeypatch.context() as stopped:
-        stopped.setattr("pyspark_log.storage.publish.apply_decision", lambda *_: None)
+        stopped.setattr("pyspark_log.storage.publish.publishing.apply_decision", lambda *_: None)
         publish(store, "p", 0, [], participants=[OffsetMoves([OffsetStep("g", ORDERS_0, 5, 9)])])
     fresh = Store.open(store.path)
     assert OffsetsLog(fresh, clock).expire() == 0

@@ -12,10 +12,8 @@ import pytest
 from producer_tools import ending, ready
 from record_tools import Record, build, patched, with_crc
 
-from pyspark_log.storage import batch as layout
-from pyspark_log.storage import files, numbered_batches, producer_snapshot, producers, state_file
-from pyspark_log.storage.config import INT_MAX
-from pyspark_log.storage.errors import (
+from pyspark_log.config import INT_MAX
+from pyspark_log.errors import (
     CorruptRecordError,
     InvalidProducerEpochError,
     InvalidRecordError,
@@ -25,18 +23,23 @@ from pyspark_log.storage.errors import (
     RecordTooLargeError,
     TransactionCoordinatorFencedError,
 )
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.producer_snapshot import list_snapshots
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.records import scan
-from pyspark_log.storage.repair import repair
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
-from pyspark_log.storage.state_file import Flags
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.producers import manager, numbered_batches
+from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers.snapshot import list_snapshots
+from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.maintenance.repair.store import repair
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.headers import scan
+from pyspark_log.storage.segment.txn_index import AbortedTransaction, read_entries
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.txn_index import AbortedTransaction, read_entries
-from pyspark_log.storage.types import AppendResult
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import AppendResult
 
 # By their times producers are idle or not.
 NOW = time.time_ns() // 1_000_000
@@ -246,7 +249,7 @@ def test_a_partition_without_producers_has_none_of_their_files_and_costs_nothing
 
     for name in ("list_snapshots", "write", "load_newest"):
         monkeypatch.setattr(producer_snapshot, name, never)
-    monkeypatch.setattr(producers.Producers, "_follow", never)
+    monkeypatch.setattr(manager.Producers, "_follow", never)
     roll(store)
     with store.appender("t", 0).hold() as appender:
         assert not appender.state.flags & Flags.PRODUCERS
@@ -334,8 +337,8 @@ def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(stor
     assert store.delete_records("t", 0, 3) == 3
     with monkeypatch.context() as patched, store.appender("t", 0).hold() as appender:
         if killed:
-            patched.setattr(producers.Producers, "take_snapshot", lambda *_: None)
-            patched.setattr("pyspark_log.storage.truncation.delete_before", lambda *_: None)
+            patched.setattr(manager.Producers, "take_snapshot", lambda *_: None)
+            patched.setattr("pyspark_log.storage.log.truncation.delete_before", lambda *_: None)
         assert truncate(appender, 4) == 3
     assert len(store.segment_files("t", 0)) == 1 + killed
     if who == "who comes after a restart":

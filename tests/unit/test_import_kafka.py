@@ -17,9 +17,7 @@ from test_broker_folder import ALL, GOLDEN, T0, add, batch, high_watermark, root
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage import checkpoint_files, files, log_folder
-from pyspark_log.storage.checkpoint_files import LOG_START
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     CorruptRecordError,
     InvalidConfigError,
     InvalidTopicError,
@@ -28,19 +26,23 @@ from pyspark_log.storage.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.import_kafka import import_kafka
-from pyspark_log.storage.isolation_level import READ_COMMITTED
-from pyspark_log.storage.partition import Partition
-from pyspark_log.storage.segment import LOG, segment_path
-from pyspark_log.storage.verify import verify
+from pyspark_log.isolation_level import READ_COMMITTED
+from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog.kafka_files import LOG_START
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.reader import Partition
+from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.segment.segment import LOG, segment_path
 
 __all__ = ["root"]
 
 
 @pytest.fixture(autouse=True)
 def prompt(monkeypatch):
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
 
 
 @pytest.fixture

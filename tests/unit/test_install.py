@@ -10,25 +10,26 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import files, install, janitor, mounts, staging
-from pyspark_log.storage import publish as publishing
-from pyspark_log.storage.apply import _Work
-from pyspark_log.storage.clock import now_ms
-from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     LogFolderOfflineError,
     PublishFailedError,
     PublishPendingError,
     SetAsideError,
     StagedOutputError,
 )
-from pyspark_log.storage.publish import help_apply, publish
-from pyspark_log.storage.recover import set_aside, waiting
-from pyspark_log.storage.repair import repair
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
+from pyspark_log.storage.fs import files, mounts
+from pyspark_log.storage.fs.clock import now_ms
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.maintenance.repair.store import repair
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish import install, publishing, staging
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.partition_applier import _Work
+from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.recovery import set_aside, waiting
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import PUBLISH_TOPIC
-from pyspark_log.storage.verify import verify
 
 CONFIG = {"segment.bytes": "100000", "index.interval.bytes": "500", "max.message.bytes": "3000"}
 PROCESSES = multiprocessing.get_context("spawn")
@@ -415,8 +416,8 @@ def test_on_a_file_system_of_several_hosts_it_is_copied(store, monkeypatch):
     """A host that has lost its lock may still write to what it has open."""
     store.create_topic("shared", 1, CONFIG)
     with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.held_log.is_shared", lambda _: True)
-        patched.setattr("pyspark_log.storage.gather.is_shared", lambda _: True)
+        patched.setattr("pyspark_log.storage.log.lease.is_shared", lambda _: True)
+        patched.setattr("pyspark_log.storage.publish.gather.is_shared", lambda _: True)
         parts = stage(store, "p", 300, "shared") + stage(store, "r", 20, "shared")
         before = staged_inodes(store, parts)
         publish(store, "q", 0, parts)
@@ -459,7 +460,7 @@ def test_a_full_disk_has_room_for_a_segment_that_is_there_already(store, monkeyp
     monkeypatch.setattr(install, "_COPY_LEAST", 10**6)
     monkeypatch.setattr(install, "_COPY_MOST", 10**6)
     with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.decided.apply", _no_room)
+        patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
             publish(store, "q", 0, parts)
     wanted = staged_inodes(store, parts)
@@ -546,7 +547,7 @@ def test_a_failed_log_folder_gets_no_copy(tmp_path, monkeypatch):
     store.append("t", rows("before", 1))
     monkeypatch.setattr(install, "on_one_device", lambda *_: False)
     with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.decided.apply", _no_room)
+        patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
             publish(store, "q", 0, stage(store, "p", 300))
     os.rename(second, tmp_path / "away")
@@ -646,7 +647,7 @@ def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
     parts = stage(store, "p", 300)
     late, ready, go_on = Store.open(store.path), threading.Event(), threading.Event()
     with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.decided.apply", _no_room)
+        patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
             publish(store, "q", 0, parts)
     real = install.ReadySegment.__init__
@@ -702,7 +703,7 @@ def _help(path, everybody):
 def test_processes_that_help_at_once(store, monkeypatch):
     """What is decided and not applied is applied by all of them, among appends of their own."""
     with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.decided.apply", _no_room)
+        patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         for number in range(6):
             with pytest.raises(PublishPendingError, match="No space"):
                 publish(store, f"q{number}", 0, stage(store, f"p{number}", 100 + number))
@@ -725,7 +726,7 @@ def test_processes_that_help_at_once(store, monkeypatch):
 def test_mending_a_copy_leaves_the_staged_files_of_the_damaged_store_alone(store, tmp_path, monkeypatch):
     parts = stage(store, "p", 300)
     with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.decided.apply", _no_room)
+        patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
             publish(store, "q", 0, parts)
     path = f"{store.path}/staging/{parts[0].file}"

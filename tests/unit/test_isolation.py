@@ -13,12 +13,13 @@ from producer_tools import NOW, ending, ready
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage import files, log_folder
-from pyspark_log.storage.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
-from pyspark_log.storage.isolation import StableEnd
-from pyspark_log.storage.isolation_level import READ_COMMITTED
-from pyspark_log.storage.state_file import EMPTY
-from pyspark_log.storage.types import EARLIEST
+from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
+from pyspark_log.isolation_level import READ_COMMITTED
+from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.isolation import StableEnd
+from pyspark_log.storage.log.state_file import EMPTY
+from pyspark_log.types import EARLIEST
 
 LEVEL = {"isolation_level": READ_COMMITTED}
 
@@ -72,7 +73,7 @@ def rows(store, start=EARLIEST, end=None, **more):
 
 @pytest.fixture(autouse=True)
 def prompt(monkeypatch):
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from producer_tools import ending, ready
 from record_tools import Record, build, patched, with_crc
 from test_messages import message, message_set, three
 
-from pyspark_log.storage import batch as layout
-from pyspark_log.storage.batch import CODECS
-from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError, LogDamagedError
-from pyspark_log.storage.key_offsets import siphash128
-from pyspark_log.storage.records import KeyOffsets, scan, stamp
+from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError, LogDamagedError
+from pyspark_log.storage.compaction.key_offsets import KeyOffsets, siphash128
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.batch import CODECS
+from pyspark_log.storage.record.headers import scan, stamp
 
 ENTRY = 24
 

@@ -10,18 +10,18 @@ import pyarrow as pa
 import pytest
 from producer_tools import ending, ready
 
-from pyspark_log.storage import state_file
-from pyspark_log.storage.batch import LENGTH_PREFIX
-from pyspark_log.storage.export_kafka import export_kafka
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.isolation_level import READ_COMMITTED
-from pyspark_log.storage.log_cleaner import compact
-from pyspark_log.storage.producer_snapshot import list_snapshots
-from pyspark_log.storage.records import stamp
-from pyspark_log.storage.segment import SNAPSHOT, list_segments, segment_path
+from pyspark_log.isolation_level import READ_COMMITTED
+from pyspark_log.storage.compaction.cleaner import compact
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.producers.snapshot import list_snapshots
+from pyspark_log.storage.maintenance.transfer.kafka_export import export_kafka
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.record.batch import LENGTH_PREFIX
+from pyspark_log.storage.record.headers import stamp
+from pyspark_log.storage.segment.segment import SNAPSHOT, list_segments, segment_path
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import OffsetAndTimestamp
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import OffsetAndTimestamp
 
 APPENDS = 12
 LATER = 9_000_000

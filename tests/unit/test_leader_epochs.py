@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from searching import searched
 
-from pyspark_log.storage.leader_epochs import LeaderEpochs
+from pyspark_log.storage.log.leader_epochs import LeaderEpochs
 
 KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir" / "orders-0" / "leader-epoch-checkpoint"
 

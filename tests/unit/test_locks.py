@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from pyspark_log.storage import locks
-from pyspark_log.storage.errors import LockTimeoutError
+from pyspark_log.errors import LockTimeoutError
+from pyspark_log.storage.fs import locks
 
 # A spawned process shares nothing with this one, as in life.
 PROCESSES = multiprocessing.get_context("spawn")

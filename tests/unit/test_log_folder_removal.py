@@ -10,21 +10,24 @@ import pytest
 from test_broker_folder import root
 from test_log_folders import FAILURES, folders, pylog, read_only, rows, values
 
-from pyspark_log.storage import files, log_folder, move, state_file
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     DescriptionError,
     InvalidConfigError,
     LogDamagedError,
     LogFolderOfflineError,
     UnknownTopicError,
 )
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.import_kafka import import_kafka
-from pyspark_log.storage.log_folders import LogFolders
+from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog.log_dirs import LogFolders
+from pyspark_log.storage.catalog.store_json import describe
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log_manager import partition_move as move
+from pyspark_log.storage.log_manager.topics import TopicAdmin
+from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.store_folder import describe
-from pyspark_log.storage.topic_admin import TopicAdmin
-from pyspark_log.storage.verify import verify
 from tests.scratch import memory_folder
 
 __all__ = ["root"]
@@ -73,7 +76,7 @@ def tree(path):
 
 
 def test_an_empty_one_goes_and_its_number_is_not_given_again(store, second, monkeypatch):
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
     other = Store.open(store.path)
     store.flush()
     empty_second(store)
@@ -266,7 +269,7 @@ def test_who_has_the_old_list_puts_nothing_there(store, second, monkeypatch):
 
 
 def test_who_is_about_to_write_checkpoints_writes_none_there(store, second, monkeypatch):
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
     stale = Store.open(store.path)
     with stale.appender("t", 1).hold() as appender:
         appender.note_offsets()

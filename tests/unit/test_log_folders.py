@@ -13,11 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from pyspark_log.cli.main import main
-from pyspark_log.storage import files, log_folder, state_file
-from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, read_offsets
-from pyspark_log.storage.doctor import environment
-from pyspark_log.storage.doctor.findings import Verdict
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     DescriptionError,
     InvalidConfigError,
     LogDamagedError,
@@ -27,15 +23,21 @@ from pyspark_log.storage.errors import (
     StoreExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.export_kafka import export_kafka
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.publish import help_apply, publish
-from pyspark_log.storage.recover import recover
-from pyspark_log.storage.repair import repair
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, read_offsets
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.maintenance.doctor import environment
+from pyspark_log.storage.maintenance.doctor.findings import Verdict
+from pyspark_log.storage.maintenance.repair.store import repair
+from pyspark_log.storage.maintenance.transfer.kafka_export import export_kafka
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.recovery import recover
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import TopicPartition
 from tests.scratch import memory_folder
 
 PARTITIONS = 4
@@ -188,7 +190,7 @@ def test_a_folder_is_added_and_seen_by_those_who_have_the_store_open(tmp_path):
 
 
 def test_the_checkpoints_of_each_folder_tell_of_its_partitions(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
     store.flush()
     for folder, partitions in ((f"{store.path}/data", {0, 2}), (f"{tmp_path}/second", {1, 3})):
         assert read_offsets(f"{folder}/{HIGH_WATERMARK}") == {TopicPartition("t", number): 1 for number in partitions}
@@ -414,7 +416,7 @@ def test_a_new_partition_is_not_put_where_a_deleted_one_of_its_name_is(store, tm
 
 def test_nothing_is_written_where_a_disk_should_be_mounted(store, tmp_path, monkeypatch):
     """Not the checkpoints either, of which something was noted before."""
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
     with store.appender("t", 1).hold() as appender:
         appender.note_offsets()
     mount = empty(monkeypatch, str(tmp_path / "second"))
@@ -604,7 +606,7 @@ def test_a_copy_with_logs_of_its_own_is_a_store_of_its_own(store, copy, tmp_path
 
 def test_a_store_that_was_moved_keeps_its_folders_to_itself(store, tmp_path, monkeypatch):
     store.close()
-    monkeypatch.setattr(log_folder, "INTERVAL", 0.0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0.0)
     moved = Store.open(os.rename(store.path, tmp_path / "moved") or tmp_path / "moved")
     moved.append("t", rows(b"second"), partition=1, sync=True)
     moved.close()

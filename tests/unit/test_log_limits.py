@@ -10,14 +10,14 @@ from producer_tools import ready
 from record_tools import Record, build, rows_of
 from record_tools import read as decoded
 
-from pyspark_log.storage.batch import HEADER_SIZE
-from pyspark_log.storage.config import INT_MAX
-from pyspark_log.storage.errors import CorruptRecordError, OffsetOutOfRangeError
-from pyspark_log.storage.gap import gap_batch
-from pyspark_log.storage.records import decode
-from pyspark_log.storage.segment import SegmentReader, list_segments
+from pyspark_log.config import INT_MAX
+from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.record.batch import HEADER_SIZE
+from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.empty_batch import gap_batch
+from pyspark_log.storage.segment.segment import SegmentReader, list_segments
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
 
 
 @pytest.fixture

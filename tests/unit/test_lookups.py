@@ -15,11 +15,11 @@ from producer_tools import ending, ready
 from record_tools import Record, build, patched
 from test_messages import message, message_set
 
-from pyspark_log.storage.batch import MAX_TIMESTAMP_AT
-from pyspark_log.storage.gap import gap_batch
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.record.batch import MAX_TIMESTAMP_AT
+from pyspark_log.storage.record.empty_batch import gap_batch
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.types import OffsetAndTimestamp
+from pyspark_log.types import OffsetAndTimestamp
 
 
 def rows(times):

@@ -11,13 +11,13 @@ from test_broker_folder import add, batch
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage import log_cleaner
-from pyspark_log.storage.errors import InvalidConfigError
-from pyspark_log.storage.import_kafka import import_kafka
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.topics import MAX_PARTITIONS
-from pyspark_log.storage.types import TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.errors import InvalidConfigError
+from pyspark_log.storage.catalog.topics import MAX_PARTITIONS
+from pyspark_log.storage.compaction import cleaner
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.types import TopicPartition
 
 HUGE = 2**31 - 1
 ROW = pa.record_batch({"key": [b"k"], "value": [b"v"]})
@@ -57,7 +57,7 @@ def test_partitions_without_records_cost_nothing(tmp_path):
     assert [one.partitions.keys() for one in store.log_folder_usage()] == [
         {TopicPartition("t", 6), TopicPartition("t", 5_000_000)}
     ]
-    assert log_cleaner.due(store) == []
+    assert cleaner.due(store) == []
     report = verify(store.path)
     assert (report.partitions, report.damaged) == (2, False)
     for command in (["topics", "list"], ["topics", "describe"], ["consume", "t"], ["log-dirs", "list"], ["verify"]):

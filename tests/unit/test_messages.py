@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from kafka_peer import LegacyRecordBatchBuilder
 from record_tools import EVERYTHING, NOW, Record, build, read
 
-from pyspark_log.storage import files
-from pyspark_log.storage.batch import CODECS, UNKNOWN_COUNT
-from pyspark_log.storage.batch_proof import batch_at
-from pyspark_log.storage.errors import CorruptRecordError
-from pyspark_log.storage.records import decode, restamp, scan, stamp
-from pyspark_log.storage.segment import read_headers
+from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.record.batch import CODECS, UNKNOWN_COUNT
+from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.headers import restamp, scan, stamp
+from pyspark_log.storage.segment.proof import batch_at
+from pyspark_log.storage.segment.segment import read_headers
 from tests.old_messages import message, message_set, with_wrong_checksum
 
 FOLDER = Path(__file__).parents[1] / "golden" / "kafka-java"
@@ -189,7 +190,7 @@ def mixed_file(tmp_path):
 def test_headers_in_a_file_are_those_in_memory(mixed_file, monkeypatch):
     headers = scan(MIXED, 0, len(MIXED), check_crcs=True)
     for window in (61, 70, 1 << 14):
-        monkeypatch.setattr("pyspark_log.storage.segment._HEADER_WINDOW", window)
+        monkeypatch.setattr("pyspark_log.storage.segment.segment._HEADER_WINDOW", window)
         assert list(read_headers(mixed_file, 0, len(MIXED))) == headers
     for header in headers:
         assert batch_at(mixed_file, header.position, len(MIXED)) == header

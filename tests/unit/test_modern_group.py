@@ -11,11 +11,11 @@ from record_tools import Record, build
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage.coordinator_records import OffsetCommitKey, encode_offset_key
-from pyspark_log.storage.errors import CorruptRecordError, GroupNotEmptyError, UnknownGroupError
-from pyspark_log.storage.group_metadata import GroupState
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.errors import CorruptRecordError, GroupNotEmptyError, UnknownGroupError
+from pyspark_log.storage.groups.metadata import GroupState
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.groups.records import OffsetCommitKey, encode_offset_key
+from pyspark_log.types import TopicPartition
 from tests.unit.test_broker_folder import add
 from tests.unit.test_offsets_log import append
 

@@ -12,19 +12,24 @@ import pyarrow as pa
 import pytest
 from producer_tools import ending, ready
 
-from pyspark_log.storage import files, install, intent, move, partition, verify_partition
-from pyspark_log.storage.apply import _Work
-from pyspark_log.storage.errors import InvalidConfigError, LogFolderOfflineError, UnknownTopicError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.isolation import StableEnd
-from pyspark_log.storage.isolation_level import READ_COMMITTED
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.records import BatchBuilder, RecordColumns
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import InvalidConfigError, LogFolderOfflineError, UnknownTopicError
+from pyspark_log.isolation_level import READ_COMMITTED
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import reader as partition
+from pyspark_log.storage.log.isolation import StableEnd
+from pyspark_log.storage.log.recovery import apply_intent
+from pyspark_log.storage.log_manager import partition_move as move
+from pyspark_log.storage.maintenance.verify import partition as verify_partition
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish import install
+from pyspark_log.storage.publish.partition_applier import _Work
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import LATEST
-from pyspark_log.storage.verify import verify
-from pyspark_log.storage.verify_partition import PartitionCheck
+from pyspark_log.types import LATEST
 from tests.scratch import memory_folder
 
 PROCESSES = multiprocessing.get_context("spawn")
@@ -269,13 +274,13 @@ def test_by_its_time_alone_no_file_counts_as_unchanged(store, tmp_path, monkeypa
 
     with monkeypatch.context() as patched:
         # The holder would mend them.
-        patched.setattr("pyspark_log.storage.held_log.HeldLog._cut_leftovers", lambda _: None)
+        patched.setattr("pyspark_log.storage.log.lease.HeldLog._cut_leftovers", lambda _: None)
         moved_with(store, f"{tmp_path}/second", patched, change)
     assert [(tmp_path / "second" / "t-0" / path.name).read_bytes() for path in changed] == wanted
 
 
 def truncated(store, offset):
-    from pyspark_log.storage.truncation import truncate  # noqa: PLC0415
+    from pyspark_log.storage.log.truncation import truncate  # noqa: PLC0415
 
     with store.appender("t", 0).hold() as held:
         truncate(held, offset)
@@ -315,7 +320,7 @@ def test_a_copy_that_does_not_count_is_told_and_removed(store, tmp_path):
 
 def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
     """Its files may be on another device than the log by then: copies of them become segments, made before the lock."""
-    monkeypatch.setattr(intent, "drop", lambda _: pytest.fail("it was begun, and given up"))
+    monkeypatch.setattr(apply_intent, "drop", lambda _: pytest.fail("it was begun, and given up"))
     for name in ("_COPY_LEAST", "_COPY_MOST"):
         monkeypatch.setattr(install, name, 3000)
     store.alter_configs("t", {"segment.bytes": "400000"})

@@ -9,23 +9,24 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import coordinator_records as records
-from pyspark_log.storage import group_view, state_file
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     CorruptRecordError,
     GroupNotEmptyError,
     InvalidConfigError,
     OffsetConflictError,
     UnknownGroupError,
 )
-from pyspark_log.storage.group_metadata import GroupState
-from pyspark_log.storage.group_positions import committed
-from pyspark_log.storage.group_view import OffsetAndMetadata
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.partition import Partition
+from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC
+from pyspark_log.storage.groups import records
+from pyspark_log.storage.groups import view as group_view
+from pyspark_log.storage.groups.committed_offsets import committed
+from pyspark_log.storage.groups.metadata import GroupState
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.groups.view import OffsetAndMetadata
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.reader import Partition
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import OFFSETS_TOPIC
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 # How long somebody waits for a lock, in seconds; others take far less than half of it, however busy the machine is.
@@ -113,7 +114,7 @@ def test_who_waits_for_a_partitions_lock_keeps_nobody_from_positions(store, monk
         return b"another one".ljust(len(boot))
 
     monkeypatch.setattr(state_file, "this_boot", this_boot)
-    monkeypatch.setattr("pyspark_log.storage.partitions._RECOVERY_TIMEOUT", PATIENCE)
+    monkeypatch.setattr("pyspark_log.storage.log_manager.manager._RECOVERY_TIMEOUT", PATIENCE)
     other = threading.Thread(target=OffsetsLog(fresh).fetch, args=("g",))
     partition = records.partition_for("g", fresh.describe_topic(OFFSETS_TOPIC).partitions)
     with fresh.appender(OFFSETS_TOPIC, partition).hold():

@@ -10,14 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import decided, janitor
-from pyspark_log.storage.errors import PublishPendingError, StagedOutputError
-from pyspark_log.storage.process_id import Process
-from pyspark_log.storage.publish import help_apply, publish
-from pyspark_log.storage.staged_names import Job, is_staged_name, job_of
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import PublishPendingError, StagedOutputError
+from pyspark_log.storage.fs.process_id import Process
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish import applier
+from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.staged_names import Job, is_staged_name, job_of
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.verify import verify
 
 pytestmark = pytest.mark.skipif(not Process.here().birth, reason="this system does not tell processes apart")
 
@@ -26,7 +27,7 @@ MINUTE = 60
 _STAGE = """
 import sys
 import pyarrow as pa
-from pyspark_log.storage import staging
+from pyspark_log.storage.publish import staging
 from pyspark_log.storage.store import Store
 staging.INLINE_LIMIT = 0
 store = Store.open(sys.argv[1])
@@ -39,7 +40,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    monkeypatch.setattr("pyspark_log.storage.staging.INLINE_LIMIT", 0)
+    monkeypatch.setattr("pyspark_log.storage.publish.staging.INLINE_LIMIT", 0)
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)
     return store
@@ -144,7 +145,7 @@ def test_containers_do_not_judge_each_others_processes(store):
     assert len(births) == 2
     age(store, 11)
     sweep = (
-        "import sys; from pyspark_log.storage import janitor; from pyspark_log.storage.store import Store; "
+        "import sys; from pyspark_log.storage.maintenance import janitor; from pyspark_log.storage.store import Store; "
         "print(janitor.sweep_staging(Store.open(sys.argv[1])))"
     )
     run = subprocess.run([*space, sys.executable, "-c", sweep, store.path], capture_output=True, text=True, check=True)
@@ -159,7 +160,7 @@ def test_what_a_dead_process_has_decided_stays_until_it_is_applied(store):
     end(process)
     parts = stage(store, job_of(name).owner)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(decided, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space")))
+        patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space")))
         with pytest.raises(PublishPendingError):
             publish(store, "q", 0, parts)
     age(store, 60)

@@ -11,16 +11,17 @@ from click.testing import CliRunner
 from damage import RECORDS, build, rows, stage, tree
 
 from pyspark_log.cli import main as cli
+from pyspark_log.errors import OffsetOutOfRangeError, PublishFailedError, PublishPendingError
 from pyspark_log.spark_connector.catch_up import show_decided
-from pyspark_log.storage import decided, state_file
-from pyspark_log.storage.doctor import examination  # noqa: F401  (another user may not be able to import it later)
-from pyspark_log.storage.errors import OffsetOutOfRangeError, PublishFailedError, PublishPendingError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import help_apply, last_number, publish
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.maintenance.doctor import examination  # noqa: F401  (another user may not be able to import it later)
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish import applier
+from pyspark_log.storage.publish.publishing import help_apply, last_number, publish
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import TopicPartition
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -182,7 +183,7 @@ def test_who_may_not_write_sees_what_was_decided_only_when_it_is_applied(folder,
     path = folder / "store"
     store = build(path)
     with monkeypatch.context() as patched:
-        patched.setattr(decided, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(5, "stop")))
+        patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(5, "stop")))
         with pytest.raises(PublishPendingError, match="stop"):
             publish(store, "query", 3, stage(store, 10), run="run")
     user = who_may_not_write(path)

@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 from damage import DAMAGES, build, log
 
-from pyspark_log.storage import checkpoint_files, producer_snapshot, txn_index, verify_segment
-from pyspark_log.storage.errors import BatchTooLargeError, CorruptRecordError, DescriptionError, SideFileError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.leader_epochs import LeaderEpochs
-from pyspark_log.storage.repair import repair
+from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, DescriptionError, SideFileError
+from pyspark_log.storage.catalog import kafka_files
+from pyspark_log.storage.log.leader_epochs import LeaderEpochs
+from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.maintenance.repair.store import repair
+from pyspark_log.storage.maintenance.verify import segment
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.segment import txn_index
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.verify import verify
 
 HUGE = 1 << 40
 
@@ -48,10 +51,10 @@ def test_small_files_beside_the_logs_are_not_read_whole(tmp_path):
     file = tmp_path / "00000000000000000000.snapshot"
     enlarge(file)
     for read in (
-        checkpoint_files.read_offsets,
+        kafka_files.read_offsets,
         LeaderEpochs.read,
-        checkpoint_files.read_partition_metadata,
-        checkpoint_files.read_meta_properties,
+        kafka_files.read_partition_metadata,
+        kafka_files.read_meta_properties,
         producer_snapshot.read,
         lambda path: txn_index.read_entries(path, 0),
     ):
@@ -110,7 +113,7 @@ def test_partitions_are_found_by_their_files_however_many_there_may_be(path):
 
 
 def test_no_more_findings_are_told_than_anybody_reads(path, monkeypatch):
-    monkeypatch.setattr(verify_segment, "_MOST_FINDINGS", 1)
+    monkeypatch.setattr(segment, "_MOST_FINDINGS", 1)
     DAMAGES["two apart"](path)
     first, rest = (finding for finding in verify(path).findings if finding.severity is Severity.DAMAGE)
     assert (first.file, rest.file) == (f"data/t-0/{log(path, 1).name}",) * 2

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from record_tools import Record, build
 
-from pyspark_log.storage import files, state_file
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.records import scan
-from pyspark_log.storage.segment import list_segments
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.record.headers import scan
+from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.types import OffsetAndTimestamp
+from pyspark_log.types import OffsetAndTimestamp
 
 RECORDS = st.lists(
     st.tuples(

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka_peer import peer_murmur2
 
-from pyspark_log.storage.errors import InvalidRecordError
-from pyspark_log.storage.partitioner import Partitioner, group, murmur2
+from pyspark_log.errors import InvalidRecordError
+from pyspark_log.storage.ingest.partitioner import Partitioner, group, murmur2
 
 GOLDEN = json.loads(
     (Path(__file__).parents[1] / "golden/kafka-java/coordinator-records.json").read_text(encoding="utf-8")

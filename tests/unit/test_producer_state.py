@@ -10,26 +10,26 @@ from hypothesis import strategies as st
 from producer_tools import ABORT, COMMIT, NOW, data, marker
 from searching import searched
 
-from pyspark_log.storage import producer_snapshot
-from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.config import INT_MAX
-from pyspark_log.storage.errors import (
+from pyspark_log.config import INT_MAX
+from pyspark_log.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
     SideFileError,
     TransactionCoordinatorFencedError,
 )
-from pyspark_log.storage.producer_snapshot import Snapshot
-from pyspark_log.storage.producer_state import (
+from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers.snapshot import Snapshot
+from pyspark_log.storage.log.producers.state import (
     Duplicate,
     ProducerEntry,
     ProducerStates,
     WrittenBatch,
     sequence_after,
 )
-from pyspark_log.storage.txn_index import AbortedTransaction
-from pyspark_log.storage.txn_markers import Marker
+from pyspark_log.storage.record.checksum import crc32c
+from pyspark_log.storage.record.end_txn_marker import Marker
+from pyspark_log.storage.segment.txn_index import AbortedTransaction
 
 KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir" / "orders-0"
 DAY = 86_400_000

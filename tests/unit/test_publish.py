@@ -9,9 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import decided, files, staging
-from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     InvalidConfigError,
     InvalidRecordError,
     InvalidTopicError,
@@ -22,10 +20,13 @@ from pyspark_log.storage.errors import (
     StagedOutputError,
     UnknownTopicError,
 )
-from pyspark_log.storage.publish import help_apply, last_number, publish, tidy
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.publish import applier, staging
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.publishing import help_apply, last_number, publish, tidy
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import PUBLISH_TOPIC
 
 
 @pytest.fixture
@@ -201,7 +202,7 @@ def test_what_was_decided_is_applied_by_whoever_comes_by(store, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(decided, "apply", die)
+        patched.setattr(applier, "apply", die)
         with pytest.raises(PublishPendingError, match="No space"):
             publish(store, "q", 0, stage(store, b"a", b"b"))
     assert content(store) == []
@@ -213,13 +214,13 @@ def test_what_was_decided_is_applied_by_whoever_comes_by(store, monkeypatch):
 
 
 def test_the_next_publish_and_a_replay_finish_the_one_before(store, monkeypatch):
-    real = decided.apply
+    real = applier.apply
     for number, finish in enumerate(["replay", "next"]):
         with monkeypatch.context() as patched:
-            patched.setattr(decided, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
+            patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
             with pytest.raises(PublishPendingError, match="stop"):
                 publish(store, "q", number, stage(store, b"%d" % number))
-        assert decided.apply is real
+        assert applier.apply is real
         if finish == "replay":
             assert publish(Store.open(store.path), "q", number, stage(store, b"%d" % number)).replayed
         else:
@@ -229,7 +230,7 @@ def test_the_next_publish_and_a_replay_finish_the_one_before(store, monkeypatch)
 
 def test_decisions_are_applied_in_order_in_each_partition(store, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(decided, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
+        patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
         for number, publisher in enumerate("abc"):
             with pytest.raises(PublishPendingError, match="stop"):
                 publish(store, publisher, 0, stage(store, b"%d" % number))
@@ -241,7 +242,7 @@ def test_tidy_ends_what_is_done_and_keeps_what_is_not(store, monkeypatch):
     publish(store, "q", 0, stage(store, b"a"))
     fresh = Store.open(store.path)
     with monkeypatch.context() as patched:
-        patched.setattr(decided, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
+        patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
         with pytest.raises(PublishPendingError, match="stop"):
             publish(fresh, "p", 0, stage(store, b"b"))
     assert len(staged_files(store)) == 2
@@ -271,7 +272,7 @@ def test_a_decision_also_says_what_else_is_done(store):
 def test_a_lost_manifest_holds_up_only_the_partitions_that_it_names(store, monkeypatch):
     store.create_topic("other", 1)
     with monkeypatch.context() as patched:
-        patched.setattr(decided, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
+        patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
         with pytest.raises(PublishPendingError, match="stop"):
             publish(store, "lost", 0, stage(store, b"a"))
     for name in staged_files(store):
@@ -284,7 +285,7 @@ def test_a_lost_manifest_holds_up_only_the_partitions_that_it_names(store, monke
 
 
 def test_more_pieces_than_a_manifest_can_describe_are_refused_before_the_decision(store, monkeypatch):
-    monkeypatch.setattr("pyspark_log.storage.manifest._MAX_DESCRIPTION_BYTES", 500)
+    monkeypatch.setattr("pyspark_log.storage.publish.manifest._MAX_DESCRIPTION_BYTES", 500)
     parts = [part for task in range(10) for part in stage(store, b"%d" % task)]
     with pytest.raises(PublishError, match=r"in 10 pieces.*coalesce"):
         publish(store, "q", 0, parts)
@@ -297,7 +298,7 @@ def test_a_refusal_is_told_whatever_the_state_of_what_was_decided_before(store, 
     """Also where nobody can tell which files the last decision names; then none is removed."""
     publish(store, "q", 0, [], run="older")
     with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.publish.apply_decision", lambda *_: None)
+        patched.setattr("pyspark_log.storage.publish.publishing.apply_decision", lambda *_: None)
         publish(store, "q", 1, stage(store, b"1"), run="newer")
     (manifest,) = Path(store.path, "staging").glob("*.manifest")
     manifest.unlink()
@@ -309,7 +310,7 @@ def test_a_refusal_is_told_whatever_the_state_of_what_was_decided_before(store, 
 def test_a_one_off_publisher_can_ask_again_although_others_have_tidied_up(store, monkeypatch):
     parts = stage(store, b"a")
     with monkeypatch.context() as patched:
-        patched.setattr(decided, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
+        patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
         with pytest.raises(PublishPendingError, match="stop"):
             publish(store, "once", 0, parts, one_off=True)
     other = Store.open(store.path)

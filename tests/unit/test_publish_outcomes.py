@@ -14,15 +14,8 @@ import sys
 import pyarrow as pa
 import pytest
 
-from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batch
-from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.publish_together import Publish
-from pyspark_log.spark_connector.query_run import QueryRun, publisher_of
-from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.task_writer import StagedMessage
-from pyspark_log.storage import files
-from pyspark_log.storage import publish as publish_module
-from pyspark_log.storage.errors import (
+from pyspark_log.clients.transactions import Transactions
+from pyspark_log.errors import (
     OffsetConflictError,
     OutcomeUnknownError,
     PublisherFencedError,
@@ -33,13 +26,20 @@ from pyspark_log.storage.errors import (
     StagedOutputError,
     TransactionStateError,
 )
-from pyspark_log.storage.locks import FileLock
-from pyspark_log.storage.publish import claim, publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batch
+from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.spark_connector.publish_together import Publish
+from pyspark_log.spark_connector.query_run import QueryRun, publisher_of
+from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.spark_connector.task_writer import StagedMessage
+from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.locks import FileLock
+from pyspark_log.storage.publish import publishing as publish_module
+from pyspark_log.storage.publish.publishing import claim, publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import PUBLISH_TOPIC
-from pyspark_log.storage.transaction import Transactions
-from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.types import OffsetStep, TopicPartition
 
 RUN = QueryRun("query", "run", "")
 _HOLDER = """

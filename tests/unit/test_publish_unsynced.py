@@ -9,14 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import files, install, staging, state_file
-from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import InvalidConfigError, PublishPendingError, StagedOutputError
-from pyspark_log.storage.group_positions import OffsetMoves
-from pyspark_log.storage.publish import help_apply, publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import InvalidConfigError, PublishPendingError, StagedOutputError
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.publish import install, staging
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.publishing import help_apply, publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.types import OffsetStep, TopicPartition
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def decided_only(store, monkeypatch, name):
         raise OSError(5, "stop")
 
     with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.decided.apply", die)
+        patched.setattr("pyspark_log.storage.publish.applier.apply", die)
         with pytest.raises(PublishPendingError, match="stop"):
             publish(store, name, 0, stage(store, name), sync=False)
 

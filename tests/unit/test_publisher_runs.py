@@ -7,14 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import OffsetConflictError, PublisherFencedError, PublishNumberError
-from pyspark_log.storage.group_positions import OffsetMoves
-from pyspark_log.storage.publish import claim, last_number, publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.clients.transactions import Transactions
+from pyspark_log.errors import OffsetConflictError, PublisherFencedError, PublishNumberError
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.publishing import claim, last_number, publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.transaction import Transactions
-from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.types import OffsetStep, TopicPartition
 
 
 @pytest.fixture

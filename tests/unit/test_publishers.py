@@ -8,17 +8,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import decision_log, janitor, publish, publishers
-from pyspark_log.storage.coordinator_records import partition_for
-from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import CorruptRecordError, InvalidConfigError, PublisherFencedError, PublishError
-from pyspark_log.storage.group_positions import OffsetMoves
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publishers import delete_publisher
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import CorruptRecordError, InvalidConfigError, PublisherFencedError, PublishError
+from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.groups.records import partition_for
+from pyspark_log.storage.maintenance import janitor
+from pyspark_log.storage.publish import decision_log, publishing
+from pyspark_log.storage.publish import publisher_admin as publishers
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.publisher_admin import delete_publisher
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
-from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.types import OffsetStep, TopicPartition
 from tests.unit.test_cli import output, pylog
 
 
@@ -41,14 +43,14 @@ def stage(store):
 
 
 def published(store, publisher, number, **options):
-    return publish.publish(store, publisher, number, stage(store), **options)
+    return publishing.publish(store, publisher, number, stage(store), **options)
 
 
 @pytest.fixture
 def undone(store, monkeypatch):
     """Publisher "stuck" has a decision that is not applied."""
     with monkeypatch.context() as killed:
-        killed.setattr(publish, "apply_decision", lambda *_: None)
+        killed.setattr(publishing, "apply_decision", lambda *_: None)
         published(store, "stuck", 0)
 
 
@@ -80,7 +82,7 @@ def test_nothing_is_made_where_nothing_was_published(store):
 
 
 def test_a_run_whose_publisher_was_deleted_must_stop(store):
-    publish.claim(store, "q", "run-1")
+    publishing.claim(store, "q", "run-1")
     delete_publisher(store, "q")
     with pytest.raises(PublisherFencedError, match="deleted"):
         published(store, "q", 0, run="run-1", claimed=True)
@@ -90,7 +92,7 @@ def test_a_publisher_with_an_open_decision_is_refused(store, undone):
     fresh = Store.open(store.path)
     with pytest.raises(PublishError, match=r"decision 0 \(number 0\) is not applied everywhere; `pylog recover`"):
         delete_publisher(fresh, "stuck")
-    publish.help_apply(fresh)
+    publishing.help_apply(fresh)
     assert delete_publisher(fresh, "stuck").done
 
 
@@ -107,7 +109,7 @@ def test_a_publisher_without_a_name_is_remembered_like_others(store):
 
 
 def test_what_fails_when_all_is_published_does_not_have_the_call_made_again(store, monkeypatch):
-    looks, look = [], publish._active_bases
+    looks, look = [], publishing._active_bases
 
     def fails_at_the_end(*args):
         looks.append(args)
@@ -115,14 +117,14 @@ def test_what_fails_when_all_is_published_does_not_have_the_call_made_again(stor
             raise OSError(24, "Too many open files")
         return look(*args)
 
-    monkeypatch.setattr(publish, "_active_bases", fails_at_the_end)
+    monkeypatch.setattr(publishing, "_active_bases", fails_at_the_end)
     assert not published(store, "once", 0, one_off=True).replayed
     assert len(looks) == 2
 
 
 def test_one_whose_call_was_killed_goes_when_the_store_is_cleaned_a_week_later(store, monkeypatch):
     with monkeypatch.context() as killed:
-        killed.setattr(publish, "tidy", lambda *_, **__: None)
+        killed.setattr(publishing, "tidy", lambda *_, **__: None)
         published(store, "one", 0, one_off=True)
     published(store, "named", 0)
     janitor.clean(store)
@@ -170,12 +172,12 @@ def test_decisions_that_could_not_be_read_were_not_followed(store, monkeypatch):
 
 def test_more_records_than_a_segment_holds_are_taken_at_once(store, monkeypatch):
     with monkeypatch.context() as killed:
-        killed.setattr(publish, "apply_decision", lambda *_: None)
+        killed.setattr(publishing, "apply_decision", lambda *_: None)
         for number in range(45):
             published(store, f"q{number}", 0, location="/a/checkpoint" * 2_000)
     fresh = Store.open(store.path)
-    publish.help_apply(fresh)
-    publish.tidy(fresh)
+    publishing.help_apply(fresh)
+    publishing.tidy(fresh)
     assert len(store.segment_files(PUBLISH_TOPIC, 0)) >= 3
     assert all(one.done for one in publishers.publishers(Store.open(store.path)))
     assert store.reader(PUBLISH_TOPIC, 0).state().first_undone == store.latest_offset(PUBLISH_TOPIC, 0) == 90
@@ -200,7 +202,7 @@ def test_the_decisions_are_compacted_as_they_are_made(store):
 
 def test_publishers_are_listed(store, path, undone):
     published(store, "query", 4, run="run-1", location="/data/checkpoint")
-    publish.claim(store, "waiting", "run-9")
+    publishing.claim(store, "waiting", "run-9")
     rows = [line.split() for line in output(path, "publishers", "list").splitlines()]
     assert [row[:4] for row in rows] == [
         ["PUBLISHER", "NUMBER", "RUN", "STATUS"],
@@ -214,7 +216,7 @@ def test_publishers_are_listed(store, path, undone):
 
 def test_a_publisher_is_described(store, path):
     published(store, "query", 4, run="run-1", location="/data/checkpoint")
-    publish.claim(store, "query", "run-2")
+    publishing.claim(store, "query", "run-2")
     lines = output(path, "publishers", "describe", "query").splitlines()
     for line in (
         "publisher: query", "number: 4", "decision: 0", "records: 1", "partitions: t-0", "run: run-2",

@@ -7,17 +7,17 @@ import pyarrow as pa
 import pytest
 from producer_tools import ready
 
-from pyspark_log.storage import state_file
-from pyspark_log.storage.clock import now_ms
-from pyspark_log.storage.errors import LockTimeoutError, LogDamagedError, PublishPendingError
-from pyspark_log.storage.group_positions import OffsetMoves
-from pyspark_log.storage.locks import lock_for
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import help_apply, last_number, publish
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
-from pyspark_log.storage.state_file import SLOT_DISTANCE, SLOT_SIZE
+from pyspark_log.errors import LockTimeoutError, LogDamagedError, PublishPendingError
+from pyspark_log.storage.fs.clock import now_ms
+from pyspark_log.storage.fs.locks import lock_for
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state_file import SLOT_DISTANCE, SLOT_SIZE
+from pyspark_log.storage.publish.publishing import help_apply, last_number, publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import OffsetStep, TopicPartition
+from pyspark_log.types import OffsetStep, TopicPartition
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_who_may_not_write_reads_what_is_there(store, monkeypatch):
     def refused(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pyspark_log.storage.files.open_write", refused)
+    monkeypatch.setattr("pyspark_log.storage.fs.files.open_write", refused)
     reader = Store.open(store.path)
     assert values(reader) == [b"synced"]
     assert reader.reader("t", 0).state() == state
@@ -117,7 +117,7 @@ def decide_only(store, monkeypatch, parts, **how):
     publish(store, "before", 0, [])
     before = state_file.read(store.reader("__pylog_publish", 0).place.state_path)
     with monkeypatch.context() as patched:
-        patched.setattr("pyspark_log.storage.decided.apply", die)
+        patched.setattr("pyspark_log.storage.publish.applier.apply", die)
         with pytest.raises(PublishPendingError, match="stop"):
             publish(store, "q", 0, parts, **how)
     with open(store.reader("__pylog_publish", 0).place.state_path, "r+b") as file:
@@ -142,7 +142,7 @@ def test_nobody_relies_on_a_decision_log_that_cannot_be_put_right(store, monkeyp
     """A position that is committed by hand must not come before one that was decided to move."""
     at = TopicPartition("t", 0)
     decide_only(store, monkeypatch, [], participants=[OffsetMoves([OffsetStep("g", at, None, 5)])])
-    monkeypatch.setattr("pyspark_log.storage.partitions._RECOVERY_TIMEOUT", 0.05)
+    monkeypatch.setattr("pyspark_log.storage.log_manager.manager._RECOVERY_TIMEOUT", 0.05)
     log = OffsetsLog(Store.open(store.path))
     lock = lock_for(store.reader("__pylog_publish", 0).place.state_path)
     lock.acquire()

@@ -21,15 +21,17 @@ from record_tools import (
     with_crc,
 )
 
-from pyspark_log.storage import batch as layout
-from pyspark_log.storage.compression import compress
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     CorruptRecordError,
     InvalidConfigError,
     InvalidRecordError,
     RecordTooLargeError,
 )
-from pyspark_log.storage.records import BatchBuilder, RecordColumns, decode, restamp, scan, stamp
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.record.compression import compress
+from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.headers import restamp, scan, stamp
 
 GOLDEN_FOLDER = Path(__file__).parents[1] / "golden"
 GOLDEN = {

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from kafka_peer import DefaultRecordBatch, DefaultRecordBatchBuilder
 from record_tools import EVERYTHING, NOW, Record, build, columns_of, read, rows_of
 
-from pyspark_log.storage import batch as layout
-from pyspark_log.storage.errors import CorruptRecordError
-from pyspark_log.storage.records import BatchBuilder, decode, scan, stamp
+from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.builder import BatchBuilder
+from pyspark_log.storage.record.decoder import decode
+from pyspark_log.storage.record.headers import scan, stamp
 
 # kafka-python needs another package for snappy, whose golden batches are bytes of Kafka itself.
 PEER_CODECS = [codec for codec in layout.CODECS if codec != "snappy"]

@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from pyspark_log.cli.main import main
-from pyspark_log.storage import decided, files
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     InvalidConfigError,
     LogDamagedError,
     PartlySetAsideError,
@@ -22,15 +21,17 @@ from pyspark_log.storage.errors import (
     SetAsideError,
     StagedOutputError,
 )
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.group_positions import OffsetMoves, committed
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import help_apply, last_number, publish
-from pyspark_log.storage.recover import recover, set_aside, waiting
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves, committed
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish import applier
+from pyspark_log.storage.publish.publishing import help_apply, last_number, publish
+from pyspark_log.storage.publish.recovery import recover, set_aside, waiting
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import OffsetStep, TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import OffsetStep, TopicPartition
 
 A0 = TopicPartition("a", 0)
 
@@ -38,7 +39,7 @@ A0 = TopicPartition("a", 0)
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     # So that all that is staged is in files.
-    monkeypatch.setattr("pyspark_log.storage.staging.INLINE_LIMIT", 0)
+    monkeypatch.setattr("pyspark_log.storage.publish.staging.INLINE_LIMIT", 0)
     store = Store.create(tmp_path / "store", {"offsets.topic.num.partitions": "1"})
     store.create_topic("a", 1)
     store.create_topic("b", 1)
@@ -59,7 +60,7 @@ def content(store, topic):
 
 def decide(store, publisher, number, parts, only=(), participants=()):
     """Publishes, and has it applied in the topics `only`."""
-    real = decided.apply
+    real = applier.apply
 
     def apply(appender, *arguments, **options):
         if appender.place.topic not in only:
@@ -67,7 +68,7 @@ def decide(store, publisher, number, parts, only=(), participants=()):
         return real(appender, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(decided, "apply", apply)
+        patched.setattr(applier, "apply", apply)
         with pytest.raises(PublishPendingError):
             publish(store, publisher, number, parts, participants=participants)
     return Store.open(store.path)
@@ -268,14 +269,14 @@ def test_setting_aside_that_was_stopped_halfway_can_be_done_again(store, change)
 
 def test_who_is_about_to_apply_what_is_set_aside_applies_nothing(store):
     """He has looked the decision up, and comes to a partition only when it is set aside."""
-    real = decided.apply
+    real = applier.apply
 
     def late(appender, decision, *arguments, **options):
         set_aside(Store.open(store.path), decision)
         return real(appender, decision, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(decided, "apply", late)
+        patched.setattr(applier, "apply", late)
         with pytest.raises(SetAsideError, match="number 0\\) could not be applied and was set aside"):
             publish(store, "q", 0, stage(store, b"0", "a"))
     assert (content(store, "a"), last_number(Store.open(store.path), "q")) == ([], None)
@@ -284,7 +285,7 @@ def test_who_is_about_to_apply_what_is_set_aside_applies_nothing(store):
 def test_what_was_decided_for_a_topic_is_not_applied_to_a_new_one_of_its_name(store):
     """The topic is deleted and made anew between the look at what it has and the making of its appender."""
     other = decide(store, "q", 0, stage(store, b"old", "a", "b"), only=["b"])
-    topic_id, real = store.describe_topic("a").topic_id, decided._apply_in
+    topic_id, real = store.describe_topic("a").topic_id, applier._apply_in
 
     def late(*arguments):
         store.delete_topic("a")
@@ -292,7 +293,7 @@ def test_what_was_decided_for_a_topic_is_not_applied_to_a_new_one_of_its_name(st
         real(*arguments)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(decided, "_apply_in", late)
+        patched.setattr(applier, "_apply_in", late)
         help_apply(other)
     assert store.describe_topic("a").topic_id != topic_id
     assert (content(store, "a"), content(store, "b")) == ([], [b"old"])
@@ -303,16 +304,16 @@ def test_a_publisher_is_told_that_its_decision_was_set_aside_while_it_waited(sto
     def wait(_store, _decisions, decision, _timeout):
         other = Store.open(store.path)
         set_aside(other, decision.offset)
-        decided.apply_decision(store, _decisions, decision, _timeout)
+        applier.apply_decision(store, _decisions, decision, _timeout)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pyspark_log.storage.publish.apply_decision", wait)
+        patched.setattr("pyspark_log.storage.publish.publishing.apply_decision", wait)
         with pytest.raises(SetAsideError, match="number 0\\) could not be applied and was set aside"):
             publish(store, "q", 0, stage(store, b"0", "a"))
 
 
 def test_a_publisher_is_told_that_some_partitions_have_what_was_set_aside_in_others(store):
-    real = decided.apply
+    real = applier.apply
 
     def only_the_first(appender, decision, *arguments, **options):
         if appender.place.topic == "b":
@@ -322,7 +323,7 @@ def test_a_publisher_is_told_that_some_partitions_have_what_was_set_aside_in_oth
         return real(appender, decision, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(decided, "apply", only_the_first)
+        patched.setattr(applier, "apply", only_the_first)
         with pytest.raises(PartlySetAsideError, match=r"number 0\) could not be applied and was set aside.* for b-0"):
             publish(store, "q", 0, stage(store, b"0", "a", "b"))
     assert (content(store, "a"), content(store, "b"), last_number(store, "q")) == ([b"0"], [], 0)

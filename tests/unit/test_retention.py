@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 from producer_tools import ready
 
-from pyspark_log.storage import files, retention
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     InvalidConfigError,
     InvalidTopicError,
     LogDamagedError,
@@ -18,9 +17,11 @@ from pyspark_log.storage.errors import (
     OutcomeUnknownError,
     UnknownTopicError,
 )
-from pyspark_log.storage.publish import publish
-from pyspark_log.storage.segment import list_segments
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import retention
+from pyspark_log.storage.publish.publishing import publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
 
 HOUR = 3_600_000

@@ -11,16 +11,16 @@ from producer_tools import ending
 from record_tools import NOW, Record, build
 from test_messages import BOTH, SET_CODECS, message, message_set
 
-from pyspark_log.storage import batch as layout
-from pyspark_log.storage import files
-from pyspark_log.storage.batch import CODECS
-from pyspark_log.storage.compression import compress, decompress
-from pyspark_log.storage.errors import CorruptRecordError, LogDamagedError, SegmentOverflowError
-from pyspark_log.storage.records import KeyOffsets
-from pyspark_log.storage.rewrite import remove_unfinished, rewrite
-from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter
-from pyspark_log.storage.sparse_index import OffsetIndex, TimeIndex
-from pyspark_log.storage.types import NO_TIMESTAMP
+from pyspark_log.errors import CorruptRecordError, LogDamagedError, SegmentOverflowError
+from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.rewrite import remove_unfinished, rewrite
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.batch import CODECS
+from pyspark_log.storage.record.compression import compress, decompress
+from pyspark_log.storage.segment.indexes import OffsetIndex, TimeIndex
+from pyspark_log.storage.segment.segment import INDEX, LOG, TIME_INDEX, SegmentWriter
+from pyspark_log.types import NO_TIMESTAMP
 
 FOREVER = 1 << 60
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.storage.topics import new_id
+from pyspark_log.storage.catalog.topics import new_id
 from tests.samples import PARTITIONS, make_world, samples
 
 NOT_RUN = {

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage.config import TopicConfig
-from pyspark_log.storage.segment import SegmentReader, SegmentWriter, list_segments, read_headers
+from pyspark_log.config import TopicConfig
+from pyspark_log.storage.segment.segment import SegmentReader, SegmentWriter, list_segments, read_headers
 from pyspark_log.storage.store import Store
 
 KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir" / "orders-0"

@@ -12,13 +12,16 @@ import pytest
 from leader_tools import lead
 from producer_tools import ready
 
-from pyspark_log.storage import checkpoint_files, files, log_folder, state_file
-from pyspark_log.storage.checkpoint_files import MetaProperties, read_offsets
-from pyspark_log.storage.locks import lock_for
-from pyspark_log.storage.records import scan
+from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog.kafka_files import MetaProperties, read_offsets
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs.locks import lock_for
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir"
 RECOVERY, HIGH, START = (
@@ -36,7 +39,7 @@ def store(tmp_path):
 @pytest.fixture
 def always(monkeypatch):
     """Checkpoints are written whenever there is something to write."""
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
 
 
 def data(store, name=""):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import files
-from pyspark_log.storage.segment import SegmentWriter, read_headers
-from pyspark_log.storage.sparse_index import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+from pyspark_log.storage.segment.segment import SegmentWriter, read_headers
 from pyspark_log.storage.store import Store
 
 BASE = 45

@@ -11,23 +11,24 @@ import pyarrow as pa
 import pytest
 from producer_tools import ending, ready
 
-from pyspark_log.storage import files, producer_snapshot
-from pyspark_log.storage.decision_log import DecisionLog
-from pyspark_log.storage.errors import OutOfOrderSequenceError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.isolation_level import READ_COMMITTED
-from pyspark_log.storage.log_cleaner import compact
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.producer_state import ProducerEntry, WrittenBatch
-from pyspark_log.storage.publish import last_number, publish, tidy
-from pyspark_log.storage.repair import repair
-from pyspark_log.storage.retention import delete_before
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import OutOfOrderSequenceError
+from pyspark_log.isolation_level import READ_COMMITTED
+from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
+from pyspark_log.storage.compaction.cleaner import compact
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
+from pyspark_log.storage.log.retention import delete_before
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.maintenance.repair.store import repair
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.publishing import last_number, publish, tidy
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.types import LATEST, TopicPartition
-from pyspark_log.storage.verify import verify
+from pyspark_log.types import LATEST, TopicPartition
 
 NOW = time.time_ns() // 1_000_000
 DELETED = {"segment.bytes": "1000", "retention.ms": "-1"}

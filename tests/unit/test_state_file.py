@@ -8,10 +8,11 @@ import time
 
 import pytest
 
-from pyspark_log.storage import files, state_file
-from pyspark_log.storage.checksum import crc32c
-from pyspark_log.storage.errors import LogDamagedError, StoreVersionError
-from pyspark_log.storage.state_file import EMPTY, SLOT_DISTANCE, SLOT_SIZE, Flags, Intent, PartitionState
+from pyspark_log.errors import LogDamagedError, StoreVersionError
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.state_file import EMPTY, SLOT_DISTANCE, SLOT_SIZE, Flags, Intent, PartitionState
+from pyspark_log.storage.record.checksum import crc32c
 
 FULL = PartitionState(
     flags=Flags.CUTTING, intent=Intent.APPLY, generation=2**32 - 1, seq=2**63, boot=b"12345678",

@@ -7,12 +7,12 @@ import pytest
 from producer_tools import ready
 from record_tools import Record, build
 
-from pyspark_log.storage.config import LONG_MAX, TopicConfig
-from pyspark_log.storage.errors import InvalidRecordError
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.config import LONG_MAX, TopicConfig
+from pyspark_log.errors import InvalidRecordError
+from pyspark_log.storage.ingest.timestamps import check_times
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.time_bounds import check_times
-from pyspark_log.storage.types import NO_TIMESTAMP
+from pyspark_log.types import NO_TIMESTAMP
 
 HOUR = 3_600_000
 NOW = time.time_ns() // 1_000_000

@@ -7,15 +7,15 @@ import time
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage.errors import (
+from pyspark_log.errors import (
     InvalidConfigError,
     InvalidTopicError,
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
-from pyspark_log.storage.segment import SegmentReader, list_segments, read_headers
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.segment.segment import SegmentReader, list_segments, read_headers
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
 
 PROCESSES = multiprocessing.get_context("spawn")
 

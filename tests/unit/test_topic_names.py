@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 from damage import tree
 
-from pyspark_log.storage import manifest
-from pyspark_log.storage.decision import place_of
-from pyspark_log.storage.errors import DescriptionError, InvalidTopicError
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.staging import StagedWriter, StagingPlan
+from pyspark_log.errors import DescriptionError, InvalidTopicError
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.publish import manifest
+from pyspark_log.storage.publish.decision import place_of
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.types import EARLIEST, TopicPartition
+from pyspark_log.types import EARLIEST, TopicPartition
 
 HOSTILE = [
     "", ".", "..", "../t", "t/../../t", "/tmp/t", "t/", "a/b", "t\n", "t\0", "t t", "tö", "t%2e", "~", "$HOME", "C:\\t",

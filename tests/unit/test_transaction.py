@@ -9,8 +9,8 @@ import threading
 import pyarrow as pa
 import pytest
 
-from pyspark_log.storage import decided, files
-from pyspark_log.storage.errors import (
+from pyspark_log.clients.transactions import Transactions
+from pyspark_log.errors import (
     InvalidConfigError,
     InvalidRecordError,
     InvalidTopicError,
@@ -21,11 +21,12 @@ from pyspark_log.storage.errors import (
     TransactionStateError,
     UnknownTopicError,
 )
-from pyspark_log.storage.offsets_log import OffsetsLog
-from pyspark_log.storage.publish import help_apply, publish
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.publish import applier
+from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.transaction import Transactions
-from pyspark_log.storage.types import TopicPartition
+from pyspark_log.types import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
@@ -46,7 +47,7 @@ def cannot_apply(monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(decided, "apply", stop)
+        patched.setattr(applier, "apply", stop)
         yield patched
 
 

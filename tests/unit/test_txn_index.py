@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from searching import searched
 
-from pyspark_log.storage.errors import SideFileError
-from pyspark_log.storage.txn_index import (
+from pyspark_log.errors import SideFileError
+from pyspark_log.storage.segment.txn_index import (
     AbortedTransaction,
     TxnIndex,
     collect,

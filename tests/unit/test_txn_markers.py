@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from record_tools import Record, build
 from searching import searched
 
-from pyspark_log.storage.batch import CODECS, HEADER_SIZE
-from pyspark_log.storage.errors import CorruptRecordError
-from pyspark_log.storage.records import scan
-from pyspark_log.storage.txn_markers import Marker, decode_marker
+from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.record.batch import CODECS, HEADER_SIZE
+from pyspark_log.storage.record.end_txn_marker import Marker, decode_marker
+from pyspark_log.storage.record.headers import scan
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java" / "19_control_commit.json"
 

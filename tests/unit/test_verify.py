@@ -17,15 +17,17 @@ from record_tools import build as build_batch
 
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.verify import verify as command
-from pyspark_log.storage import files, publish, state_file
-from pyspark_log.storage.batch import MAX_TIMESTAMP_AT
-from pyspark_log.storage.errors import StoreNotFoundError, StoreVersionError, UnknownTopicError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.publish import help_apply
+from pyspark_log.errors import StoreNotFoundError, StoreVersionError, UnknownTopicError
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish import publishing as publish
+from pyspark_log.storage.publish.publishing import help_apply
+from pyspark_log.storage.record.batch import MAX_TIMESTAMP_AT
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.truncation import truncate
-from pyspark_log.storage.verify import verify
-from pyspark_log.storage.verify_partition import PartitionCheck
 
 
 @pytest.fixture
@@ -204,7 +206,7 @@ def test_partitions_are_looked_at_side_by_side(path, monkeypatch):
             both.wait(120)
             return super().run()
 
-    monkeypatch.setattr("pyspark_log.storage.verify.PartitionCheck", Meeting)
+    monkeypatch.setattr("pyspark_log.storage.maintenance.verify.store.PartitionCheck", Meeting)
     assert verify(path, topic="p", jobs=2).partitions == 2
 
 

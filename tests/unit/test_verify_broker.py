@@ -13,12 +13,12 @@ from test_broker_folder import GOLDEN, T0, add, batch, high_watermark, root, tre
 from test_isolation import as_brokers, log, prompt
 
 from pyspark_log.cli.main import main
-from pyspark_log.storage import checkpoint_files
-from pyspark_log.storage.checkpoint_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, MetaProperties
-from pyspark_log.storage.errors import UnknownTopicError
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.segment import INDEX, LOG, segment_path
-from pyspark_log.storage.verify import verify
+from pyspark_log.errors import UnknownTopicError
+from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, MetaProperties
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.segment.segment import INDEX, LOG, segment_path
 
 __all__ = ["log", "prompt", "root"]
 

@@ -13,24 +13,21 @@ from leader_tools import lead
 from producer_tools import ending, ready
 from record_tools import with_crc
 
-from pyspark_log.storage import (
-    checkpoint_files,
-    leader_epochs,
-    log_folder,
-    producer_snapshot,
-    state_file,
-    verify_log_folder,
-)
-from pyspark_log.storage.checkpoint_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, MetaProperties
-from pyspark_log.storage.findings import Severity
-from pyspark_log.storage.producer_state import ProducerEntry, WrittenBatch
-from pyspark_log.storage.repair import repair
-from pyspark_log.storage.state_file import Flags
+from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog.kafka_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, MetaProperties
+from pyspark_log.storage.log import leader_epochs, state_file
+from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
+from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.maintenance.repair.store import repair
+from pyspark_log.storage.maintenance.verify import log_dir as verify_log_dir
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.segment.txn_index import AbortedTransaction, TxnIndex, read_entries
 from pyspark_log.storage.store import Store
-from pyspark_log.storage.txn_index import AbortedTransaction, TxnIndex, read_entries
-from pyspark_log.storage.types import TopicPartition
-from pyspark_log.storage.verify import verify
-from pyspark_log.storage.verify_partition import PartitionCheck
+from pyspark_log.types import TopicPartition
 
 IDLE, ABORTING, OPEN = 1, 2, 3
 NOW = int(time.time() * 1000)
@@ -44,7 +41,7 @@ def write(store, batch):
 @pytest.fixture
 def path(tmp_path, monkeypatch):
     """Segments with aborted transactions; one producer that is idle since the first, one with a transaction open."""
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1, {"segment.bytes": "700", "index.interval.bytes": "200", "retention.ms": "-1"})
     for number in range(3):
@@ -300,7 +297,7 @@ def test_an_epoch_that_goes_down_from_one_segment_to_the_next_is_damage(path):
 
 
 def test_checkpoints_may_be_late_and_must_not_say_more_than_there_is(path, monkeypatch):
-    monkeypatch.setattr(verify_log_folder, "_PAUSE", 0)
+    monkeypatch.setattr(verify_log_dir, "_PAUSE", 0)
     at, data = TopicPartition("t", 0), path / "data"
     end = Store.open(path).latest_offset("t", 0)
     for name, most in ((RECOVERY_POINT, end), (HIGH_WATERMARK, end), (LOG_START, 0), (CLEANER, end)):

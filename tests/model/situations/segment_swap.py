@@ -1,6 +1,7 @@
 """The swap of compaction: a cleaned segment takes the place of the two that it was made of, beside readers and appends.
 
-Stands for pyspark_log/storage/swap.py. Segments 0 and 2 (two batches each) become one that begins at 0; segment 4 is
+Stands for pyspark_log/storage/log/recovery/swap.py.
+Segments 0 and 2 (two batches each) become one that begins at 0; segment 4 is
 active. The cleaned one has an empty batch for what is compacted away. A reader takes its time between its looks at the
 state, the names and the files. A cleaner that was killed comes again, and does all anew.
 """

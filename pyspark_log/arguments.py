@@ -1,0 +1,47 @@
+"""Refuses arguments of public calls that no format can hold, before anything is changed by them."""
+
+from __future__ import annotations
+
+import os
+
+from pyspark_log.config import LONG_MAX
+from pyspark_log.errors import InvalidConfigError
+
+# So much of a text is shown in an error.
+_SHOWN = 60
+
+
+def check_text(what: str, text: str, most: int = 0) -> None:
+    """Refuses a text that is not Unicode (half of a surrogate pair), or has more bytes as UTF-8 than `most` (0: any).
+
+    Raises:
+        InvalidConfigError: which text, and why.
+    """
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidConfigError(
+            f"{what} {text[:_SHOWN]!r}: character {error.start} is half of a surrogate pair, which UTF-8 cannot hold"
+        ) from None
+    if most and size > most:
+        raise InvalidConfigError(f"{what} of {size} bytes; it can have {most}")
+
+
+def check_path(what: str, path: str) -> None:
+    """Refuses what can be no path of this system: with a NUL, or a character that its file names cannot have.
+
+    Raises:
+        InvalidConfigError: which one, and why.
+    """
+    try:
+        problem = "it has a NUL" if b"\0" in os.fsencode(path) else ""
+    except UnicodeEncodeError as error:
+        problem = f"character {error.start} is half of a surrogate pair"
+    if problem:
+        raise InvalidConfigError(f"{what} {path[:_SHOWN]!r} is no path: {problem}")
+
+
+def check_whole(what: str, number: int, low: int = 0, high: int = LONG_MAX) -> None:
+    """Refuses a number that is not from `low` to `high`. InvalidConfigError."""
+    if not low <= number <= high:
+        raise InvalidConfigError(f"{what} {number}: must be from {low} to {high}")

@@ -1,0 +1,295 @@
+"""Settings of topics and stores: Kafka's names, defaults and bounds.
+
+A topic's value counts over the store's (under Kafka's broker name), and that over Kafka's default.
+The tables here are the one source of defaults; `conf/` shows them to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_log.errors import InvalidConfigError
+
+LONG_MAX = 2**63 - 1
+#: Bytes that one batch may become in memory if nobody says otherwise (`batch.max.memory.bytes`): its records once they
+#: are decompressed, and 32 for each record and each header. It bounds what a reader needs, whatever the bytes
+#: claim, and keeps every column below the 2 GiB that Arrow's 32-bit offsets reach.
+MAX_BATCH_BYTES: Final = 512 * 1024 * 1024
+INT_MAX = 2**31 - 1
+CODEC_NAMES = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(f"must be from {low} to {high}")
+        return value
+
+    return parse
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError("must be from 0 to 1")
+    return value
+
+
+def _truth(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return word == "true"
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def _policies(text: str) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not words or not set(words) <= {"delete", "compact"}:
+        raise ValueError("must be delete, compact, or both with a comma")
+    return words
+
+
+Value = int | float | bool | str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One setting.
+
+    Attributes:
+        name: Kafka's name for it on a topic (or on a broker, for a setting of the store alone).
+        store_name: Kafka's broker name, under which a store can set it for all topics.
+        default: the default, as text.
+        unit: what its number counts ("bytes", "ms"), or "".
+        meaning: what it does, in a sentence.
+        parse: text to value; ValueError says what is wrong.
+    """
+
+    name: str
+    store_name: str
+    default: str
+    unit: str
+    meaning: str
+    parse: Callable[[str], Value]
+
+    def value(self, text: str) -> Value:
+        """The value that `text` stands for. InvalidConfigError names the setting."""
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise InvalidConfigError(f"{self.name} = {text!r}: {error}") from None
+
+
+def _table(*keys: ConfigKey) -> dict[str, ConfigKey]:
+    return {key.name: key for key in keys}
+
+
+TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
+    ConfigKey("cleanup.policy", "log.cleanup.policy", "delete", "",
+              "what happens to old records: delete, compact (the last value of each key stays), or both", _policies),
+    ConfigKey("compression.type", "compression.type", "producer", "",
+              "codec of the record batches; producer keeps what the writer chose (none unless it says)",
+              _one_of(*CODEC_NAMES)),
+    ConfigKey("compression.gzip.level", "compression.gzip.level", "-1", "", "1 to 9; -1 is the library's default",
+              _whole(-1, 9)),
+    ConfigKey("compression.lz4.level", "compression.lz4.level", "9", "", "1 to 17", _whole(1, 17)),
+    ConfigKey("compression.zstd.level", "compression.zstd.level", "3", "", "-131072 to 22", _whole(-131072, 22)),
+    ConfigKey("delete.retention.ms", "log.cleaner.delete.retention.ms", "86400000", "ms",
+              "how long compaction keeps tombstones", _whole(0, LONG_MAX)),
+    ConfigKey("file.delete.delay.ms", "log.segment.delete.delay.ms", "60000", "ms",
+              "how long a deleted segment's files stay for readers that have them open", _whole(0, LONG_MAX)),
+    ConfigKey("flush.messages", "log.flush.interval.messages", str(LONG_MAX), "",
+              "an append that leaves so many records of its partition unsynced syncs them", _whole(1, LONG_MAX)),
+    ConfigKey("flush.ms", "log.flush.interval.ms", str(LONG_MAX), "ms",
+              "an append that finds records that are unsynced for so long syncs them", _whole(0, LONG_MAX)),
+    ConfigKey("index.interval.bytes", "log.index.interval.bytes", "4096", "bytes",
+              "log bytes between two index entries", _whole(0, INT_MAX)),
+    ConfigKey("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", str(LONG_MAX), "ms",
+              "the longest that a record stays uncompacted", _whole(1, LONG_MAX)),
+    ConfigKey("max.message.bytes", "message.max.bytes", "1048588", "bytes",
+              "the largest record batch, after compression", _whole(0, INT_MAX)),
+    ConfigKey("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", "3600000", "ms",
+              "how far a record's time may lie ahead of the clock (CreateTime)", _whole(0, LONG_MAX)),
+    ConfigKey("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", str(LONG_MAX), "ms",
+              "how far a record's time may lie behind the clock (CreateTime)", _whole(0, LONG_MAX)),
+    ConfigKey("message.timestamp.type", "log.message.timestamp.type", "CreateTime", "",
+              "whose time a record has: its writer's (CreateTime) or that of the append (LogAppendTime)",
+              _one_of("CreateTime", "LogAppendTime")),
+    ConfigKey("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", "0.5", "",
+              "share of not yet compacted bytes from which a log is compacted", _fraction),
+    ConfigKey("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", "0", "ms",
+              "how long a record is safe from compaction", _whole(0, LONG_MAX)),
+    ConfigKey("retention.bytes", "log.retention.bytes", "-1", "bytes",
+              "size of a partition from which old segments go; -1 is no limit", _whole(-1, LONG_MAX)),
+    ConfigKey("retention.ms", "log.retention.ms", "604800000", "ms",
+              "age of records after which their segment goes; -1 is no limit", _whole(-1, LONG_MAX)),
+    # Kafka 4 refuses less than 1 MiB; tests of rolling need far less, so its older bound holds here.
+    ConfigKey("segment.bytes", "log.segment.bytes", "1073741824", "bytes",
+              "size of a segment file", _whole(14, INT_MAX)),
+    ConfigKey("segment.index.bytes", "log.index.size.max.bytes", "10485760", "bytes",
+              "the most that an index file holds", _whole(12, INT_MAX)),
+    ConfigKey("segment.jitter.ms", "log.roll.jitter.ms", "0", "ms",
+              "random part taken off segment.ms, so that segments do not roll all at once", _whole(0, LONG_MAX)),
+    ConfigKey("segment.ms", "log.roll.ms", "604800000", "ms",
+              "time span of records after which a segment is rolled", _whole(1, LONG_MAX)),
+)  # fmt: skip
+
+STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
+    ConfigKey("auto.create.topics.enable", "auto.create.topics.enable", "true", "",
+              "whether writing to an unknown topic makes it", _truth),
+    # Kafka has no such setting. Batches of more than one record are written so that they stay below it.
+    ConfigKey("batch.max.memory.bytes", "batch.max.memory.bytes", str(MAX_BATCH_BYTES), "bytes",
+              "the most that a record batch may become in memory when it is read; a larger one is refused",
+              _whole(1 << 20, INT_MAX - 63)),
+    ConfigKey("log.cleaner.dedupe.buffer.size", "log.cleaner.dedupe.buffer.size", str(128 << 20), "bytes",
+              "memory of a cleaner for the keys of one round; 24 bytes a key", _whole(1 << 10, LONG_MAX)),
+    ConfigKey("log.cleaner.io.max.bytes.per.second", "log.cleaner.io.max.bytes.per.second", str(LONG_MAX), "bytes/s",
+              "the most that a cleaner reads and writes in a second", _whole(1, LONG_MAX)),
+    ConfigKey("log.dirs", "log.dirs", "data", "",
+              "folders that partitions are spread over, with commas; `pylog log-dirs add` adds more", str),
+    ConfigKey("num.partitions", "num.partitions", "1", "",
+              "partitions of a topic that is made without a number", _whole(1, INT_MAX)),
+    ConfigKey("offsets.retention.check.interval.ms", "offsets.retention.check.interval.ms", "600000", "ms",
+              "how often a process that commits positions looks for those that have expired", _whole(1, LONG_MAX)),
+    ConfigKey("offsets.retention.minutes", "offsets.retention.minutes", "10080", "minutes",
+              "how long the positions of an idle group are kept, unless their commit said otherwise",
+              _whole(1, INT_MAX)),
+    ConfigKey("offsets.topic.num.partitions", "offsets.topic.num.partitions", "50", "",
+              "partitions of __consumer_offsets, fixed when it is made", _whole(1, INT_MAX)),
+    ConfigKey("producer.id.expiration.ms", "producer.id.expiration.ms", "86400000", "ms",
+              "how long the sequence numbers of a producer that is idle are remembered", _whole(1, INT_MAX)),
+    # Kafka has neither of these; they are named after transactional.id.expiration.ms.
+    ConfigKey("staged.output.expiration.ms", "staged.output.expiration.ms", "604800000", "ms",
+              "how long staged output that is not published is kept after its job has last written any",
+              _whole(1, LONG_MAX)),
+    ConfigKey("staged.output.orphan.expiration.ms", "staged.output.orphan.expiration.ms", "600000", "ms",
+              "the same, once the process that would publish it is known to be dead", _whole(1, LONG_MAX)),
+)  # fmt: skip
+
+_BY_STORE_NAME: Mapping[str, ConfigKey] = {
+    **{key.store_name: key for key in TOPIC_CONFIGS.values()},
+    **STORE_CONFIGS,
+}
+
+
+def check_topic_configs(configs: Mapping[str, str]) -> None:
+    """Refuses unknown names and bad values. InvalidConfigError."""
+    _check(configs, TOPIC_CONFIGS, "topic")
+
+
+def check_store_settings(settings: Mapping[str, str]) -> None:
+    """Refuses unknown names and bad values. InvalidConfigError."""
+    _check(settings, _BY_STORE_NAME, "store")
+
+
+def _check(configs: Mapping[str, str], table: Mapping[str, ConfigKey], kind: str) -> None:
+    for name, text in configs.items():
+        key = table.get(name)
+        if key is None:
+            raise InvalidConfigError(f"unknown {kind} setting {name!r}; known are: {', '.join(sorted(table))}")
+        key.value(text)
+
+
+def store_setting(settings: Mapping[str, str], name: str) -> Value:
+    """The value of a setting of the store: as set, else the default."""
+    key = STORE_CONFIGS[name]
+    return key.value(settings.get(name, key.default))
+
+
+def whole_setting(settings: Mapping[str, str], name: str) -> int:
+    """The same, of a setting that is a whole number."""
+    value = store_setting(settings, name)
+    assert isinstance(value, int)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The resolved settings of a topic that the engine works by; units as in TOPIC_CONFIGS."""
+
+    compact: bool
+    deletes: bool
+    delete_retention_ms: int
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    codec: str
+    level: int | None
+    log_append_time: bool
+    keeps_codec: bool  # a record batch that comes ready-made stays compressed as it is
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    index_interval_bytes: int
+    max_batch_bytes: int  # what a batch may become in memory
+    max_message_bytes: int
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
+    producer_id_expiration_ms: int
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    segment_jitter_ms: int
+    segment_ms: int
+
+    @classmethod
+    def resolve(cls, topic: Mapping[str, str], store: Mapping[str, str]) -> TopicConfig:
+        """Settings of a topic over those of its store over Kafka's defaults. InvalidConfigError."""
+
+        def text(name: str) -> str:
+            key = TOPIC_CONFIGS[name]
+            return topic.get(name, store.get(key.store_name, key.default))
+
+        def whole(name: str) -> int:
+            value = TOPIC_CONFIGS[name].value(text(name))
+            assert isinstance(value, int)
+            return value
+
+        policy = TOPIC_CONFIGS["cleanup.policy"].value(text("cleanup.policy"))
+        assert isinstance(policy, tuple)
+        codec = {"producer": "none", "uncompressed": "none"}.get(text("compression.type"), text("compression.type"))
+        compact = "compact" in policy
+        # Compaction leaves the active segment alone, so that one must not stay active for longer than the lag.
+        longest = whole("max.compaction.lag.ms") if compact else LONG_MAX
+        ratio = TOPIC_CONFIGS["min.cleanable.dirty.ratio"].value(text("min.cleanable.dirty.ratio"))
+        assert isinstance(ratio, float)
+        return cls(
+            compact=compact,
+            deletes="delete" in policy,
+            delete_retention_ms=whole("delete.retention.ms"),
+            min_cleanable_dirty_ratio=ratio,
+            min_compaction_lag_ms=whole("min.compaction.lag.ms"),
+            max_compaction_lag_ms=whole("max.compaction.lag.ms"),
+            codec=codec,
+            level=None if codec in ("none", "snappy") else whole(f"compression.{codec}.level"),
+            log_append_time=text("message.timestamp.type") == "LogAppendTime",
+            keeps_codec=text("compression.type") == "producer",
+            file_delete_delay_ms=whole("file.delete.delay.ms"),
+            flush_messages=whole("flush.messages"),
+            flush_ms=whole("flush.ms"),
+            index_interval_bytes=whole("index.interval.bytes"),
+            max_batch_bytes=whole_setting(store, "batch.max.memory.bytes"),
+            max_message_bytes=whole("max.message.bytes"),
+            message_timestamp_after_max_ms=whole("message.timestamp.after.max.ms"),
+            message_timestamp_before_max_ms=whole("message.timestamp.before.max.ms"),
+            producer_id_expiration_ms=whole_setting(store, "producer.id.expiration.ms"),
+            retention_bytes=whole("retention.bytes"),
+            retention_ms=whole("retention.ms"),
+            segment_bytes=whole("segment.bytes"),
+            segment_index_bytes=whole("segment.index.bytes"),
+            segment_jitter_ms=whole("segment.jitter.ms"),
+            segment_ms=min(whole("segment.ms"), longest),
+        )

@@ -1,0 +1,200 @@
+"""A folder in which a Kafka broker keeps its logs (`log.dirs`), or a copy of one: which partitions it has, and what its
+checkpoints say of them. Nothing in it is ever changed.
+
+What is recognised: a folder with `meta.properties`, one with partitions' folders `topic-0` that hold segments, and a
+single such folder. Folders of partitions that are being deleted or moved have other names, and are passed over.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import os
+import re
+from collections.abc import Mapping
+
+from pyspark_log.config import INT_MAX
+from pyspark_log.errors import InvalidTopicError, SideFileError, StoreNotFoundError
+from pyspark_log.storage.catalog import (
+    HIGH_WATERMARK,
+    LOG_START,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT,
+    STORE_FILE,
+    check_name,
+    read_meta_properties,
+    read_offsets,
+    read_partition_metadata,
+)
+from pyspark_log.storage.fs import Mutex
+from pyspark_log.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_PARTITION_FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
+#: The log of a segment; a swap is whole, and takes the place of a log that is gone by then.
+LOG_NAME = re.compile(r"[0-9]{20}\.log(\.swap)?")
+# Kafka's CleanShutdownFileHandler.
+_CLOSED_IN_ORDER = ".kafka_cleanshutdown"
+_Stamp = tuple[int, int]
+_NOTHING: _Stamp = (-1, -1)
+
+
+def partition_of(folder: str) -> TopicPartition | None:
+    """The partition whose folder it is by its name, if it is one's."""
+    match = _PARTITION_FOLDER.fullmatch(os.path.basename(folder))
+    if match is None or int(match[2]) > INT_MAX:
+        return None
+    try:
+        check_name(match[1])
+    except InvalidTopicError:
+        return None
+    return TopicPartition(match[1], int(match[2]))
+
+
+def _has_segments(folder: str) -> bool:
+    try:
+        return any(LOG_NAME.fullmatch(name) for name in os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _stamp(path: str) -> _Stamp:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return _NOTHING
+    return status.st_ino, status.st_mtime_ns
+
+
+def _made_up_id(text: str) -> str:
+    """An id in Kafka's form for what has none; the same for the same text."""
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode().rstrip("=")
+
+
+def made_up_topic_id(topic: str) -> str:
+    """The id of a topic of which the folder has none; the same for any topic of that name, anywhere."""
+    return _made_up_id(topic)
+
+
+class BrokerFolder:
+    """One folder of logs. Safe to use from several threads.
+
+    Attributes:
+        path: it, absolute.
+        only: the partition whose folder alone was asked for.
+        recorded_cluster_id: of its broker's cluster; None if the folder does not say.
+        cluster_id: the same; made from the path if the folder does not say.
+    """
+
+    def __init__(self, path: str, only: TopicPartition | None = None) -> None:
+        """For `find`, which says what it raises."""
+        above = os.path.dirname(path)
+        if os.path.exists(f"{above}/{STORE_FILE}"):
+            raise StoreNotFoundError(f"{path} holds the logs of a store: open {above}")
+        self.path = path
+        self.only = only
+        properties = read_meta_properties(f"{path}/{META_PROPERTIES}")
+        self.recorded_cluster_id = (properties and properties.cluster_id) or None
+        self.cluster_id = self.recorded_cluster_id or _made_up_id(path)
+        self._topics: tuple[_Stamp, dict[str, list[int]]] = (_NOTHING, {})
+        self._offsets: dict[str, tuple[_Stamp, Mapping[TopicPartition, int]]] = {}
+        self._mutex = Mutex()
+
+    @classmethod
+    def find(cls, path: str) -> BrokerFolder | None:
+        """The folder of logs at an absolute path, if it is one.
+
+        Raises:
+            SideFileError: its `meta.properties` is damaged.
+            StoreNotFoundError: it belongs to a store, which knows better where its logs end.
+        """
+        only = partition_of(path)
+        if only is not None and _has_segments(path):
+            return cls(os.path.dirname(path), only)
+        try:
+            names = os.listdir(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if META_PROPERTIES in names or any(partition_of(name) and _has_segments(f"{path}/{name}") for name in names):
+            return cls(path)
+        return None
+
+    # ---- topics
+
+    def topics(self) -> Mapping[str, list[int]]:
+        """The topics, and of each the partitions that are here, ascending."""
+        if self.only is not None:
+            return {self.only.topic: [self.only.partition]}
+        stamp = _stamp(self.path)
+        with self._mutex:
+            if stamp != self._topics[0]:
+                self._topics = stamp, self._listed()
+            return self._topics[1]
+
+    def _listed(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for name in os.listdir(self.path):
+            at = partition_of(name)
+            if at is not None and os.path.isdir(f"{self.path}/{name}"):
+                found.setdefault(at.topic, []).append(at.partition)
+        return {topic: sorted(partitions) for topic, partitions in found.items()}
+
+    def topic_id(self, at: TopicPartition) -> str:
+        """The id of a partition's topic; made from its name if the folder does not say."""
+        try:
+            found = read_partition_metadata(f"{self.folder(at)}/{PARTITION_METADATA}")
+        except SideFileError as error:
+            log.warning("%s", error)
+            found = None
+        return found or made_up_topic_id(at.topic)
+
+    def topic_id_stamp(self, at: TopicPartition) -> tuple[int, int]:
+        """Another one when the file with the id is another."""
+        return _stamp(f"{self.folder(at)}/{PARTITION_METADATA}")
+
+    def has(self, at: TopicPartition) -> bool:
+        """Whether a partition is here."""
+        return at.partition in self.topics().get(at.topic, ())
+
+    def folder(self, at: TopicPartition) -> str:
+        """Where a partition's segments are."""
+        return f"{self.path}/{at}"
+
+    # ---- checkpoints
+
+    def is_closed(self) -> bool:
+        """Whether its broker was shut down in order, and has not started again: nothing is half written then."""
+        return os.path.exists(f"{self.path}/{_CLOSED_IN_ORDER}")
+
+    def high_watermark(self, at: TopicPartition) -> int | None:
+        """The offset below which all replicas have a partition's records; None if no checkpoint says it.
+
+        Kafka writes it every five seconds (replica.high.watermark.checkpoint.interval.ms).
+        """
+        return self._read(HIGH_WATERMARK).get(at)
+
+    def known_end(self, at: TopicPartition) -> tuple[int, str]:
+        """An offset that a partition's log has reached, by a checkpoint, and that file; 0 and "" if none says it.
+
+        The high watermark, or else the recovery point: up to there the log is on the disk.
+        """
+        for name in (HIGH_WATERMARK, RECOVERY_POINT):
+            offset = self._read(name).get(at)
+            if offset is not None:
+                return offset, f"{self.path}/{name}"
+        return 0, ""
+
+    def log_start(self, at: TopicPartition) -> int:
+        """The first offset that may be read, as far as the checkpoint says; 0 if it does not."""
+        return self._read(LOG_START).get(at, 0)
+
+    def _read(self, name: str) -> Mapping[TopicPartition, int]:
+        path = f"{self.path}/{name}"
+        stamp = _stamp(path)
+        known = self._offsets.get(name)
+        if known is None or known[0] != stamp:
+            known = self._offsets[name] = stamp, read_offsets(path)
+        return known[1]

@@ -1,0 +1,151 @@
+"""The folders in which one Kafka broker keeps its logs (its `log.dirs`), as one: which topics it has, and where.
+
+As a rule there is one. Several are named as in the broker's own settings, with commas between them; each partition is
+in one of them. Nothing is ever changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+
+from pyspark_log.errors import InvalidConfigError, StoreNotFoundError, UnknownTopicError
+from pyspark_log.storage.broker.log_dir import BrokerFolder
+from pyspark_log.storage.catalog import META_PROPERTIES
+from pyspark_log.storage.fs import Mutex
+from pyspark_log.types import TopicDescription, TopicPartition
+
+log = logging.getLogger(__name__)
+
+#: The partitions of a topic, and in which folder each is.
+Where = Mapping[int, BrokerFolder]
+_Listing = Mapping[str, list[int]]
+
+_BETWEEN = re.compile(r"\s*,\s*(?=/)")
+_NOTHING: _Listing = {}
+
+
+class BrokerFolders:
+    """All folders of logs that were asked for. Safe to use from several threads.
+
+    Attributes:
+        path: as it was asked for, absolute.
+        recorded_cluster_id: of the broker's cluster; None if no folder says it.
+        cluster_id: the same; made from the path if no folder says it.
+        first: one of the folders, for partitions that are in none.
+    """
+
+    def __init__(self, path: str, folders: list[BrokerFolder]) -> None:
+        """For `find`."""
+        self.path = path
+        self.recorded_cluster_id = folders[0].recorded_cluster_id
+        self.cluster_id = folders[0].cluster_id
+        self.first = folders[0]
+        self._folders = folders
+        self._topics: tuple[list[_Listing], dict[str, Where]] = ([], {})
+        self._described: dict[str, tuple[tuple[int, int], Where, TopicDescription]] = {}
+        self._left_out: set[str] = set()
+        self._mutex = Mutex()
+
+    @classmethod
+    def find(cls, path: str) -> BrokerFolders | None:
+        """The folder of logs at an absolute path, or several such with commas between them, if that is what it is.
+
+        Of several, one that cannot be read is left out, with a warning.
+
+        Raises:
+            SideFileError: a `meta.properties` is damaged.
+            StoreNotFoundError: one belongs to a store; or one of several is no broker's folder, or none can be read.
+            InvalidConfigError: several are of different clusters, or have a partition in common.
+        """
+        single = BrokerFolder.find(path)
+        if single is not None:
+            return cls(path, [single])
+        parts = _BETWEEN.split(path)
+        if len(parts) == 1:
+            return None
+        folders = []
+        for part in map(os.path.normpath, parts):
+            try:
+                os.listdir(part)
+                found = BrokerFolder.find(part)
+            except OSError as error:
+                log.warning("%s: its partitions are left out: %s", part, error)
+                continue
+            if found is None or not os.path.exists(f"{part}/{META_PROPERTIES}"):
+                raise StoreNotFoundError(f"{part} is none of a Kafka broker's log.dirs: it has no {META_PROPERTIES}")
+            folders.append(found)
+            if found.cluster_id != folders[0].cluster_id:
+                raise InvalidConfigError(
+                    f"{folders[0].path} is of the Kafka cluster {folders[0].cluster_id}, and {part} of "
+                    f"{found.cluster_id}: only folders of one broker can be read as one"
+                )
+        if not folders:
+            raise StoreNotFoundError(f"none of the folders {path} can be read")
+        broker = cls(path, folders)
+        broker.topics()
+        return broker
+
+    def topics(self) -> Mapping[str, Where]:
+        """The topics, and where their partitions are, ascending. InvalidConfigError: one is in two folders."""
+        listings = self._list()
+        with self._mutex:
+            if [*map(id, listings)] != [*map(id, self._topics[0])]:
+                try:
+                    self._topics = listings, self._merged(listings)
+                except InvalidConfigError:
+                    # The broker may just have moved it from the folder that was listed first to another.
+                    listings = self._list()
+                    self._topics = listings, self._merged(listings)
+            return self._topics[1]
+
+    def _list(self) -> list[_Listing]:
+        listings = []
+        for folder in self._folders:
+            try:
+                listings.append(folder.topics())
+                self._left_out.discard(folder.path)
+            except OSError as error:
+                if len(self._folders) == 1:
+                    raise
+                if folder.path not in self._left_out:
+                    self._left_out.add(folder.path)
+                    log.warning("%s: its partitions are left out: %s", folder.path, error)
+                listings.append(_NOTHING)
+        return listings
+
+    def _merged(self, listings: list[_Listing]) -> dict[str, Where]:
+        found: dict[str, dict[int, BrokerFolder]] = {}
+        for folder, listing in zip(self._folders, listings, strict=True):
+            for topic, partitions in listing.items():
+                where = found.setdefault(topic, {})
+                for partition in partitions:
+                    if partition in where:
+                        raise InvalidConfigError(
+                            f"partition {topic}-{partition} is in {where[partition].path} and in {folder.path}: "
+                            "a broker has it once"
+                        )
+                    where[partition] = folder
+        return {topic: dict(sorted(where.items())) for topic, where in found.items()}
+
+    def describe(self, name: str) -> TopicDescription:
+        """A topic, with as many partitions as the number of the last one here asks for. UnknownTopicError."""
+        where = self.topics().get(name)
+        if not where:
+            raise UnknownTopicError(f"there is no folder of a partition of topic {name!r} in {self.path}")
+        numbers = list(where)
+        at = TopicPartition(name, numbers[0])
+        # The same object for as long as it is the same topic, in the same place: what is known of its partitions goes
+        # with it.
+        stamp = where[at.partition].topic_id_stamp(at)
+        with self._mutex:
+            known = self._described.get(name)
+            if known is None or known[:2] != (stamp, where):
+                missing = numbers[-1] + 1 - len(numbers)
+                if missing:
+                    log.warning("%s: %d partitions of %s are not here, and read as empty", self.path, missing, name)
+                known = stamp, where, TopicDescription(name, where[at.partition].topic_id(at), numbers[-1] + 1)
+                self._described[name] = known
+        return known[2]

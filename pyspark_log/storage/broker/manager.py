@@ -1,0 +1,114 @@
+"""What a store's partitions are for its parts, for the folders of a Kafka broker: read, and never written to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import NoReturn
+
+from pyspark_log.errors import ReadOnlyError
+from pyspark_log.storage.broker.log_dir import made_up_topic_id
+from pyspark_log.storage.broker.log_dirs import BrokerFolders
+from pyspark_log.storage.broker.reader import BrokerPartition
+from pyspark_log.storage.catalog import DeletedTopic, LogFolders, PartitionPlace, TopicCatalog, check_name
+from pyspark_log.storage.log import Appender, Partition
+from pyspark_log.storage.log_manager import OpenTopic, Partitions
+from pyspark_log.types import TopicDescription, TopicPartition
+
+
+def _refuse(broker: BrokerFolders) -> NoReturn:
+    raise ReadOnlyError(
+        f"{broker.path} is a folder of a Kafka broker, and is only read. To write, copy its topics into a store"
+    )
+
+
+class _BrokerCatalog(TopicCatalog):
+    """The topics of which a broker's folder has partitions."""
+
+    def __init__(self, broker: BrokerFolders) -> None:
+        super().__init__(broker.path, "")
+        self._broker = broker
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        _refuse(self._broker)
+        yield
+
+    def names(self) -> list[str]:
+        return sorted(self._broker.topics())
+
+    def exists(self, name: str) -> bool:
+        return name in self._broker.topics()
+
+    def describe(self, name: str) -> TopicDescription:
+        check_name(name)
+        return self._broker.describe(name)
+
+    def deleted(self) -> list[DeletedTopic]:
+        return []
+
+
+class _BrokerTopic(OpenTopic):
+    """A topic of a broker. Its settings are in no file of the folder: reading goes by the defaults."""
+
+    def __init__(self, broker: BrokerFolders, description: TopicDescription) -> None:
+        super().__init__(broker.path, {}, description, LogFolders(broker.path, broker.cluster_id))
+        self._where = broker.topics().get(description.name, {})
+        self._first = broker.first
+
+    def written(self) -> list[int]:
+        return list(self._where)
+
+    def left(self) -> list[PartitionPlace]:
+        return self.places()
+
+    def place(self, partition: int) -> PartitionPlace:
+        self.check(partition)
+        name, topic_id = self.description.name, self.description.topic_id
+        folder = self._where.get(partition, self._first).folder(TopicPartition(name, partition))
+        # There is no state file.
+        return PartitionPlace(name, topic_id, partition, folder, "")
+
+    def _open(self, place: PartitionPlace) -> Partition:
+        folder = self._where.get(place.partition, self._first)
+        return BrokerPartition(place, folder, self.config.max_batch_bytes)
+
+
+class BrokerPartitions(Partitions):
+    """The partitions in a broker's folder. Safe to use from several threads."""
+
+    def __init__(self, broker: BrokerFolders) -> None:
+        """Looks at nothing yet."""
+        super().__init__(broker.path, broker.cluster_id, {})
+        self.catalog = _BrokerCatalog(broker)
+        self.recorded_cluster_id = broker.recorded_cluster_id
+        self._broker = broker
+
+    def recorded_topic_id(self, name: str) -> str | None:
+        """A topic's id; None if no file says it. UnknownTopicError, InvalidTopicError."""
+        found = self.catalog.describe(name).topic_id
+        return None if found == made_up_topic_id(name) else found
+
+    def open(self, description: TopicDescription) -> OpenTopic:
+        """The topic of a description; it may be deleted by now."""
+        return _BrokerTopic(self._broker, description)
+
+    def recovered(self, topic: str, partition: int) -> Partition:
+        """The partition, for reading. UnknownTopicError."""
+        return self.topic(topic).reader(partition)
+
+    def put_right(self, topic: str, partition: int) -> Partition:
+        """The partition, for reading. UnknownTopicError."""
+        return self.topic(topic).reader(partition)
+
+    def appender(self, topic: str, partition: int) -> Appender:
+        """ReadOnlyError."""
+        _refuse(self._broker)
+
+    def check_writable(self) -> None:
+        """ReadOnlyError."""
+        _refuse(self._broker)
+
+    def make_folders(self) -> None:
+        """ReadOnlyError."""
+        _refuse(self._broker)

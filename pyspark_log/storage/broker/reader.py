@@ -1,0 +1,278 @@
+"""One partition in a folder that a Kafka broker writes, for readers: its end is found in its files.
+
+There is no state file and no lock. The broker may be at work: the last batch may be half written, the active
+segment's indexes and its log may have a tail of zeros, retention renames segments away, and the cleaner swaps them for
+others. So the end is where the chain of whole batches ends, or the high watermark where a checkpoint tells it;
+and what goes away while it is read is looked for anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from bisect import bisect_right
+from typing import NamedTuple
+
+from pyspark_log.config import LONG_MAX, MAX_BATCH_BYTES
+from pyspark_log.errors import CorruptRecordError, LogDamagedError, SideFileError, UnknownTopicError
+from pyspark_log.storage.broker.aborted_check import ended_in, refuted
+from pyspark_log.storage.broker.log_dir import LOG_NAME, BrokerFolder
+from pyspark_log.storage.catalog import LOG_START, PartitionPlace
+from pyspark_log.storage.fs import Mutex, files
+from pyspark_log.storage.log import Flags, Partition, PartitionState, aborted_between, missing_is_damage, state_file
+from pyspark_log.storage.record import HEADER_SIZE, BatchHeader, headers_in
+from pyspark_log.storage.segment import AbortedTransaction, SegmentReader, batch_at
+from pyspark_log.types import TopicPartition
+
+# How often an index is compared with its log until it is believed that they differ.
+_LOOKS = 2
+
+log = logging.getLogger(__name__)
+
+
+class _End(NamedTuple):
+    """Up to where the batches of a segment's file are whole: the position, and the offset behind the last one."""
+
+    base_offset: int
+    inode: int
+    position: int
+    next_offset: int
+
+
+def _next(file: files.File, position: int, size: int, settled: bool) -> BatchHeader | None:
+    """The batch that counts next, if there is one.
+
+    One with a wrong CRC is half written, in a file that was made in its full size; but if it lies where the log is
+    `settled`, or another one stands behind it, it is damaged, of which those who read it are to be told.
+    """
+    found = batch_at(file, position, size)
+    if found is not None or position >= size:
+        return found
+    try:
+        headers = headers_in(file.pread(min(HEADER_SIZE, size - position), position), position, size)
+    except CorruptRecordError:
+        return None
+    if not headers:
+        return None
+    behind = batch_at(file, headers[0].end, size)
+    settled = settled or (behind is not None and behind.base_offset > headers[0].base_offset)
+    return headers[0] if settled else None
+
+
+class BrokerPartition(Partition):
+    """The reader's view of a partition of a broker. Safe to use from several threads."""
+
+    def __init__(
+        self, place: PartitionPlace, broker: BrokerFolder, max_batch_bytes: int = MAX_BATCH_BYTES
+    ) -> None:
+        """`max_batch_bytes`: the most that one batch may become in memory; a larger one is refused."""
+        super().__init__(place, max_batch_bytes)
+        # Compaction, transactions and copies of other logs leave gaps.
+        self._dense = False
+        self._closed = None
+        self._broker = broker
+        self._at = TopicPartition(place.topic, place.partition)
+        self._files: tuple[int, dict[int, str]] = (0, {})
+        self._end = _End(-1, -1, 0, 0)
+        self._told_end = ""
+        self._told_index = ""
+        self._owner = ""  # the topic's id, as far as the folder has told it
+        self._mutex = Mutex()
+
+    def state(self) -> PartitionState:
+        """Where the log starts and ends at this moment; what else a state says has no meaning here.
+
+        Raises:
+            UnknownTopicError: the topic was deleted.
+            SideFileError: a checkpoint is damaged.
+            LogDamagedError: a segment that is listed cannot be opened.
+        """
+        return self._looked()[0]
+
+    def lost_end(self) -> str:
+        """What the log lacks at its end, by checkpoints of the broker's, as it is warned of; "": nothing.
+
+        A broker writes its checkpoints late, so one that lies below the end is as it should be. Errors as of `state`.
+        """
+        return self._looked()[1]
+
+    def _looked(self) -> tuple[PartitionState, str]:
+        while True:
+            generation, names = self._list()
+            # Before the end, which can only grow from here on.
+            known_end, checkpoint = self._broker.known_end(self._at)
+            if not names:
+                start = self._broker.log_start(self._at)
+                lost = ""
+                if os.path.isdir(self.place.folder) and known_end > start:
+                    lost = self._tell_end("there is no segment", known_end, checkpoint)
+                return state_file.EMPTY._replace(
+                    generation=generation, log_start=start, next_offset=start, high_watermark=start, active_base=start,
+                ), lost  # fmt: skip
+            bases = list(names)
+            log_start = max(self._broker.log_start(self._at), bases[0])
+            limit = self._broker.high_watermark(self._at)
+            try:
+                with missing_is_damage(self.place):
+                    end = self._look(bases, names, LONG_MAX if limit is None else max(limit, log_start))
+            except LogDamagedError:
+                if self._list()[0] == generation:
+                    raise
+                continue
+            lost = ""
+            if end.next_offset < log_start:
+                lost = self._tell(
+                    f"the log starts at offset {log_start}, by {LOG_START}, but ends at {end.next_offset}: it reads as "
+                    "empty, and a broker that starts here deletes it. If the checkpoint is that of another time, "
+                    "remove it from the copy"
+                )
+            elif end.next_offset < known_end:
+                path = f"{self.place.folder}/{names[end.base_offset]}"
+                lost = self._tell_end(f"{path} ends at offset {end.next_offset}", known_end, checkpoint)
+            visible = max(end.next_offset, log_start)
+            return state_file.EMPTY._replace(
+                # Whether producers have numbered batches is not known.
+                flags=Flags.PRODUCERS, generation=generation, log_start=log_start, active_base=end.base_offset,
+                position=end.position, next_offset=visible, high_watermark=visible,
+            ), lost  # fmt: skip
+
+    def _tell_end(self, what: str, known_end: int, checkpoint: str) -> str:
+        return self._tell(
+            f"{what}, but {checkpoint} says that the log had reached {known_end}: its end was lost, or the checkpoint "
+            "was copied later than the log. What is there is read"
+        )
+
+    def _tell(self, what: str) -> str:
+        """Tells once of each end that it is not the one that there was."""
+        told = f"{self.place}: {what}"
+        if told != self._told_end:
+            self._told_end = told
+            log.warning("%s", told)
+        return told
+
+    # ---- aborted transactions
+
+    def _aborted_by(self, bases: list[int], start: int, end: int, state: PartitionState) -> list[AbortedTransaction]:
+        return self._compared(bases, start, end, state)[0]
+
+    def refuted_index(self) -> str:
+        """What the markers in the log refute of the indexes of aborted transactions, as it is warned of; "": nothing.
+
+        It reads the headers of all batches.
+
+        Raises:
+            UnknownTopicError, LogDamagedError, CorruptRecordError: as `last_stable_offset`.
+        """
+        end = self.last_stable_offset()
+
+        def look(state: PartitionState, _: bool) -> str:
+            bases = self.segments(state)
+            return self._compared(bases, state.log_start, end, state)[1] if bases else ""
+
+        return self._settled(look)
+
+    def _compared(
+        self, bases: list[int], start: int, end: int, state: PartitionState
+    ) -> tuple[list[AbortedTransaction], str]:
+        """The transactions of [start, end) that were aborted, and what the log refutes of their indexes.
+
+        Where it refutes them, what it says itself counts.
+        """
+        for look in range(_LOOKS):
+            indexed, fault = list[AbortedTransaction](), ""
+            try:
+                indexed = aborted_between(self.place.folder, bases, start, end)
+            except SideFileError as error:
+                fault = str(error)
+            try:
+                ended = ended_in(self._segments_from(start, state, listed=True), start, end, state.high_watermark)
+            except CorruptRecordError:
+                if fault:
+                    raise
+                return indexed, ""  # Its readers are told of the damage, when what stands before it was given out.
+            fault = fault or refuted(indexed, ended, start)
+            # The cleaner may just have put a segment in the place of another, with its index.
+            if not fault or look == _LOOKS - 1:
+                break
+        if not fault:
+            return indexed, ""
+        told = (
+            f"{self.place}: the index of aborted transactions of a segment in {self.place.folder} is not that of its "
+            f"log: {fault}. What the log says counts"
+        )
+        if told != self._told_index:
+            self._told_index = told
+            log.warning("%s", told)
+        return ended.aborted, told
+
+    # ---- files
+
+    def _list(self) -> tuple[int, dict[int, str]]:
+        """The logs that are there, by their base offsets, and a number that is another one when they are.
+
+        Raises:
+            UnknownTopicError: the topic was deleted, also if there is another one of that name by now.
+        """
+        found: list[str] = []
+        try:
+            if self._broker.has(self._at):
+                found = [name for name in os.listdir(self.place.folder) if LOG_NAME.fullmatch(name)]
+        except FileNotFoundError:
+            pass
+        if not found and self._written:
+            raise UnknownTopicError(f"{self.place}: the topic was deleted, or moved out of its folder")
+        # Looked at last: what was listed belongs to the same topic or to an older one.
+        owner = self.place.owner()
+        if self._owner not in ("", owner):
+            raise UnknownTopicError(
+                f"{self.place}: the topic was deleted, and another one was made in its place (id {owner or 'unknown'}, "
+                f"it was {self._owner})"
+            )
+        self._owner = owner
+        # Where both are there the log is the one that the swap is about to replace; it is as good until then.
+        names = {int(name[:20]): name for name in sorted(found, reverse=True)}
+        names = {base: names[base] for base in sorted(names)}
+        with self._mutex:
+            if names != self._files[1]:
+                self._written = True
+                self._files = self._files[0] + 1, names
+            return self._files
+
+    def _look(self, bases: list[int], names: dict[int, str], limit: int) -> _End:
+        """The end of what may be seen: of whole batches, or `limit`."""
+        base = bases[max(bisect_right(bases, limit) - 1, 0)]
+        segment = SegmentReader(self.place.folder, base, names[base])
+        try:
+            status = os.fstat(segment.log.fd)
+            known, size = self._end, status.st_size
+            if known[:2] != (base, status.st_ino) or known.position > size or known.next_offset > limit:
+                known = _End(base, status.st_ino, segment.position_of(limit - 1, size), base)
+            position, end = known.position, known.next_offset
+            # Below the high watermark all was written, and all of it was when its broker was shut down in order.
+            settled = limit != LONG_MAX or self._broker.is_closed()
+            while (header := _next(segment.log, position, size, settled)) is not None and header.base_offset < limit:
+                position, end = header.end, min(header.next_offset, limit)
+        finally:
+            segment.close()
+        self._end = found = _End(base, status.st_ino, position, end)
+        if header is None and base == bases[-1]:
+            return found
+        # Nothing is under way in a closed segment: what is no batch there is damage, of which its readers are told.
+        return found._replace(next_offset=limit, position=position if header is not None else size)
+
+    def segments(self, state: PartitionState) -> list[int]:
+        """The base offsets of the segments that count in `state`, ascending."""
+        bases = [base for base in self._list()[1] if base <= state.active_base]
+        return bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
+
+    def _log_path(self, base: int, state: PartitionState) -> str:
+        name = self._list()[1].get(base)
+        return super()._log_path(base, state) if name is None else f"{self.place.folder}/{name}"
+
+    def _open(self, base: int, following: int | None, state: PartitionState) -> SegmentReader:
+        with missing_is_damage(self.place):
+            # One that is not listed is missing by its usual name, too.
+            segment = SegmentReader(self.place.folder, base, self._list()[1].get(base, ""))
+        # What was opened can belong to a newer topic of the same name; but not if this one is still there.
+        self._list()
+        return segment

@@ -1,0 +1,152 @@
+"""The folders that a store is told to keep its logs in (Kafka's `log.dirs`): their names, and what they must be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from pyspark_log.arguments import check_path, check_text
+from pyspark_log.errors import InvalidConfigError, SideFileError
+from pyspark_log.storage.catalog.kafka_files import (
+    META_PROPERTIES,
+    MetaProperties,
+    encode_meta_properties,
+    read_meta_properties,
+)
+from pyspark_log.storage.catalog.log_dir_owner import OWNER_FILE
+from pyspark_log.storage.catalog.topics import new_id
+from pyspark_log.storage.fs import files
+
+#: The log folder of a store that is told nothing.
+DATA_FOLDER = "data"
+#: A store has no more of them at a time.
+MOST_FOLDERS = 256
+#: A state file has two bytes for the number of a log folder.
+LAST_NUMBER = 65535
+#: A store is no broker, but `meta.properties` must name one.
+NODE_ID: Final = 0
+
+_UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
+# What the system puts into the root of a file system.
+_SYSTEMS_OWN = frozenset({"lost+found"})
+
+
+class ListedFolder(NamedTuple):
+    """A log folder as store.json lists it.
+
+    Attributes:
+        name: absolute, or inside the store.
+        directory_id: what its `meta.properties` says, so that no other folder is taken for it; "": it is not known,
+            as that of a store with one log folder, which is made with the first record.
+    """
+
+    name: str
+    directory_id: str
+
+
+#: What a store has that is told nothing.
+DEFAULT: Final[Mapping[int, ListedFolder]] = {0: ListedFolder(DATA_FOLDER, "")}
+
+
+def parse(text: str) -> list[str]:
+    """The names in a list with commas. InvalidConfigError: there is none, one twice, or too many."""
+    names = [os.path.normpath(name.strip()) for name in text.split(",") if name.strip()]
+    if not names or len(set(names)) < len(names) or len(names) > MOST_FOLDERS:
+        raise InvalidConfigError(
+            f"log.dirs = {text!r}: must be 1 to {MOST_FOLDERS} different folders, with commas between them"
+        )
+    for name in names:
+        check_path("log folder", name)
+        check_text("log folder", name)
+    return names
+
+
+def path_of(store: str, name: str) -> str:
+    """Where a log folder is."""
+    return name if os.path.isabs(name) else f"{store}/{name}"
+
+
+def check_name(store: str, name: str, others: Collection[str], own: Collection[str]) -> None:
+    """Refuses a folder in which logs would be mixed with other files.
+
+    Args:
+        store: the store's folder.
+        name: the new log folder.
+        others: the names of the log folders that it has.
+        own: the names of what else is in the store's folder.
+
+    Raises:
+        InvalidConfigError: it is another one of them, lies in one, or has one in it.
+    """
+    if not os.path.isabs(name) and (os.sep in name or name in {*own, os.curdir, os.pardir}):
+        raise InvalidConfigError(
+            f"log folder {name!r}: must be an absolute path, or a plain name of a folder in the store that has no "
+            f"other use there ({', '.join(sorted(own))})"
+        )
+    real = os.path.realpath(path_of(store, name))
+    taken = [os.path.realpath(path_of(store, other)) for other in others]
+    if os.path.isabs(name):
+        taken.append(os.path.realpath(store))
+    for other in taken:
+        if os.path.commonpath([real, other]) in (real, other):
+            raise InvalidConfigError(f"log folder {name}: it is {other}, lies in it, or holds it")
+
+
+def prepare(store: str, name: str, cluster_id: str) -> ListedFolder:
+    """Makes a new log folder ready, durably; store.json does not list it yet. `check_name` was asked before.
+
+    One that was made ready for this store before, and never listed, is taken as it is.
+
+    Raises:
+        InvalidConfigError: the folder above it is missing; or there is something in it, such as another's logs.
+        OSError: it cannot be made, or written to.
+    """
+    path = path_of(store, name)
+    try:
+        files.make_folder(path)
+    except FileNotFoundError:
+        raise InvalidConfigError(f"log folder {path}: the folder above it does not exist") from None
+    found = {entry for entry in os.listdir(path) if not _UNFINISHED.fullmatch(entry)} - _SYSTEMS_OWN - {OWNER_FILE}
+    meta = f"{path}/{META_PROPERTIES}"
+    if found == {META_PROPERTIES}:
+        directory_id = _own_id(meta, cluster_id)
+        if directory_id:
+            return ListedFolder(name, directory_id)
+    if found and (found != {META_PROPERTIES} or os.path.isabs(name)):
+        raise InvalidConfigError(
+            f"log folder {path} is not empty: a new one must be, lest logs of two stores are mixed. If nothing uses "
+            f"what is in it ({', '.join(sorted(found)[:3])}), remove that"
+        )
+    directory_id = new_id()
+    files.replace_whole(meta, encode_meta_properties(MetaProperties(cluster_id, NODE_ID, directory_id)))
+    return ListedFolder(name, directory_id)
+
+
+def _own_id(meta: str, cluster_id: str) -> str:
+    try:
+        known = read_meta_properties(meta)
+    except SideFileError:
+        return ""
+    return known.directory_id or "" if known is not None and known.cluster_id == cluster_id else ""
+
+
+def introduce(path: str, cluster_id: str) -> None:
+    """Writes `meta.properties` into a log folder if it is missing. OSError."""
+    meta = f"{path}/{META_PROPERTIES}"
+    if not os.path.exists(meta):
+        # Another process that is faster gives the folder its id.
+        with contextlib.suppress(FileExistsError):
+            files.create_whole(meta, encode_meta_properties(MetaProperties(cluster_id, NODE_ID, new_id())))
+
+
+def introduced(store: str, name: str, cluster_id: str) -> ListedFolder:
+    """A log folder in use, with its id. InvalidConfigError: it has none. OSError."""
+    path = path_of(store, name)
+    introduce(path, cluster_id)
+    directory_id = _own_id(f"{path}/{META_PROPERTIES}", cluster_id)
+    if not directory_id:
+        raise InvalidConfigError(f"log folder {path}: its {META_PROPERTIES} is damaged, or of another store")
+    return ListedFolder(name, directory_id)

@@ -1,0 +1,207 @@
+"""The log folders of a store: which of them can be used, and which one a partition is in.
+
+Which one that is stands in the partition's state file, by its number in store.json. A folder that fails takes only its
+own partitions out. It is known by its `meta.properties`, so that neither a missing one, nor what stands where it should
+be mounted, is taken for it and written to.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from pyspark_log.errors import InvalidConfigError, LogFolderOfflineError, StoreError
+from pyspark_log.storage.catalog import log_dir_list as log_dirs
+from pyspark_log.storage.catalog import store_json as store_folder
+from pyspark_log.storage.catalog.log_dir import LogFolder
+from pyspark_log.storage.catalog.log_dir_list import ListedFolder
+from pyspark_log.storage.catalog.partition_path import PartitionPlace
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER
+
+log = logging.getLogger(__name__)
+
+#: The folder of a partition.
+PARTITION_FOLDER = re.compile(r"(.+)-(0|[1-9]\d{0,9})")
+# What a disk, or a file system, says that has failed. Not that it is full.
+_FAILED = frozenset({
+    errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ESHUTDOWN,
+    getattr(errno, "EUCLEAN", errno.EIO), getattr(errno, "EHOSTDOWN", errno.EIO),
+})  # fmt: skip
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
+
+
+class _UnlistedFolder(LogFolder):
+    """What has a number that store.json gives to none, or not any more."""
+
+    def problem(self) -> str:
+        """That there is none."""
+        return f"{store_folder.STORE_FILE} does not list it"
+
+
+class LogFolders:
+    """The log folders of one store, by their numbers. Safe to use from several threads."""
+
+    def __init__(
+        self, path: str, cluster_id: str, listed: Mapping[int, ListedFolder] = log_dirs.DEFAULT,
+        next_number: int = len(log_dirs.DEFAULT),
+    ) -> None:  # fmt: skip
+        """Looks at nothing yet. `path`: the store's folder; `listed`, `next_number`: what its store.json says."""
+        self._path = path
+        self._cluster_id = cluster_id
+        self._folders: dict[int, LogFolder] = {}
+        self._take(listed, next_number)
+
+    def _take(self, listed: Mapping[int, ListedFolder], next_number: int) -> None:
+        folders = {number: self._make(number, folder) for number, folder in listed.items()}
+        # Those that are known stay, with what they have noted; the first may have got an id since.
+        for number, known in self._folders.items():
+            new = folders.get(number)
+            if new is not None and (known.path, known.directory_id) == (new.path, new.directory_id):
+                folders[number] = known
+        self._folders, self._next_number = folders, next_number
+
+    def _make(self, number: int, folder: ListedFolder) -> LogFolder:
+        lock = f"checkpoints-{number}.lock" if number else "checkpoints.lock"
+        return LogFolder(
+            log_dirs.path_of(self._path, folder.name), f"{self._path}/{STATE_FOLDER}/{lock}", self._cluster_id,
+            folder.directory_id, f"{self._path}/{store_folder.STORE_FILE}",
+        )  # fmt: skip
+
+    def refresh(self) -> None:
+        """Looks which there are by now; a store that cannot be described has those that it had."""
+        try:
+            self.follow()
+        except (StoreError, OSError) as error:
+            log.debug("%s: %s", self._path, error)
+
+    def follow(self) -> None:
+        """The same for who is about to put something there: an error if it cannot be found out. StoreError, OSError."""
+        description = store_folder.describe(self._path)
+        self._take(description.log_folders, description.next_log_dir)
+
+    def __iter__(self) -> Iterator[LogFolder]:
+        return iter(self._folders.values())
+
+    def __len__(self) -> int:
+        return len(self._folders)
+
+    def numbered(self) -> Iterator[tuple[int, LogFolder]]:
+        """Those that are listed, with their numbers, in which there may be gaps."""
+        return iter(self._folders.items())
+
+    @property
+    def had_several(self) -> bool:
+        """Whether there are, or were, others than the one that a store has from the beginning."""
+        return self._next_number > 1
+
+    def at(self, number: int) -> LogFolder:
+        """The one with that number; one that cannot be used, if there is none."""
+        if number not in self._folders:
+            self.refresh()
+        found = self._folders.get(number)
+        return found or _UnlistedFolder(f"{self._path}/log-folder-{number}", "", self._cluster_id)
+
+    def find(self, folder: str) -> int:
+        """The number of a log folder, by its path, or by its name in store.json.
+
+        Raises:
+            InvalidConfigError: there is none.
+            StoreError, OSError: as `follow`.
+        """
+        self.follow()
+        path = log_dirs.path_of(self._path, os.path.normpath(folder))
+        for number, known in self.numbered():
+            if known.path == path:
+                return number
+        raise InvalidConfigError(
+            f"{folder!r} is no log folder of the store; these are: {', '.join(known.path for known in self)}"
+        )
+
+    def choose(self, name: str, given: Counter[int] | None = None) -> int:
+        """The log folder for a new partition: of those that can be used the one with the fewest partitions.
+
+        As Kafka's LogManager.nextLogDirs chooses; of equals the first.
+
+        Args:
+            name: of the partition's folder. One that has a folder of that name, of a deleted topic, is passed over.
+            given: how many partitions each is about to get.
+
+        Raises:
+            LogFolderOfflineError: none can be used.
+            StoreError, OSError: as `follow`; in the last one known it would be lost if that was taken off the list.
+        """
+        self.follow()
+        if not self.had_several and not self._folders[0].directory_id:
+            return 0
+        counts: dict[int, int] = {}
+        problems = []
+        for number, folder in self.numbered():
+            problem = folder.write_problem()
+            try:
+                names = [] if problem else os.listdir(folder.path)
+            except OSError as error:
+                problem = str(error.strerror)
+            if name in names:
+                problem = f"it has a folder {name} of a deleted topic (`pylog clean` removes it)"
+            if problem:
+                problems.append(f"{folder.path}: {problem}")
+            else:
+                counts[number] = sum(map(bool, map(PARTITION_FOLDER.fullmatch, names)))
+        if not counts:
+            raise LogFolderOfflineError(
+                errno.EIO, f"{name}: no log folder can be used for a new partition: {'; '.join(problems)}", self._path
+            )
+        return min(counts, key=lambda number: (counts[number] + (given or Counter())[number], number))
+
+    # ---- which can be used
+
+    def check(self, number: int, place: PartitionPlace, *, written: bool = False) -> LogFolder:
+        """The log folder of a partition, if it can be used; `written`: for writing, by a real look at the disk.
+
+        Raises:
+            LogFolderOfflineError: it cannot.
+        """
+        folder = self.at(number)
+        problem = folder.write_problem() if written else folder.problem()
+        if problem:
+            raise _offline(place, folder, problem, errno.EIO)
+        return folder
+
+    def problem_of(self, place: PartitionPlace) -> str:
+        """Why the log folder in which a partition's files are is not what it should be; "" if it is."""
+        path = os.path.dirname(place.folder)
+        found = next((folder for folder in self if folder.path == path), None)
+        return f"{path} is not listed in {store_folder.STORE_FILE}" if found is None else found.problem()
+
+    def explained(self, error: OSError, place: PartitionPlace) -> OSError:
+        """What an error of the system means: LogFolderOfflineError if a log folder has failed, else itself.
+
+        Args:
+            error: what came while a partition was worked on.
+            place: which one.
+        """
+        if isinstance(error, LogFolderOfflineError):
+            return error
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        for folder in self:
+            if not any(name == folder.path or name.startswith(f"{folder.path}/") for name in names):
+                continue
+            if error.errno in _FAILED:
+                problem = f"{error.filename}: {error.strerror}"
+            else:
+                problem = folder.problem() if error.errno in _MISSING else ""
+            return _offline(place, folder, problem, error.errno or errno.EIO) if problem else error
+        return error
+
+
+def _offline(place: PartitionPlace, folder: LogFolder, problem: str, number: int) -> LogFolderOfflineError:
+    return LogFolderOfflineError(
+        number,
+        f"{place}: the log folder {folder.path} has failed: {problem}. Mend or mount it, or bring it back from a copy "
+        "with all that is in it; partitions in other log folders can be used meanwhile (`pylog log-dirs list`)",
+        folder.path,
+    )

@@ -1,0 +1,286 @@
+"""The topics of a store: one small file each, `topics/TOPIC.json`, which is replaced as a whole."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark_log.config import INT_MAX, TOPIC_CONFIGS, check_topic_configs
+from pyspark_log.errors import (
+    DescriptionError,
+    InvalidConfigError,
+    InvalidTopicError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.fs import Fields, files, lock_for
+from pyspark_log.types import TopicDescription
+
+VERSION = 1
+#: Where the descriptions of deleted topics are whose files are still there, one file each, named by the topic's id.
+DELETED_FOLDER = "deleted"
+MAX_NAME_LENGTH = 249
+#: The most partitions that a topic can be given. Each that is written to has files, and each reader looks at all: a
+#: whole cluster of Kafka's has some 200,000.
+MAX_PARTITIONS = 100_000
+#: Topics of the engine itself; records of anybody else would break it.
+OFFSETS_TOPIC = "__consumer_offsets"
+PUBLISH_TOPIC = "__pylog_publish"
+#: Topics that no user has made: the engine's own, and those that Kafka's brokers keep for themselves. Any other name is
+#: free, however it begins, as it is in Kafka.
+INTERNAL_TOPICS = frozenset({
+    OFFSETS_TOPIC, PUBLISH_TOPIC, "__transaction_state", "__share_group_state", "__cluster_metadata",
+    "__remote_log_metadata",
+})  # fmt: skip
+#: The most bytes that a description of a store or topic has: far more than all settings together take.
+MAX_DESCRIPTION_BYTES = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+
+
+def check_name(name: str) -> None:
+    """Refuses what Kafka refuses as a topic's name (and so everything that could leave the store's folder).
+
+    Raises:
+        InvalidTopicError: with the rule.
+    """
+    if name in (".", "..") or len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
+        raise InvalidTopicError(
+            f"topic name {name!r}: must be 1 to {MAX_NAME_LENGTH} of the characters a-z, A-Z, 0-9, '.', '_', '-', "
+            "and neither '.' nor '..'"
+        )
+
+
+def check_open_to_all(name: str) -> None:
+    """Refuses the topics that only the engine writes to. InvalidTopicError."""
+    if name in (OFFSETS_TOPIC, PUBLISH_TOPIC):
+        raise InvalidTopicError(f"topic {name} holds the store's own records; nobody else may write to it")
+
+
+def check_partitions(name: str, partitions: int) -> None:
+    """Refuses a number of partitions that no topic is given. InvalidConfigError."""
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidConfigError(f"topic {name!r}: {partitions} partitions; it can have 1 to {MAX_PARTITIONS}")
+
+
+def check_id(text: str) -> None:
+    """Refuses what is no id of a store or topic. ValueError."""
+    if not _ID.fullmatch(text):
+        raise ValueError(f"{text[:60]!r} where 22 characters of URL-safe base64 should be")
+
+
+def new_id() -> str:
+    """16 random bytes as 22 characters of URL-safe base64, as Kafka's Uuid prints; never with '-' in front."""
+    while True:
+        text = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+class DeletedTopic(NamedTuple):
+    """A topic that is gone, while its files are not: what it was, and since when (ms) it is gone."""
+
+    topic: TopicDescription
+    since: int
+
+
+class TopicCatalog:
+    """Reads and writes the descriptions of topics.
+
+    A description is read again only when its file changes, so looking one up costs a `stat` and no lock. All
+    changes are made under one lock, `changing`.
+    """
+
+    def __init__(self, folder: str, lock_path: str) -> None:
+        self._folder = folder
+        self._lock_path = lock_path
+        self._known: dict[str, tuple[tuple[int, int], TopicDescription]] = {}
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Holds the lock of all topics; it comes before the lock of any partition. LockTimeoutError, OSError."""
+        files.open_or_create(self._lock_path).close()
+        lock = lock_for(self._lock_path)
+        lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}.json"
+
+    def names(self) -> list[str]:
+        """The names of all topics, sorted."""
+        try:
+            found = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        return sorted(name[: -len(".json")] for name in found if name.endswith(".json"))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a topic of that name."""
+        return os.path.exists(self._path(name))
+
+    def describe(self, name: str) -> TopicDescription:
+        """What the store says of a topic.
+
+        Raises:
+            InvalidTopicError: no topic can have that name.
+            UnknownTopicError: there is no such topic.
+            StoreVersionError: its file was written by a newer version.
+            DescriptionError: its file is damaged.
+        """
+        check_name(name)
+        path = self._path(name)
+        try:
+            status = os.stat(path)
+            stamp = (status.st_ino, status.st_mtime_ns)
+            known = self._known.get(name)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            description = _read(path, name)
+        except FileNotFoundError:
+            raise UnknownTopicError(f"there is no topic {name!r}") from None
+        self._known[name] = (stamp, description)
+        return description
+
+    def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicDescription:
+        """Makes a topic. Its partitions get files with their first record. The lock is held.
+
+        Raises:
+            InvalidTopicError, InvalidConfigError: refused.
+            TopicExistsError: there is one of that name.
+        """
+        check_name(name)
+        check_topic_configs(configs)
+        check_partitions(name, partitions)
+        description = TopicDescription(name, new_id(), partitions, dict(configs))
+        files.make_folder(self._folder)
+        try:
+            files.create_whole(self._path(name), _encode(description))
+        except FileExistsError:
+            raise TopicExistsError(f"topic {name!r} exists already") from None
+        return description
+
+    def add_partitions(self, name: str, total: int) -> TopicDescription:
+        """Gives a topic more partitions, `total` in all. The lock is held.
+
+        Raises:
+            InvalidTopicError, UnknownTopicError: no such topic.
+            InvalidConfigError: it has as many already, or more: partitions are never taken away.
+        """
+        before = self.describe(name)
+        if total <= before.partitions:
+            raise InvalidConfigError(
+                f"topic {name!r} has {before.partitions} partitions; it can get more, not {total}"
+            )
+        check_partitions(name, total)
+        return self._replace(replace(before, partitions=total))
+
+    def alter_configs(self, name: str, set_to: Mapping[str, str], delete: Collection[str]) -> TopicDescription:
+        """Changes settings of a topic; those that are deleted follow the store's again. The lock is held.
+
+        Raises:
+            InvalidTopicError, UnknownTopicError: no such topic.
+            InvalidConfigError: a setting is unknown, or its value is bad; nothing was changed.
+        """
+        before = self.describe(name)
+        check_topic_configs({**{key: "" for key in delete if key not in TOPIC_CONFIGS}, **set_to})
+        kept = {key: value for key, value in before.configs.items() if key not in delete}
+        return self._replace(replace(before, configs={**kept, **set_to}))
+
+    def _replace(self, description: TopicDescription) -> TopicDescription:
+        files.replace_whole(self._path(description.name), _encode(description))
+        return self.describe(description.name)
+
+    def delete(self, name: str) -> TopicDescription:
+        """Deletes a topic, in one durable step. What is left of it is for others. The lock is held.
+
+        Raises:
+            InvalidTopicError, UnknownTopicError: no such topic.
+        """
+        description = self.describe(name)
+        files.make_folder(f"{self._folder}/{DELETED_FOLDER}")
+        files.rename(self._path(name), self._deleted_path(description.topic_id))
+        # The new name first: a topic that is in neither place would leave its files behind for ever.
+        files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
+        files.sync_folder(self._folder)
+        return description
+
+    def prepare(self, description: TopicDescription) -> None:
+        """Writes down a topic that is to come, as one that is deleted: what there is of it goes, if it does not come.
+
+        The lock is held. OSError.
+        """
+        for folder in (self._folder, f"{self._folder}/{DELETED_FOLDER}"):
+            files.make_folder(folder)
+        files.create_whole(self._deleted_path(description.topic_id), _encode(description))
+        files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
+
+    def bring(self, description: TopicDescription) -> None:
+        """Makes a topic that was prepared, in one durable step. The lock is held, and there is none of that name."""
+        files.rename(self._deleted_path(description.topic_id), self._path(description.name))
+        files.sync_folder(self._folder)
+        files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
+
+    def is_deleted(self, topic_id: str) -> bool:
+        """Whether what is left of a deleted topic is still there."""
+        return os.path.exists(self._deleted_path(topic_id))
+
+    def deleted(self) -> list[DeletedTopic]:
+        """The deleted topics whose files are not all gone."""
+        found = []
+        try:
+            names = os.listdir(f"{self._folder}/{DELETED_FOLDER}")
+        except FileNotFoundError:
+            return []
+        for name in sorted(name for name in names if name.endswith(".json")):
+            path = f"{self._folder}/{DELETED_FOLDER}/{name}"
+            # Another process may be done with it by now.
+            with contextlib.suppress(FileNotFoundError):
+                since = os.stat(path).st_ctime_ns // 1_000_000
+                found.append(DeletedTopic(_read(path), since))
+        return found
+
+    def forget(self, topic_id: str) -> None:
+        """A deleted topic's files are all gone."""
+        files.unlink(self._deleted_path(topic_id))
+
+    def _deleted_path(self, topic_id: str) -> str:
+        return f"{self._folder}/{DELETED_FOLDER}/{topic_id}.json"
+
+
+def _encode(description: TopicDescription) -> bytes:
+    content = {
+        "version": VERSION,
+        "name": description.name,
+        "topic_id": description.topic_id,
+        "partitions": description.partitions,
+        "configs": dict(description.configs),
+    }
+    return json.dumps(content, indent=2).encode() + b"\n"
+
+
+def _read(path: str, name: str | None = None) -> TopicDescription:
+    """Reads a description; `name` is the topic's, where the name of the file is."""
+    try:
+        content = Fields.parse(files.read_whole(path, MAX_DESCRIPTION_BYTES))
+        content.check_version(VERSION, path)
+        topic_id, name = content.text("topic_id"), name or content.text("name")
+        check_id(topic_id)
+        check_name(name)
+        return TopicDescription(
+            name, topic_id, content.whole("partitions", low=1, high=INT_MAX), content.texts("configs")
+        )
+    except (ValueError, InvalidTopicError) as error:
+        raise DescriptionError(
+            f"{path} is no topic's description: {error}; bring the file back from a copy"
+        ) from None

@@ -1,0 +1,374 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Takes out of record batches what a later record has replaced (Kafka's Cleaner and MemoryRecords.filterTo).
+
+A batch of which all stays is handed on as it is. Of another one the kept records are copied as they are: their
+deltas still count from the batch's base offset and base timestamp, which stay, as do last offset, sequence numbers,
+producer and codec. Only where a delete horizon is set, in place of the base timestamp, their timestamp deltas are
+written anew (KIP-534).
+
+Messages of formats 0 and 1 stay in their format. A compressed set ends with the last of its messages that stays, and
+these are copied as they are too, since they are counted from the same offset as before.
+"""
+
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.batch import CODECS
+from pyspark_log.storage.record.headers import scan
+from pyspark_log.storage.record.compression import compress
+
+from cpython.buffer cimport PyBUF_READ
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from pyspark_log.storage.record.headers cimport (
+    MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MESSAGE_TIME_AT, SMALLEST_MESSAGE_0, SMALLEST_MESSAGE_1,
+    Bytes, Header, message_checksum, write_header,
+)
+from pyspark_log.storage.compaction.batch_walk cimport BatchWalk
+from pyspark_log.storage.compaction.cleaned_output cimport CleanedOutput
+from pyspark_log.storage.compaction.key_offsets cimport KeyOffsets
+from pyspark_log.storage.compaction.record_walk cimport Record, Walk, begin_walk, take_records
+from pyspark_log.storage.record.wire cimport store_i32, store_i64, store_u32, varint_size, write_varint, zigzag
+
+cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
+cdef Py_ssize_t LENGTH_AT = layout.LENGTH_AT
+cdef Py_ssize_t LENGTH_PREFIX = layout.LENGTH_PREFIX
+cdef Py_ssize_t MAGIC_AT = layout.MAGIC_AT
+cdef int MAGIC = layout.MAGIC
+cdef int CODEC_MASK = layout.CODEC_MASK
+cdef int LOG_APPEND_TIME = layout.LOG_APPEND_TIME
+cdef int TRANSACTIONAL = layout.TRANSACTIONAL
+cdef int CONTROL = layout.CONTROL
+cdef int DELETE_HORIZON = layout.DELETE_HORIZON
+
+cdef enum:
+    # Records that are looked at together, as when they are entered in a map.
+    BLOCK = 64
+    # The most that a record grows by with another timestamp delta: that itself, and the record's length.
+    MOST_GROWN = 14
+
+
+cdef class Scratch:
+    """A buffer that is used again and again."""
+
+    cdef bytearray buffer
+    cdef uint8_t* data
+    cdef Py_ssize_t used
+
+    def __cinit__(self):
+        self.buffer = bytearray()
+
+    cdef int make_room(self, Py_ssize_t size) except -1:
+        self.used = 0
+        if size > len(self.buffer):
+            self.buffer = bytearray(max(2 * len(self.buffer), size))
+            self.data = <uint8_t*>self.buffer
+        return 0
+
+    cdef inline void copy(self, const uint8_t* start, const uint8_t* end) noexcept nogil:
+        memcpy(self.data + self.used, start, end - start)
+        self.used += end - start
+
+
+cdef struct Kept:
+    # What is left of one batch.
+    int32_t records
+    int32_t tombstones
+    int64_t first_offset
+    int64_t last_offset
+    int64_t max_timestamp
+
+
+cdef class BatchFilter:
+    """Cleans the batches of one segment after the other. Not for several threads.
+
+    Args:
+        keys: the latest offset of each key, and up to where they are known.
+        output: takes what is left.
+        now: in ms.
+        delete_retention_ms: how long a tombstone stays once it was seen.
+        transactions: a CleanedTransactions, which sees all batches that belong to transactions.
+        is_last: tells of a batch's header whether it holds the last that is known of its producer.
+        codec, level: the level with which batches of that codec are compressed; others get Kafka's default.
+        max_batch_bytes: the most bytes that one batch may become when it is decompressed.
+
+    Attributes:
+        keeps_legacy_tombstones: whether tombstones in messages of formats 0 and 1, which have no delete horizon, stay
+            for now.
+        next_offset: behind the last batch that was taken; its owner sets it to where the first must begin.
+        records_read, records_kept: counts; not of control batches.
+    """
+
+    cdef KeyOffsets keys
+    cdef CleanedOutput output
+    cdef BatchWalk batches
+    cdef int64_t now
+    cdef int64_t new_horizon
+    cdef object transactions
+    cdef object is_last
+    cdef object level
+    cdef int level_codec
+    cdef Scratch kept_bytes
+    cdef Scratch shifted
+    cdef public bint keeps_legacy_tombstones
+    cdef readonly int64_t records_read
+    cdef readonly int64_t records_kept
+
+    def __init__(
+        self, KeyOffsets keys not None, CleanedOutput output not None, *, int64_t now, int64_t delete_retention_ms,
+        transactions, is_last, str codec, level, int64_t max_batch_bytes,
+    ):
+        self.keys = keys
+        self.output = output
+        self.batches = BatchWalk.__new__(BatchWalk)
+        self.batches.limit = max_batch_bytes
+        self.batches.follows = output.base_offset
+        self.now = now
+        self.new_horizon = min(now, INT64_MAX - delete_retention_ms) + delete_retention_ms
+        self.transactions = transactions
+        self.is_last = is_last
+        self.level_codec = CODECS.index(codec)
+        self.level = level
+        self.kept_bytes = Scratch.__new__(Scratch)
+        self.shifted = Scratch.__new__(Scratch)
+
+    @property
+    def next_offset(self):
+        return self.batches.follows
+
+    def take(self, buffer, Py_ssize_t end):
+        """Cleans the whole batches in `buffer[:end]`; what is left of them is `output.piece()`.
+
+        Args:
+            buffer: any contiguous bytes-like object; it must not change before the piece is written.
+            end: in bytes.
+
+        Returns:
+            Where the last of them ends, in bytes.
+
+        Raises:
+            CorruptRecordError: bytes that are no batch of a dense log; positions count from the buffer's start.
+            SegmentOverflowError: the output is too large for a segment.
+        """
+        cdef BatchWalk batches = self.batches
+        batches.load(buffer, 0, end)
+        self.output.begin_piece(buffer, batches.source.data)
+        while batches.look():
+            self.clean()
+            batches.pass_by()
+        return batches.position
+
+    cdef int clean(self) except -1:
+        cdef Header* h = &self.batches.header
+        cdef bint dropped = False
+        if h.magic == MAGIC and h.attributes & CONTROL:
+            return self.clean_control()
+        if h.magic == MAGIC and h.attributes & TRANSACTIONAL:
+            dropped = self.transactions.take_batch(h.producer_id, h.base_offset)
+        if dropped or h.count == 0:
+            self.records_read += h.count
+            return self.drop_all()
+        return self.clean_records()
+
+    cdef int clean_control(self) except -1:
+        cdef Header* h = &self.batches.header
+        cdef Py_ssize_t at = self.batches.position
+        cdef bint has_horizon = (h.attributes & DELETE_HORIZON) != 0
+        cdef Kept kept
+        (header,) = scan(self.output.source, at, at + h.size)
+        data = PyMemoryView_FromMemory(<char*>self.batches.source.data + at, h.size, PyBUF_READ)
+        cdef bint ready = self.transactions.take_control(header, data)
+        if h.count == 0 or (ready and has_horizon and h.base_timestamp <= self.now):
+            return self.drop_all()
+        if not ready or has_horizon:
+            return self.output.keep(at, h)
+        self.batches.open()
+        kept.records = h.count
+        kept.max_timestamp = h.max_timestamp
+        return self.write_batch(&kept, self.batches.data, self.batches.data_end, True)
+
+    cdef int drop_all(self) except -1:
+        """Leave out a batch, but for its header if that is what is known of its producer."""
+        cdef Header h = self.batches.header
+        cdef Py_ssize_t at = self.batches.position
+        if h.magic < MAGIC or h.producer_id < 0 or not self.is_last(*scan(self.output.source, at, at + h.size)):
+            return self.output.drop(h.base_offset, h.last_offset + 1, h.leader_epoch)
+        self.output.close_gap(h.base_offset)
+        h.size = HEADER_SIZE
+        h.attributes &= LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
+        h.base_timestamp = -1
+        h.count = 0
+        write_header(self.output.reserve(HEADER_SIZE), &h)
+        return self.output.add(&h)
+
+    cdef int clean_records(self) except -1:
+        cdef Header* h = &self.batches.header
+        cdef Py_ssize_t at = self.batches.position
+        cdef bint own = h.magic == MAGIC
+        cdef bint has_horizon = own and h.attributes & DELETE_HORIZON
+        cdef Kept kept
+        cdef const uint8_t* data
+        cdef const uint8_t* end
+        if own or h.attributes & CODEC_MASK:
+            self.batches.open()
+            data, end = self.batches.data, self.batches.data_end
+        else:
+            data = self.batches.source.data + at
+            end = data + h.size
+        self.filter_records(data, end, &kept)
+        self.records_read += h.count
+        self.records_kept += kept.records
+        if kept.records == 0:
+            return self.drop_all()
+        if kept.records < h.count:
+            data = self.kept_bytes.data
+            end = data + self.kept_bytes.used
+        elif not own or has_horizon or not kept.tombstones:
+            return self.output.keep(at, h)
+        if own:
+            return self.write_batch(&kept, data, end, kept.tombstones and not has_horizon)
+        return self.write_set(&kept, data, end)
+
+    cdef int filter_records(self, const uint8_t* data, const uint8_t* end, Kept* kept) except -1:
+        """Copy the records that stay to `kept_bytes`, unless all do."""
+        cdef Header* h = &self.batches.header
+        cdef Walk walk
+        cdef Record records[BLOCK]
+        cdef Record* record
+        cdef const char* reason = NULL
+        cdef const uint8_t* run = NULL  # where records begin that stay and are not copied yet
+        cdef int index, taken = 0
+        cdef bint known = h.base_offset <= self.keys.latest_offset
+        cdef bint all_known = h.last_offset <= self.keys.latest_offset
+        cdef bint expired = self.is_expired(h)
+        kept.records = kept.tombstones = 0
+        kept.first_offset = kept.last_offset = kept.max_timestamp = -1
+        self.kept_bytes.make_room(end - data)
+        begin_walk(&walk, h, data, end)
+        with nogil:
+            while walk.done < walk.header.count:
+                reason = take_records(&walk, records, BLOCK, &taken)
+                if reason != NULL:
+                    break
+                if known:
+                    self.keys.hash_all(records, taken)
+                for index in range(taken):
+                    record = &records[index]
+                    if known and not self.stays(record, expired):
+                        if run != NULL:
+                            self.kept_bytes.copy(run, record.start)
+                            run = NULL
+                        continue
+                    if run == NULL:
+                        run = record.start
+                    if kept.records == 0:
+                        kept.first_offset = record.offset
+                    kept.last_offset = record.offset
+                    kept.records += 1
+                    # Where not all is known, what they have replaced may stay: their time does not run yet.
+                    kept.tombstones += all_known and not record.has_value
+                    if record.time > kept.max_timestamp:
+                        kept.max_timestamp = record.time
+            if reason == NULL and run != NULL and kept.records < walk.header.count:
+                self.kept_bytes.copy(run, end)
+        if reason != NULL:
+            self.batches.refuse(&walk, reason)
+        if h.attributes & LOG_APPEND_TIME:
+            kept.max_timestamp = h.max_timestamp
+        return 0
+
+    cdef bint is_expired(self, const Header* h) noexcept:
+        """Whether the tombstones of a batch had their time."""
+        if h.magic < MAGIC:
+            return not self.keeps_legacy_tombstones
+        return h.attributes & DELETE_HORIZON and h.base_timestamp <= self.now
+
+    cdef inline bint stays(self, const Record* record, bint expired) noexcept nogil:
+        if record.offset > self.keys.latest_offset:
+            return True
+        if record.key_length < 0 or record.offset < self.keys.find(record):
+            return False
+        return record.has_value or not expired
+
+    cdef int write_batch(self, const Kept* kept, const uint8_t* data, const uint8_t* end, bint new_horizon) except -1:
+        """Write a batch of format 2 with other records than it had, or another base timestamp."""
+        cdef Header h = self.batches.header
+        cdef uint8_t* p
+        cdef Bytes packed
+        h.count = kept.records
+        h.max_timestamp = kept.max_timestamp
+        if new_horizon:
+            self.shift_times(&h, data, end)
+            data = self.shifted.data
+            end = data + self.shifted.used
+            h.base_timestamp = self.new_horizon
+            h.attributes |= DELETE_HORIZON
+        if h.attributes & CODEC_MASK:
+            packed = self.compressed(h.attributes & CODEC_MASK, data, end)
+            data = packed.data
+            end = data + packed.view.len
+        h.size = HEADER_SIZE + (end - data)
+        self.output.close_gap(h.base_offset)
+        p = self.output.reserve(h.size)
+        memcpy(p + HEADER_SIZE, data, end - data)
+        write_header(p, &h)
+        return self.output.add(&h)
+
+    cdef int shift_times(self, const Header* h, const uint8_t* data, const uint8_t* end) except -1:
+        """Write records to `shifted` whose times count from the new delete horizon."""
+        cdef Walk walk
+        cdef Record record
+        cdef const char* reason
+        cdef uint8_t* p
+        cdef uint64_t delta
+        cdef Py_ssize_t rest
+        cdef int taken = 0
+        self.shifted.make_room(end - data + MOST_GROWN * <Py_ssize_t>h.count)
+        p = self.shifted.data
+        begin_walk(&walk, h, data, end)
+        with nogil:
+            while walk.done < h.count:
+                reason = take_records(&walk, &record, 1, &taken)
+                if reason != NULL:
+                    break
+                delta = zigzag(<int64_t>(<uint64_t>record.time - <uint64_t>self.new_horizon))
+                rest = record.end - record.rest
+                p = write_varint(p, zigzag(1 + varint_size(delta) + rest))
+                p[0] = 0
+                p = write_varint(p + 1, delta)
+                memcpy(p, record.rest, rest)
+                p += rest
+        if reason != NULL:
+            self.batches.refuse(&walk, reason)
+        self.shifted.used = p - self.shifted.data
+        return 0
+
+    cdef Bytes compressed(self, int codec, const uint8_t* data, const uint8_t* end):
+        stream = PyMemoryView_FromMemory(<char*>data, end - data, PyBUF_READ)
+        return Bytes(compress(CODECS[codec], stream, self.level if codec == self.level_codec else None), 0, 0)
+
+    cdef int write_set(self, const Kept* kept, const uint8_t* data, const uint8_t* end) except -1:
+        """Write a compressed set of messages that holds fewer than it did."""
+        cdef Header h = self.batches.header
+        cdef Bytes packed = self.compressed(h.attributes & CODEC_MASK, data, end)
+        cdef Py_ssize_t head = SMALLEST_MESSAGE_1 if h.magic else SMALLEST_MESSAGE_0
+        cdef uint8_t* p
+        h.size = head + packed.view.len
+        h.last_offset = kept.last_offset
+        if h.magic:
+            h.max_timestamp = kept.max_timestamp
+        self.output.drop(h.base_offset, kept.first_offset, h.leader_epoch)
+        self.output.close_gap(kept.first_offset)
+        p = self.output.reserve(h.size)
+        store_i64(p, h.last_offset)
+        store_i32(p + LENGTH_AT, <int32_t>(h.size - LENGTH_PREFIX))
+        p[MAGIC_AT] = <uint8_t>h.magic
+        p[MESSAGE_ATTRIBUTES_AT] = <uint8_t>h.attributes
+        if h.magic:
+            store_i64(p + MESSAGE_TIME_AT, h.max_timestamp)
+        store_i32(p + head - 8, -1)  # no key
+        store_i32(p + head - 4, <int32_t>packed.view.len)
+        memcpy(p + head, packed.data, packed.view.len)
+        store_u32(p + MESSAGE_CRC_AT, message_checksum(p, h.size))
+        self.output.add(&h)
+        return self.output.drop(h.last_offset + 1, self.batches.header.last_offset + 1, h.leader_epoch)

@@ -1,0 +1,296 @@
+"""Compacts the topics of a store: those that are due, the dirtiest partition first.
+
+One piece of code for all who ask for it: `pylog compact`, a process that has it done in the background, and a Spark job
+with a task for each partition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+from pyspark_log.config import whole_setting
+from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
+from pyspark_log.storage.compaction import partition_cleaner as compaction
+from pyspark_log.storage.compaction.chunks import Throttle
+from pyspark_log.storage.compaction.partition_cleaner import Cleaned
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT
+from pyspark_log.storage.log import cleaner_checkpoint
+from pyspark_log.storage.store import Store
+from pyspark_log.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+#: Seconds that a cleaner in the background rests when nothing is due (Kafka's log.cleaner.backoff.ms).
+BACKOFF = 15.0
+# How long a look at a partition waits for its lock, in seconds; the next look comes soon.
+_LOOK_TIMEOUT = 5.0
+# The same for somebody whose commit or publish is done and who only helps; the next segment comes soon.
+_HELP_TIMEOUT = 0.5
+# And so many bytes of a log at most. One segment of the size that those of positions had in earlier versions is less.
+_HELP_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A partition that is to be compacted.
+
+    Attributes:
+        at: which one.
+        ratio: the share of its bytes that are dirty.
+        bytes: how many are read: those that are dirty, and those before them.
+    """
+
+    at: TopicPartition
+    ratio: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one partition.
+
+    Attributes:
+        at: which one.
+        rounds: what was done; none if there was nothing to do, or another cleaner was at it.
+        seconds: how long it took.
+        problem: why it could not be done, or not to the end; "" if it could.
+    """
+
+    at: TopicPartition
+    rounds: tuple[Cleaned, ...]
+    seconds: float
+    problem: str = ""
+
+    @property
+    def total(self) -> Cleaned | None:
+        """All rounds as one: what the last one has gone over, as it was before the first; None: there was none."""
+        if not self.rounds:
+            return None
+        *earlier, last = self.rounds
+        return replace(
+            last,
+            bytes_before=last.bytes_before + sum(one.bytes_before - one.bytes_after for one in earlier),
+            records_before=last.records_before + sum(one.records_before - one.records_after for one in earlier),
+        )
+
+
+class IoRate:
+    """Holds a cleaner back so that it reads and writes no more than log.cleaner.io.max.bytes.per.second."""
+
+    def __init__(self, bytes_per_second: int) -> None:
+        self._rate = bytes_per_second
+        self._begun = time.monotonic()
+        self._bytes = 0
+
+    def __call__(self, size: int) -> None:
+        """Says that `size` bytes were read or written; sleeps if that was too fast."""
+        self._bytes += size
+        early = self._bytes / self._rate - (time.monotonic() - self._begun)
+        if early > 0:
+            time.sleep(early)
+
+
+def due(store: Store, topic: str | None = None) -> list[Due]:
+    """The partitions that are to be compacted now, those with the largest share of dirty bytes first.
+
+    Args:
+        store: which store.
+        topic: None: those of all topics for which it is time (min.cleanable.dirty.ratio, max.compaction.lag.ms), less
+            those that were found uncleanable. Else those of this one in which there is anything to be compacted.
+
+    Raises:
+        UnknownTopicError, InvalidTopicError: no such topic.
+        InvalidConfigError: the topic's records are not compacted.
+        ReadOnlyError: it is a folder of a Kafka broker.
+    """
+    store.check_writable()
+    found = []
+    for at in _compacted(store, topic):
+        try:
+            one = _look(store, at, _LOOK_TIMEOUT, asked=topic is not None)
+        except (PylogError, OSError) as error:
+            # It is told by who tries to compact it.
+            log.info("%s: %s: %s", store.path, at, error)
+            one = Due(at, 1.0, 0)
+        found += [] if one is None else [one]
+    return sorted(found, key=lambda one: -one.ratio)
+
+
+def uncleanable(store: Store) -> dict[TopicPartition, str]:
+    """The partitions that `due` leaves out, since they could not be compacted, and why. OSError."""
+    found = {}
+    for at in _compacted(store, None):
+        with contextlib.suppress(UnknownTopicError):
+            if reason := cleaner_checkpoint.read(store.place(at.topic, at.partition)).reason:
+                found[at] = reason
+    return found
+
+
+def _compacted(store: Store, topic: str | None) -> Iterator[TopicPartition]:
+    """The partitions of a topic, or of all topics, if they are to be compacted at all. Errors as of `due`."""
+    for name in [topic] if topic is not None else store.topics(internal=True):
+        try:
+            config, written = store.topic_config(name), store.written_partitions(name)
+        except UnknownTopicError:
+            if topic is not None:
+                raise
+            continue  # It was deleted since.
+        if config.compact:
+            yield from (TopicPartition(name, partition) for partition in written)
+        elif topic is not None:
+            raise InvalidConfigError(f"topic {topic!r} is not compacted: its cleanup.policy is delete")
+
+
+def _look(store: Store, at: TopicPartition, timeout: float, *, asked: bool) -> Due | None:
+    reader = store.recovered(at.topic, at.partition)
+    known, state = cleaner_checkpoint.read(reader.place), reader.state()
+    # Without a lock: most partitions have nothing new that is closed.
+    if state.active_base <= max(known.cleaned_to, state.log_start) or (known.reason and not asked):
+        return None
+    with store.appender(at.topic, at.partition).hold(timeout) as held:
+        plan = compaction.look(held, reader)
+        if not (plan.is_due(held.config) or (asked and plan.dirty_bytes)):
+            return None
+        return Due(at, plan.ratio, plan.clean_bytes + plan.dirty_bytes)
+
+
+def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int], None] | None = None) -> Outcome:
+    """Compacts one partition, in as many rounds as are needed. Errors are told in what it returns.
+
+    Args:
+        store: which store.
+        at: the partition.
+        progress: told how many bytes were read or written since the last call.
+    """
+    rate = IoRate(whole_setting(store.settings, "log.cleaner.io.max.bytes.per.second"))
+
+    def throttle(size: int) -> None:
+        if progress is not None:
+            progress(size)
+        rate(size)
+
+    return _compact(store, at, throttle, DEFAULT_TIMEOUT)
+
+
+def _compact(store: Store, at: TopicPartition, throttle: Throttle, timeout: float) -> Outcome:
+    begun, rounds, problem = time.monotonic(), list[Cleaned](), ""
+    try:
+        memory = whole_setting(store.settings, "log.cleaner.dedupe.buffer.size")
+        appender, reader = store.appender(at.topic, at.partition), store.recovered(at.topic, at.partition)
+        while (done := compaction.run(appender, reader, memory, throttle, timeout)) is not None:
+            stuck = bool(rounds) and done.cleaned_to == rounds[-1].cleaned_to
+            rounds.append(done)
+            if done.finished or stuck:
+                break
+    except LockTimeoutError as error:
+        log.info("%s: %s is not compacted now: %s", store.path, at, error)
+    except (PylogError, OSError) as error:
+        log.warning("%s: %s could not be compacted: %s", store.path, at, error)
+        problem = str(error)
+    return Outcome(at, tuple(rounds), time.monotonic() - begun, problem)
+
+
+def compact_if_due(store: Store, at: TopicPartition) -> Outcome | None:
+    """Compacts a partition if it is time to; None: it is not, or it is left to `compact`. Raises nothing.
+
+    For who has just begun a segment there, for his own purposes: no lock of his is held. It costs him what a round
+    takes, as fast as the disk gives it. He waits for nobody but those who are changing the partition at that moment,
+    for half a second at most each time. Another cleaner at work there costs nothing. A log that is too large for that
+    is left alone.
+    """
+    try:
+        found = _look(store, at, _HELP_TIMEOUT, asked=False)
+    except LockTimeoutError as error:
+        log.info("%s: %s is not compacted now: %s", store.path, at, error)
+        return None
+    except (PylogError, OSError) as error:
+        log.warning("%s: whether to compact %s could not be found out: %s", store.path, at, error)
+        return None
+    if found is None:
+        return None
+    if found.bytes > _HELP_BYTES:
+        log.warning(
+            "%s: %s is not compacted as it is written to, as that would read %d bytes: use `pylog compact`",
+            store.path, at, found.bytes,
+        )  # fmt: skip
+        return None
+    return _compact(store, at, lambda _: None, _HELP_TIMEOUT)
+
+
+def compact(
+    store: Store, topic: str | None = None, progress: Callable[[int, int], None] | None = None
+) -> Iterator[Outcome]:
+    """Compacts what is due, partition by partition; see `due`. One that fails does not keep it from the others.
+
+    Args:
+        store, topic: as of `due`.
+        progress: told how many bytes were read and written, and about how many there are.
+    """
+    waiting = due(store, topic)
+    # What is read is also written, less what goes; the dirty part is read twice.
+    total, done = 2 * sum(one.bytes for one in waiting), 0
+
+    def add(size: int) -> None:
+        nonlocal done
+        done += size
+        if progress is not None:
+            progress(min(done, total), total)
+
+    for one in waiting:
+        yield compact_partition(store, one.at, add)
+
+
+class LogCleaner:
+    """Compacts a store in the background, in a thread of this process, for as long as it is asked to.
+
+        with LogCleaner(store):
+            ...  # whatever the process is for
+    """
+
+    def __init__(self, store: Store, backoff: float = BACKOFF) -> None:
+        """`backoff`: how long it rests when nothing is due, in seconds."""
+        self._store, self._backoff = store, backoff
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begins; a second call does nothing."""
+        if self._thread is None:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._work, name="pylog-cleaner", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ends, when the partition that is being compacted is done."""
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            self._thread = None
+
+    def __enter__(self) -> LogCleaner:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            worked = False
+            try:
+                for outcome in compact(self._store):
+                    worked |= bool(outcome.rounds)
+                    if self._stop.is_set():
+                        return
+            except (PylogError, OSError) as error:
+                log.warning("%s: the cleaner could not look for what is due: %s", self._store.path, error)
+            if not worked:
+                self._stop.wait(self._backoff)

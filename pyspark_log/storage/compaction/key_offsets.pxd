@@ -1,0 +1,39 @@
+from libc.stdint cimport int64_t, uint64_t
+
+from pyspark_log.storage.compaction.batch_walk cimport BatchWalk
+from pyspark_log.storage.compaction.record_walk cimport Record
+
+
+cdef struct Entry:
+    uint64_t low
+    uint64_t high
+    int64_t next_offset  # the key's offset and 1; 0: the slot is free
+
+
+cdef class KeyOffsets:
+    cdef Entry* entries
+    cdef Py_ssize_t size  # slots that there are by now
+    cdef Py_ssize_t room  # keys that these may hold
+    cdef double load_factor
+    cdef readonly Py_ssize_t slots
+    cdef readonly Py_ssize_t capacity
+    cdef readonly Py_ssize_t count
+    cdef public int64_t latest_offset
+    cdef uint64_t key_low
+    cdef uint64_t key_high
+
+    # Sets the hashes of those that have keys, and has the memory fetch their slots.
+    cdef void hash_all(self, Record* records, int count) noexcept nogil
+
+    # The offset of a hashed key; -1: it is not here.
+    cdef int64_t find(self, const Record* record) noexcept nogil
+
+    # Enters a hashed key; False: there is no room for another one.
+    cdef bint put_hashed(self, const Record* record) noexcept nogil
+
+    cdef bint put_batch(self, BatchWalk batches, int64_t from_offset, int64_t until_offset) except -1
+
+    cdef bint grow(self) noexcept nogil
+
+    # How far a slot is behind the one that a hash points to.
+    cdef Py_ssize_t away(self, Py_ssize_t slot, uint64_t low) noexcept nogil

@@ -1,0 +1,75 @@
+"""Which record of each key is the last, in the part of a log that was not cleaned yet (Cleaner.buildOffsetMap)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark_log.errors import InvalidConfigError, LogDamagedError
+from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.compaction.chunks import LogChunks, Source, Throttle
+from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.log import AbortedRanges
+
+
+def fill(
+    keys: KeyOffsets, place: PartitionPlace, sources: Iterable[Source], start: int, end: int,
+    *, aborted: AbortedRanges, max_batch_bytes: int, throttle: Throttle,
+) -> int:  # fmt: skip
+    """Enters the keys of the records [start, end), up to a batch of which the keys have no room.
+
+    Control batches, batches of aborted transactions and records without keys are passed over.
+
+    Args:
+        keys: is cleared first.
+        place: which partition.
+        sources: its segments from the one that holds `start` on, in order, each open; those that are not needed are not
+            asked for.
+        start, end: offsets; either may lie inside of a batch, as between decisions that were written together.
+        aborted: the transactions that reach into [start, end) and were aborted.
+        max_batch_bytes: the most bytes that one batch may become when it is decompressed.
+        throttle: told of the bytes that are read.
+
+    Returns:
+        Up to which offset (exclusive) the keys are known: `end`, or less if there are too many. It is where the next
+        cleaning begins.
+
+    Raises:
+        CorruptRecordError, LogDamagedError: damage, with its place.
+        InvalidConfigError: the keys of the first batch alone are too many.
+        MemoryError: or the system has no memory for them.
+    """
+    keys.clear()
+    # Nothing below has a later record below: an earlier cleaning has seen to that.
+    keys.latest_offset = start - 1
+    chunks = LogChunks(place, max_batch_bytes, throttle)
+    follows, full = -1, False
+
+    def take(buffer: memoryview, filled: int) -> int | None:
+        nonlocal follows, full
+        taken, follows, full = keys.take(
+            buffer, 0, filled, from_offset=start, until_offset=end, follows=follows, max_batch_bytes=max_batch_bytes,
+            aborted=aborted.hold,
+        )  # fmt: skip
+        return None if full or follows >= end else taken
+
+    if start == end:
+        return start
+    for source in sources:
+        position = 0 if follows >= 0 else source.segment.position_of(start, source.size)
+        if position == 0:
+            if follows not in (-1, source.segment.base_offset):
+                break
+            follows = source.segment.base_offset
+        chunks.read(source, position, take)
+        if full or follows >= end:
+            break
+    if not full and follows < end:
+        raise LogDamagedError(f"{place}: the log ends at offset {follows}, but it must reach {end}")
+    if full and keys.latest_offset < start:
+        if keys.count < keys.capacity:
+            raise MemoryError
+        raise InvalidConfigError(
+            f"{place}: the keys of the batch at offset {start} alone are more than {keys.capacity}: "
+            "set log.cleaner.dedupe.buffer.size higher"
+        )
+    return keys.latest_offset + 1

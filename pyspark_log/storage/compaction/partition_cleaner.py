@@ -1,0 +1,238 @@
+"""Compacts the log of a partition: of each key the last record stays (Kafka's LogCleaner).
+
+One round takes the dirty part of the log into a map of keys, and writes the closed segments anew without the
+records that the map knows a later one of. That takes long, and needs no lock but that of the partition's cleaner;
+writers and readers go on. Then each new segment takes the place of its old ones (see swap.py), for which the
+partition's lock is held for a moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark_log.errors import CorruptRecordError, InvalidConfigError, LogDamagedError, SideFileError
+from pyspark_log.storage.compaction import plan as compaction_plan
+from pyspark_log.storage.compaction.chunks import Source, Throttle
+from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.offset_map import fill
+from pyspark_log.storage.compaction.plan import Closed, Plan
+from pyspark_log.storage.compaction.rewrite import LastRecord, Rewritten, Round, remove_unfinished, rewrite
+from pyspark_log.storage.compaction.transactions import CleanedTransactions
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT
+from pyspark_log.storage.log import (
+    AbortedRanges,
+    Appender,
+    CleanerState,
+    Partition,
+    ProducerEntry,
+    aborted_between,
+    cleaning,
+    counted_segments,
+    segment_cache,
+    swap,
+)
+from pyspark_log.storage.log import cleaner_checkpoint as cleaner_state
+from pyspark_log.storage.segment import LOG, SegmentReader, segment_path
+
+log = logging.getLogger(__name__)
+
+# What a key takes of the memory for keys, and how many more are made room for, so that a small map is not too full.
+_KEY_BYTES, _SPARE_KEYS = 24, 64
+# What makes a partition uncleanable, until somebody has put it right.
+_DAMAGE = (CorruptRecordError, LogDamagedError, SideFileError)
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a round has done.
+
+    Attributes:
+        cleaned_to: the first offset that is not cleaned now.
+        bytes_before, bytes_after: of the segments that were written anew.
+        records_before, records_after: of them, too.
+        finished: whether all was cleaned that can be. If not, there were more keys than memory for them, or segments
+            went meanwhile; another round goes on.
+    """
+
+    cleaned_to: int
+    bytes_before: int
+    bytes_after: int
+    records_before: int
+    records_after: int
+    finished: bool
+
+
+def look(held: Appender, reader: Partition) -> Plan:
+    """What can be compacted of a partition, whose lock is held.
+
+    Raises:
+        CorruptRecordError, LogDamagedError: the log is damaged.
+        OSError: a file cannot be read.
+    """
+    return compaction_plan.make(held, cleaner_state.read(held.place), reader.last_stable_offset())
+
+
+def run(
+    appender: Appender, reader: Partition, memory: int, throttle: Throttle, timeout: float = DEFAULT_TIMEOUT
+) -> Cleaned | None:
+    """Compacts what can be, in one round; None: there is nothing to be done. Another cleaner is not waited for.
+
+    Args:
+        appender, reader: of the partition.
+        memory: bytes for the keys of one round; 24 are needed for each.
+        throttle: told of what is read and written; it may wait.
+        timeout: how long the partition's lock is waited for each time that it is needed, in seconds: at first, and for
+            each segment that is put in place.
+
+    Raises:
+        LockTimeoutError: another cleaner is at work there, or the partition's lock is not to be had; what was put in
+            place by then stays so.
+        CorruptRecordError, LogDamagedError, SideFileError: the log is damaged; what stands before that may be
+            compacted. The partition is marked as uncleanable, with the reason.
+        SegmentOverflowError: a segment would become too large.
+        InvalidConfigError: `memory` is too little, or more than the system gives; nothing is wrong with the partition.
+        UnknownTopicError: the topic was deleted.
+        OSError: e.g. a full disk; the log is as it was, or compacted up to some segment.
+    """
+    with cleaning(appender.place, timeout=0):
+        try:
+            return _Work(appender, reader, memory, throttle, timeout).run()
+        except _DAMAGE as error:
+            known = cleaner_state.read(appender.place)
+            cleaner_state.write(appender.place, known._replace(reason=str(error), time=appender.clock()))
+            raise
+        except MemoryError:
+            raise InvalidConfigError(
+                f"{appender.place}: there is not enough memory to compact it: give the process more, or set "
+                f"log.cleaner.dedupe.buffer.size (now {memory} bytes for the keys of a round) lower"
+            ) from None
+
+
+class _Work:
+    """One round; the lock of the partition's cleaner is held."""
+
+    def __init__(
+        self, appender: Appender, reader: Partition, memory: int, throttle: Throttle, timeout: float
+    ) -> None:
+        self._appender, self._reader = appender, reader
+        self._place, self._config = appender.place, appender.config
+        self._memory, self._throttle, self._timeout = memory, throttle, timeout
+        self._incarnation = self._truncations = -1
+
+    def run(self) -> Cleaned | None:
+        with self._appender.hold(self._timeout) as held:
+            self._place = held.place
+            self._remove_unfinished(held)
+            plan = look(held, self._reader)
+            self._incarnation, self._truncations = held.state.incarnation, held.state.truncations
+            if not plan.dirty_bytes:
+                return None
+            producers = held.producers.entries(held.state, held.clock())
+        try:
+            return self._clean(plan, producers)
+        except FileNotFoundError as error:
+            # Retention has taken it, or somebody has deleted the topic, of whom the next look at the state tells.
+            log.info("%s: a segment went while it was compacted: %s", self._place, error)
+            return Cleaned(plan.first_dirty, 0, 0, 0, 0, finished=False)
+
+    def _remove_unfinished(self, held: Appender) -> None:
+        held.claim()
+        remove_unfinished(self._place.folder)
+
+    def _clean(self, plan: Plan, producers: Sequence[ProducerEntry]) -> Cleaned:
+        folder, first = self._place.folder, plan.segments[0].base
+        bases = [base for base in counted_segments(folder, self._reader.state()) if base >= first]
+        # All markers in them count: whole segments are written anew, also where a part of one must stay.
+        until = max(segment.until for segment in plan.segments if segment.base < plan.first_uncleanable)
+        aborted = aborted_between(folder, bases, first, until)
+        # There are no more keys than offsets.
+        offsets = plan.first_uncleanable - plan.first_dirty
+        keys = KeyOffsets(min(self._memory, _KEY_BYTES * (offsets + offsets // 8 + _SPARE_KEYS)))
+        dirty = [segment for segment in plan.segments if segment.until > plan.first_dirty]
+        with self._opened(dirty) as sources:
+            end = fill(
+                keys, self._place, sources, plan.first_dirty, plan.first_uncleanable, aborted=AbortedRanges(aborted),
+                max_batch_bytes=self._config.max_batch_bytes, throttle=self._throttle,
+            )  # fmt: skip
+        one_round = Round(
+            self._place, self._config, self._config.delete_retention_ms, keys, self._appender.clock(),
+            self._legacy_horizon(plan), CleanedTransactions(aborted), _last_records(producers), self._throttle,
+        )  # fmt: skip
+        groups = compaction_plan.groups(plan.segments, end, self._config)
+        known = cleaner_state.read(self._place)
+        # Durable before the first swap, for who verifies what a killed cleaner has left.
+        touched_to = max(known.touched_to, groups[-1][-1].until)
+        known = known._replace(touched_to=touched_to)
+        cleaner_state.write(self._place, known)
+        done = list(self._rewrite_all(one_round, groups, known))
+        finished = len(done) == len(groups)
+        if finished:
+            cleaned = CleanerState(end, self._truncations, touched_to, self._appender.clock())
+            cleaner_state.write(self._place, cleaned)
+        return Cleaned(
+            end if finished else plan.first_dirty,
+            sum(one.bytes_read for one in done), sum(one.bytes_written for one in done),
+            sum(one.records_read for one in done), sum(one.records_kept for one in done),
+            finished and end == plan.first_uncleanable,
+        )  # fmt: skip
+
+    def _rewrite_all(
+        self, one_round: Round, groups: Sequence[Sequence[Closed]], known: CleanerState
+    ) -> Iterator[Rewritten]:
+        """Replaces group after group, up to one that is not what it was any more; `known`: as it is written."""
+        for group in groups:
+            with self._opened(group) as sources:
+                rewritten = rewrite(one_round, list(sources), group[-1].until)
+            with self._appender.hold(self._timeout) as held:
+                if not self._is_unchanged(held, group):
+                    self._remove_unfinished(held)
+                    return
+                if held.shared:
+                    # Who lost the cleaner's lock finds it out here: the cleaned files are those of another one by now.
+                    cleaner_state.write(self._place, known)
+                swap.begin(held, group[0].base, group[-1].until)
+                segment_cache.bring_up(self._place, held.bases())
+            yield rewritten
+
+    @contextlib.contextmanager
+    def _opened(self, segments: Sequence[Closed]) -> Iterator[Iterator[Source]]:
+        """The segments, each opened when it is asked for. FileNotFoundError, when one is that went meanwhile."""
+        with contextlib.ExitStack() as stack:
+
+            def each() -> Iterator[Source]:
+                for segment in segments:
+                    reader = SegmentReader(self._place.folder, segment.base, until=segment.until)
+                    stack.callback(reader.close)
+                    yield Source(reader, reader.size_up_to(segment.until))
+
+            yield each()
+
+    def _is_unchanged(self, held: Appender, group: Sequence[Closed]) -> bool:
+        """Whether the segments are those that were read: none has gone, none was cut or moved."""
+        state, until = held.state, group[-1].until
+        bases = [base for base in held.bases() if group[0].base <= base < until]
+        return (
+            held.place == self._place
+            and bases == [segment.base for segment in group]
+            and state.incarnation == self._incarnation
+            and until <= state.active_base
+        )
+
+    def _legacy_horizon(self, plan: Plan) -> int:
+        """Up to which time of their segment's file (ms) tombstones of formats 0 and 1 may go."""
+        clean = [segment for segment in plan.segments if segment.until <= plan.first_dirty]
+        if not clean:
+            return 0
+        modified = os.stat(segment_path(self._place.folder, clean[-1].base, LOG)).st_mtime_ns // 1_000_000
+        return modified - self._config.delete_retention_ms
+
+
+def _last_records(producers: Sequence[ProducerEntry]) -> dict[int, LastRecord]:
+    return {
+        entry.producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else -1, entry.epoch)
+        for entry in producers
+    }

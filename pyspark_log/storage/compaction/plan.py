@@ -1,0 +1,152 @@
+"""Which part of a log is to be compacted next, and whether it is time: Kafka's rules (LogCleanerManager).
+
+What lies before the first dirty offset was cleaned before. What lies from the first uncleanable offset on must stay as
+it is: the active segment, transactions that are not decided, records that are younger than min.compaction.lag.ms, and
+of the decisions those that are not applied everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from pyspark_log.config import INT_MAX, TopicConfig
+from pyspark_log.storage.catalog import PUBLISH_TOPIC
+from pyspark_log.storage.log import Appender, CleanerState
+from pyspark_log.storage.log import cleaner_checkpoint as cleaner_state
+from pyspark_log.storage.record import HEADER_SIZE
+from pyspark_log.storage.segment import LOG, SegmentReader, TimeIndex, segment_path
+from pyspark_log.types import NO_TIMESTAMP
+
+
+class Closed(NamedTuple):
+    """A closed segment.
+
+    Attributes:
+        base: its base offset.
+        until: that of the segment behind it.
+        size: bytes of its log.
+    """
+
+    base: int
+    until: int
+    size: int
+
+
+class Plan(NamedTuple):
+    """What can be compacted of a partition.
+
+    Attributes:
+        segments: its closed segments, oldest first.
+        first_dirty: from this offset on it was not compacted.
+        first_uncleanable: from this offset on it must stay as it is.
+        clean_bytes, dirty_bytes: of the segments before the first dirty offset, and of those that can be compacted.
+        overdue: whether a record is dirty for longer than max.compaction.lag.ms.
+    """
+
+    segments: Sequence[Closed]
+    first_dirty: int
+    first_uncleanable: int
+    clean_bytes: int
+    dirty_bytes: int
+    overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        """The share of bytes that are dirty."""
+        return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
+
+    def is_due(self, config: TopicConfig) -> bool:
+        """Whether it is time: by min.cleanable.dirty.ratio, or because a record has waited for too long."""
+        return self.dirty_bytes > 0 and (self.overdue or self.ratio > config.min_cleanable_dirty_ratio)
+
+
+def make(held: Appender, known: CleanerState, last_stable_offset: int) -> Plan:
+    """Looks at a partition, whose lock is held.
+
+    Args:
+        held: its log.
+        known: what the last cleaner has left.
+        last_stable_offset: from here on transactions are open.
+
+    Raises:
+        CorruptRecordError: a segment whose records' times are needed is damaged.
+        OSError: a file cannot be read.
+    """
+    state, folder, now = held.state, held.place.folder, held.clock()
+    bases = held.bases()
+    bases = bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
+    segments = [_closed(folder, base, until) for base, until in pairwise(bases)]
+    dirty = cleaner_state.first_dirty(known, state)
+    uncleanable = min(state.active_base, last_stable_offset)
+    if held.place.topic == PUBLISH_TOPIC:
+        uncleanable = min(uncleanable, state.first_undone)
+    dirty_segments = [segment for segment in segments if segment.until > dirty]
+    if held.config.min_compaction_lag_ms > 0:
+        for segment in dirty_segments:
+            if _largest_timestamp(folder, segment) > now - held.config.min_compaction_lag_ms:
+                uncleanable = min(uncleanable, segment.base)
+                break
+    uncleanable = max(uncleanable, dirty)
+    # Where an open transaction begins within a segment, what stands before it is cleaned once, and not again and again.
+    cleanable = [segment for segment in dirty_segments if dirty < uncleanable and segment.base < uncleanable]
+    overdue = any(_first_timestamp(folder, one) < now - held.config.max_compaction_lag_ms for one in cleanable[:1])
+    clean_bytes = sum(segment.size for segment in segments if segment.until <= dirty)
+    return Plan(segments, dirty, uncleanable, clean_bytes, sum(segment.size for segment in cleanable), overdue)
+
+
+def groups(segments: Sequence[Closed], end: int, config: TopicConfig) -> list[list[Closed]]:
+    """Consecutive segments that are to become one (Cleaner.groupSegmentsBySize).
+
+    Args:
+        segments: closed ones, oldest first.
+        end: only those that begin before this offset.
+        config: of the topic: a group is no larger than a segment may be, before it is cleaned, and its indexes cannot
+            become so. The present ones do not tell that: an append of many batches makes one entry, a cleaning more.
+    """
+    found: list[list[Closed]] = []
+    size, interval = 0, max(config.index_interval_bytes, HEADER_SIZE)
+    for segment in segments:
+        if segment.base >= end:
+            break
+        size += segment.size
+        fits = (
+            size <= config.segment_bytes and (size // interval + 1) * TimeIndex.WIDTH <= config.segment_index_bytes
+            and found and segment.until - 1 - found[-1][0].base <= INT_MAX
+        )  # fmt: skip
+        if fits:
+            found[-1].append(segment)
+        else:
+            found.append([segment])
+            size = segment.size
+    return found
+
+
+def _closed(folder: str, base: int, until: int) -> Closed:
+    return Closed(base, until, os.path.getsize(segment_path(folder, base, LOG)))
+
+
+def _largest_timestamp(folder: str, segment: Closed) -> int:
+    """The largest time of a segment's records (ms); that of its file, if they have none."""
+    reader = SegmentReader(folder, segment.base, until=segment.until)
+    try:
+        largest = reader.largest_timestamp(segment.size)
+        return largest if largest != NO_TIMESTAMP else os.fstat(reader.log.fd).st_mtime_ns // 1_000_000
+    finally:
+        reader.close()
+
+
+def _first_timestamp(folder: str, segment: Closed) -> int:
+    """The largest time of a segment's first batch (ms); the time of its file, if that has none."""
+    reader = SegmentReader(folder, segment.base, until=segment.until)
+    try:
+        for header in reader.headers(0, segment.size):
+            if header.max_timestamp != NO_TIMESTAMP:
+                return header.max_timestamp
+            break
+        return os.fstat(reader.log.fd).st_mtime_ns // 1_000_000
+    finally:
+        reader.close()

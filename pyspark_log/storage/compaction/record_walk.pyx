@@ -1,0 +1,146 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""A walk over the records of a batch, a block of them at a time, that notes where each stands.
+
+Every number and length that comes from a batch is compared with the end of the bytes before it is used:
+any bytes give records or a reason why not. `record_writer` says how a record of format 2 is laid out,
+`batch_headers.pxd` how a message of formats 0 and 1 is.
+"""
+
+from pyspark_log.storage.record import batch as layout
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from pyspark_log.storage.record.headers cimport MESSAGE_TIME_AT
+from pyspark_log.storage.record.parse_legacy cimport fields, measure, take_field
+from pyspark_log.storage.record.parse_v2 cimport SMALLEST_RECORD
+from pyspark_log.storage.record.wire cimport load_i64, read_varint, read_varlong
+
+cdef int MAGIC = layout.MAGIC
+cdef Py_ssize_t MAGIC_AT = layout.MAGIC_AT
+cdef int LOG_APPEND_TIME = layout.LOG_APPEND_TIME
+
+cdef enum:
+    # Key length and value length of a header.
+    SMALLEST_HEADER = 2
+
+
+cdef void begin_walk(Walk* walk, const Header* header, const uint8_t* data, const uint8_t* end) noexcept nogil:
+    walk.header = header[0]
+    walk.at = data
+    walk.end = end
+    walk.done = 0
+    walk.previous = -1
+    walk.base = header.base_offset
+    if header.magic < MAGIC:
+        walk.base -= load_i64(data)
+
+
+cdef const char* take_records(Walk* walk, Record* out, int most, int* taken) noexcept nogil:
+    cdef const char* reason
+    cdef bint own = walk.header.magic == MAGIC
+    taken[0] = 0
+    while taken[0] < most and walk.done < walk.header.count:
+        reason = take_record(walk, &out[taken[0]]) if own else take_message(walk, &out[taken[0]])
+        if reason != NULL:
+            return reason
+        walk.done += 1
+        taken[0] += 1
+    if walk.done == walk.header.count and walk.at != walk.end:
+        return b"bytes remain behind it, the last one"
+    return NULL
+
+
+cdef inline const char* pass_header(const uint8_t** at, const uint8_t* stop) noexcept nogil:
+    cdef int32_t length
+    if not read_varint(at, stop, &length) or not 0 <= length <= stop - at[0]:
+        return b"a header key's length is not inside its record"
+    at[0] += length
+    if not read_varint(at, stop, &length) or length > stop - at[0]:
+        return b"a header value's length is not inside its record"
+    if length > 0:
+        at[0] += length
+    return NULL
+
+
+cdef inline const char* take_record(Walk* walk, Record* record) noexcept nogil:
+    cdef const uint8_t* p = walk.at
+    cdef const uint8_t* stop
+    cdef const char* reason
+    cdef int32_t length, delta, header_count
+    cdef int64_t time_delta
+    record.start = p
+    if not read_varint(&p, walk.end, &length):
+        return b"its length is damaged, or the records end too early"
+    if not SMALLEST_RECORD - 1 <= length <= walk.end - p:
+        return b"its length is not inside the batch"
+    record.end = stop = p + length
+    p += 1
+    if not read_varlong(&p, stop, &time_delta):
+        return b"its timestamp delta is damaged"
+    record.rest = p
+    if not read_varint(&p, stop, &delta):
+        return b"its offset delta is damaged"
+    if not walk.previous < delta <= walk.header.last_offset_delta:
+        return b"its offset delta is not between those of its neighbours"
+    walk.previous = delta
+    record.offset = walk.base + delta
+    record.time = walk.header.max_timestamp
+    if not walk.header.attributes & LOG_APPEND_TIME:
+        # A sum that leaves 64 bits wraps, as it does in Kafka.
+        record.time = <int64_t>(<uint64_t>walk.header.base_timestamp + <uint64_t>time_delta)
+    if not read_varint(&p, stop, &record.key_length):
+        return b"its key length is damaged"
+    record.key = p
+    if record.key_length > 0:
+        if record.key_length > stop - p:
+            return b"its key length is not inside the record"
+        p += record.key_length
+    if not read_varint(&p, stop, &length):
+        return b"its value length is damaged"
+    record.has_value = length >= 0
+    if length > 0:
+        if length > stop - p:
+            return b"its value length is not inside the record"
+        p += length
+    if not read_varint(&p, stop, &header_count):
+        return b"its header count is damaged"
+    if header_count != 0:
+        if not 0 < header_count <= (stop - p) // SMALLEST_HEADER:
+            return b"its header count is not inside the record"
+        while header_count > 0:
+            reason = pass_header(&p, stop)
+            if reason != NULL:
+                return reason
+            header_count -= 1
+    if p != stop:
+        return b"it is shorter than its length says"
+    walk.at = stop
+    return NULL
+
+
+cdef inline const char* take_message(Walk* walk, Record* record) noexcept nogil:
+    cdef const uint8_t* p = walk.at
+    cdef const uint8_t* stop
+    cdef Py_ssize_t size = 0
+    cdef int32_t length
+    cdef const char* reason = measure(p, walk.end, &size)
+    if reason != NULL:
+        return reason
+    record.start = record.rest = p
+    record.end = stop = p + size
+    record.offset = walk.base + load_i64(p)
+    record.time = -1
+    if p[MAGIC_AT]:
+        record.time = load_i64(p + MESSAGE_TIME_AT)
+    p = fields(p)
+    if not take_field(&p, stop, &record.key_length):
+        return b"its key length is not inside the message"
+    record.key = p
+    p += max(record.key_length, 0)
+    if not take_field(&p, stop, &length):
+        return b"its value length is not inside the message"
+    record.has_value = length >= 0
+    if p + max(length, 0) != stop:
+        return b"it is shorter than its length says"
+    walk.at = stop
+    return NULL

@@ -1,0 +1,216 @@
+"""Writes a group of closed segments anew, as one, without the records that later ones have replaced (Kafka's
+Cleaner.cleanSegments).
+
+The new segment's files stand beside the old ones with the suffix `.cleaned`. They are complete and durable when
+`rewrite` returns; nothing reads them before somebody renames them. What a process that was stopped has left of them
+means nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark_log.config import INT_MAX, TopicConfig
+from pyspark_log.errors import LogDamagedError, SegmentOverflowError
+from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.compaction.batch_filter import BatchFilter
+from pyspark_log.storage.compaction.chunks import LogChunks, Source, Throttle
+from pyspark_log.storage.compaction.cleaned_output import CleanedOutput
+from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.transactions import CleanedTransactions
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.record import CODECS, BatchHeader
+from pyspark_log.storage.segment import (
+    CLEANED,
+    INDEX,
+    LOG,
+    TIME_INDEX,
+    TXN_INDEX,
+    AbortedTransaction,
+    segment_path,
+    txn_index,
+)
+
+
+class LastRecord(NamedTuple):
+    """What must stay in the log of a producer that is still known (Kafka's LastRecord).
+
+    Attributes:
+        last_offset: of the last batch of records that it wrote; -1: it wrote none in this epoch.
+        epoch: of the producer.
+    """
+
+    last_offset: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """What holds for all groups of one cleaning of a partition.
+
+    Attributes:
+        place: which partition.
+        config: the topic's settings.
+        delete_retention_ms: how long a tombstone stays once a cleaning has seen it.
+        keys: the last offset of each key, as `fill` has left them.
+        now: the time in ms.
+        legacy_horizon_ms: a segment that was written to later than then (ms, by its file) keeps the tombstones that are
+            in messages of formats 0 and 1: when the last segment before the uncleaned part was, less
+            `delete_retention_ms`.
+        transactions: those of the partition. All of its groups must be written, in order.
+        producers: what must stay of each producer, by its id.
+        throttle: told of the bytes that are read and written.
+    """
+
+    place: PartitionPlace
+    config: TopicConfig
+    delete_retention_ms: int
+    keys: KeyOffsets
+    now: int
+    legacy_horizon_ms: int
+    transactions: CleanedTransactions
+    producers: Mapping[int, LastRecord]
+    throttle: Throttle
+
+    def is_last(self, header: BatchHeader) -> bool:
+        """Whether a batch must stay, if only its header, for what it says of its producer."""
+        last = self.producers.get(header.producer_id)
+        if last is None:
+            return False
+        if last.last_offset >= 0:
+            return header.last_offset == last.last_offset
+        return header.is_control and header.producer_epoch == last.epoch
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What became of a group.
+
+    Attributes:
+        bytes_read, bytes_written: of the logs.
+        records_read, records_kept: without those in control batches.
+    """
+
+    bytes_read: int
+    bytes_written: int
+    records_read: int
+    records_kept: int
+
+
+def rewrite(cleaning: Round, sources: Sequence[Source], until: int) -> Rewritten:
+    """Writes closed segments that follow each other into one, under the names with the suffix `.cleaned`.
+
+    Order, offsets, timestamps and bytes of the records that stay are as before. The offsets of those that go stay
+    taken, by an empty batch where a whole batch is gone.
+
+    Args:
+        cleaning: what holds for all groups.
+        sources: the segments, each open.
+        until: where the last one ends, which is the base offset of the segment behind it.
+
+    Raises:
+        SegmentOverflowError: the output is too large for one segment; with fewer sources it may not be.
+        CorruptRecordError, LogDamagedError: damage, with its place.
+        OSError: of the disk.
+        In all these cases no file is left.
+    """
+    output = _Output(cleaning.place.folder, sources[0].segment.base_offset)
+    try:
+        return _rewrite(cleaning, sources, until, output)
+    except BaseException:
+        output.remove()
+        raise
+
+
+def remove_unfinished(folder: str) -> None:
+    """Removes what cleanings that were stopped have left in a partition's folder. Nobody is cleaning it. OSError."""
+    for name in os.listdir(folder):
+        if name.endswith(CLEANED):
+            files.unlink(f"{folder}/{name}")
+
+
+class _Output:
+    """The files of a segment that is being written."""
+
+    def __init__(self, folder: str, base_offset: int) -> None:
+        self._folder = folder
+        self._base_offset = base_offset
+        self._made: list[str] = []
+
+    def create(self, suffix: str) -> files.File:
+        file = files.create(self._path(suffix))
+        self._made.append(file.path)
+        return file
+
+    def write_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
+        self._made.append(self._path(TXN_INDEX))
+        txn_index.write_entries(self._path(TXN_INDEX), entries)
+
+    def _path(self, suffix: str) -> str:
+        return segment_path(self._folder, self._base_offset, suffix) + CLEANED
+
+    def remove(self) -> None:
+        for path in self._made:
+            # They mean nothing, and what went wrong before is what must be told.
+            with contextlib.suppress(OSError):
+                files.unlink(path)
+
+
+def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Output) -> Rewritten:
+    config, base_offset = cleaning.config, sources[0].segment.base_offset
+    if until - 1 - base_offset > INT_MAX:
+        raise SegmentOverflowError(base_offset, f"offsets up to {until - 1}")
+    cleaned = CleanedOutput(base_offset, config.index_interval_bytes)
+    batches = BatchFilter(
+        cleaning.keys, cleaned, now=cleaning.now, delete_retention_ms=cleaning.delete_retention_ms,
+        transactions=cleaning.transactions, is_last=cleaning.is_last,
+        codec=config.codec if config.codec in CODECS else "none", level=config.level,
+        max_batch_bytes=config.max_batch_bytes,
+    )  # fmt: skip
+    chunks = LogChunks(cleaning.place, config.max_batch_bytes, cleaning.throttle)
+    with output.create(LOG) as log:
+        written = 0
+
+        def write() -> None:
+            nonlocal written
+            piece = cleaned.piece()
+            if piece:
+                log.pwrite(piece, written)
+                written += len(piece)
+                cleaning.throttle(len(piece))
+
+        def take(buffer: memoryview, filled: int) -> int:
+            taken = batches.take(buffer, filled)
+            write()
+            return taken
+
+        ends = [source.segment.base_offset for source in sources[1:]] + [until]
+        for source, end in zip(sources, ends, strict=True):
+            modified = source.segment.log.modified()
+            batches.keeps_legacy_tombstones = modified // 1_000_000 > cleaning.legacy_horizon_ms
+            chunks.read(source, 0, take)
+            if batches.next_offset != end:
+                raise LogDamagedError(
+                    f"{cleaning.place}: {source.segment.log.path} ends at offset {batches.next_offset}, "
+                    f"but the next segment begins at {end}"
+                )
+        cleaned.finish(until)
+        write()
+        log.set_modified(modified)
+        log.sync()
+    for suffix, entries in ((INDEX, cleaned.offset_index), (TIME_INDEX, cleaned.time_index)):
+        with output.create(suffix) as file:
+            file.pwrite(entries, 0)
+            file.sync()
+    retained = cleaning.transactions.take_retained()
+    if retained:
+        output.write_aborted(retained)
+    files.sync_folder(cleaning.place.folder)
+    return Rewritten(
+        bytes_read=sum(source.size for source in sources), bytes_written=written,
+        records_read=batches.records_read, records_kept=batches.records_kept,
+    )  # fmt: skip

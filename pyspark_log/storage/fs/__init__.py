@@ -1,0 +1,36 @@
+"""Every change to the disk, and what must be known of the machine: locks, mounts, links, processes, time."""
+
+from pyspark_log.storage.fs import files, locks
+from pyspark_log.storage.fs.clock import Clock, now_ms, shown
+from pyspark_log.storage.fs.files import File, open_read
+from pyspark_log.storage.fs.json_fields import Fields, text, whole
+from pyspark_log.storage.fs.links import forbids_links, on_one_device
+from pyspark_log.storage.fs.locks import DEFAULT_TIMEOUT, FileLock, Mutex, lock_for
+from pyspark_log.storage.fs.mounts import NFS, SHARED, SMB, Mount, is_shared, mount_of
+from pyspark_log.storage.fs.process_id import Process
+
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "NFS",
+    "SHARED",
+    "SMB",
+    "Clock",
+    "Fields",
+    "File",
+    "FileLock",
+    "Mount",
+    "Mutex",
+    "Process",
+    "files",
+    "forbids_links",
+    "is_shared",
+    "lock_for",
+    "locks",
+    "mount_of",
+    "now_ms",
+    "on_one_device",
+    "open_read",
+    "shown",
+    "text",
+    "whole",
+]

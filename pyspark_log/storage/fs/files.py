@@ -1,0 +1,293 @@
+"""Every change that the engine makes to files, in one place.
+
+Two reasons. The rules of durable change (write all bytes, sync the file, then the folder; replace
+a file by renaming a complete one over it) are written once. And a test can put itself in front of
+each change: stop the program there, or note the change to replay any part of it later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark_log.storage.fs.open_file import OpenFile
+
+#: What the umask allows: executors may run as other users of the same group.
+FILE_MODE = 0o666
+FOLDER_MODE = 0o777
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change to files, told to the observer before it is made.
+
+    Attributes:
+        kind: "create", "write", "truncate", "set_modified", "sync", "mkdir", "rmdir", "rename", "link", "unlink" or
+            "sync_folder".
+        path: the file or folder.
+        target: the second name, for "rename" and "link".
+        position: where, in bytes, for "write"; the new size, for "truncate".
+        data: the bytes, for "write".
+    """
+
+    kind: str
+    path: str
+    target: str = ""
+    position: int = 0
+    data: bytes = b""
+
+
+_observer: Callable[[Change], None] | None = None
+
+
+def set_observer(observer: Callable[[Change], None] | None) -> None:
+    """Has `observer` called before each change to files in this process; None ends that. For tests."""
+    global _observer  # noqa: PLW0603  (one seam for the whole process is the point)
+    _observer = observer
+
+
+def _tell(
+    kind: str, path: str, target: str = "", position: int = 0, data: bytes | bytearray | memoryview = b""
+) -> None:
+    if _observer is not None:
+        _observer(Change(kind, path, target, position, bytes(data)))
+
+
+def _sync(fd: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl  # noqa: PLC0415
+
+        # On macOS fsync leaves the bytes in the drive's cache.
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(fd)
+
+
+def _named(error: OSError, path: str) -> OSError:
+    """The error with the name of the file, which calls on a descriptor do not know."""
+    return OSError(error.errno, error.strerror, path)
+
+
+class File(OpenFile):
+    """An open file that is read and written at positions; it has no position of its own.
+
+    So threads and forked children can share one without disturbing each other. One that nobody uses any more is closed
+    without a warning, and without a line of Python.
+    """
+
+    __slots__ = ()
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        try:
+            return os.pread(self.fd, size, position)
+        except OSError as error:
+            raise _named(error, self.path) from None
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fills `buffer` from `position` on; returns how many bytes there were."""
+        done = 0
+        try:
+            while done < len(buffer):
+                got = os.preadv(self.fd, [buffer[done:]], position + done)
+                if got == 0:
+                    break
+                done += got
+        except OSError as error:
+            raise _named(error, self.path) from None
+        return done
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Writes all of `data` at `position`. OSError: any part of it may have been written."""
+        _tell("write", self.path, position=position, data=data)
+        try:
+            done = os.pwrite(self.fd, data, position)
+            while done < len(data):
+                done += os.pwrite(self.fd, memoryview(data)[done:], position + done)
+        except OSError as error:
+            raise _named(error, self.path) from None
+
+    def truncate(self, size: int) -> None:
+        """Makes the file `size` bytes long."""
+        _tell("truncate", self.path, position=size)
+        try:
+            os.ftruncate(self.fd, size)
+        except OSError as error:
+            raise _named(error, self.path) from None
+
+    def modified(self) -> int:
+        """When the file was written to last, in ns since the epoch."""
+        return os.fstat(self.fd).st_mtime_ns
+
+    def set_modified(self, time: int) -> None:
+        """Has the file say that it was written to at `time`, in ns since the epoch, until that happens again."""
+        _tell("set_modified", self.path)
+        try:
+            os.utime(self.fd, ns=(time, time))
+        except OSError as error:
+            raise _named(error, self.path) from None
+
+    def sync(self) -> None:
+        """Returns when the bytes and the size of the file are on the disk."""
+        _tell("sync", self.path)
+        try:
+            _sync(self.fd)
+        except OSError as error:
+            raise _named(error, self.path) from None
+
+    def drop_cached(self) -> None:
+        """Has the next reads ask the disk, where the system lets them; for what is synced."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def size(self) -> int:
+        """The file's size in bytes."""
+        return os.fstat(self.fd).st_size
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_read(path: str) -> File:
+    """Opens an existing file for reading. FileNotFoundError, PermissionError."""
+    return File(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def read_whole(path: str, limit: int) -> bytes:
+    """The bytes of a small file.
+
+    Raises:
+        FileNotFoundError, PermissionError: as open_read.
+        ValueError: it has more than `limit` bytes, which no file of its kind has.
+    """
+    with open_read(path) as file:
+        size = file.size()
+        if size > limit:
+            raise ValueError(f"it has {size} bytes, and no such file has more than {limit}")
+        return file.pread(size, 0)
+
+
+def open_write(path: str) -> File:
+    """Opens an existing file for reading and writing. FileNotFoundError, PermissionError."""
+    return File(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+
+def open_or_create(path: str) -> File:
+    """Opens a file for reading and writing, and makes it, empty, if it is missing."""
+    try:
+        return open_write(path)
+    except FileNotFoundError:
+        _tell("create", path)
+        return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+
+
+def create(path: str) -> File:
+    """Makes a new file and opens it. FileExistsError if there is one of that name."""
+    _tell("create", path)
+    return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+
+
+def make_folder(path: str) -> bool:
+    """Makes a folder if it is missing, durably; True if it was made here. Its parent must exist."""
+    if os.path.isdir(path):
+        return False
+    _tell("mkdir", path)
+    try:
+        os.mkdir(path, FOLDER_MODE)
+    except FileExistsError:
+        return False
+    sync_folder(os.path.dirname(path))
+    return True
+
+
+def sync_folder(path: str) -> None:
+    """Returns when the names in a folder are on the disk."""
+    _tell("sync_folder", path)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        # Some network and FUSE file systems have no fsync for folders; there is nothing to be done then.
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(fd)
+
+
+def rename(path: str, target: str) -> None:
+    """Renames a file or folder; a file of the name `target` is replaced. Not durable by itself."""
+    _tell("rename", path, target)
+    os.rename(path, target)
+
+
+def link(path: str, target: str) -> None:
+    """Gives a file a second name. FileExistsError if `target` exists. Not durable by itself."""
+    _tell("link", path, target)
+    os.link(path, target)
+
+
+def unlink(path: str) -> None:
+    """Removes a file's name, if it is there. Not durable by itself."""
+    _tell("unlink", path)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def remove_folder(path: str) -> None:
+    """Removes a folder with the files in it, if it is there. Not durable; a part of it may be gone if it fails."""
+    try:
+        names = os.listdir(path)
+    except FileNotFoundError:
+        return
+    for name in names:
+        unlink(f"{path}/{name}")
+    remove_empty_folder(path)
+
+
+def remove_empty_folder(path: str) -> None:
+    """Removes a folder, if it is there. Not durable. OSError: e.g. something is in it."""
+    _tell("rmdir", path)
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(path)
+
+
+def _write_aside(path: str, data: bytes, *, sync: bool = True) -> str:
+    # A name of its own, since the longest names leave no room for more.
+    aside = f"{os.path.dirname(path)}/{secrets.token_hex(8)}.tmp"
+    file = create(aside)
+    try:
+        file.pwrite(data, 0)
+        if sync:
+            file.sync()
+    except OSError:
+        unlink(aside)
+        raise
+    finally:
+        file.close()
+    return aside
+
+
+def replace_whole(path: str, data: bytes, *, sync: bool = True) -> None:
+    """Writes a whole file: it has either its old content or the new one, with `sync` also after a power loss."""
+    aside = _write_aside(path, data, sync=sync)
+    rename(aside, path)
+    if sync:
+        sync_folder(os.path.dirname(path))
+
+
+def create_whole(path: str, data: bytes) -> None:
+    """Writes a new file durably; it appears complete. FileExistsError if another was there first."""
+    aside = _write_aside(path, data)
+    try:
+        link(aside, path)
+    finally:
+        unlink(aside)
+    sync_folder(os.path.dirname(path))

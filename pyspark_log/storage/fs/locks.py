@@ -1,0 +1,182 @@
+"""Locks between processes and threads.
+
+A lock is a `flock` on a file that is never renamed or replaced. Three things that `flock` does not
+give are added (the failures they prevent are in docs/guarantees.md):
+
+- Turns. `flock` is not fair: a process that locks in a loop starves the others. A waiter first takes
+  a second lock, the turn, then the lock itself, and then lets the turn go; so nobody is overtaken by
+  the same process twice.
+- Threads. A `flock` belongs to the open file, so two threads of a process would both hold it. Each
+  process keeps one table of its locks, with a mutex each.
+- Forks. A child shares its parent's open file, and would hold or release its parent's lock. In a child
+  the table starts anew, and the inherited files are closed without unlocking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+import weakref
+
+from pyspark_log.errors import LockTimeoutError
+from pyspark_log.storage.fs import files
+
+#: How long a lock is waited for before LockTimeoutError, in seconds. A lock is held for milliseconds;
+#: one that is not to be had for this long belongs to a stopped process.
+DEFAULT_TIMEOUT = 60.0
+
+# Polling keeps time-outs possible in any thread. The first tries come within microseconds, as most
+# holders leave that soon; a waiter that has its turn then looks every millisecond at least.
+_FIRST_PAUSE = 0.00002
+_LAST_PAUSE = 0.001
+
+
+class Mutex:
+    """A lock between the threads of a process, for use with `with`; free in a forked child.
+
+    A child has only the thread that forked, so what another thread held would stay held there for ever.
+    """
+
+    def __init__(self) -> None:
+        self.start_anew()
+        _mutexes.add(self)
+
+    def start_anew(self) -> None:
+        """In a forked child: nobody holds it."""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+_mutexes: weakref.WeakSet[Mutex] = weakref.WeakSet()
+
+
+class FileLock:
+    """An exclusive lock on `path`, one object a process (see `lock_for`); not reentrant.
+
+    Attributes:
+        path: the file that is locked; it must exist. Its turn lock is `path` + ".turn".
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._mutex = threading.Lock()
+        self._main: files.File | None = None
+        self._turn: files.File | None = None
+
+    @property
+    def file(self) -> files.File:
+        """The locked file, open for reading and writing; the lock is held."""
+        assert self._main is not None, f"{self.path} is not locked"
+        return self._main
+
+    def start_anew(self) -> None:
+        """In a forked child: forgets what the parent has locked. Closing is not unlocking."""
+        self._mutex = threading.Lock()
+        self._close()
+
+    def _close(self) -> None:
+        for file in (self._main, self._turn):
+            if file is not None:
+                file.close()
+        self._main = self._turn = None
+
+    def acquire(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """Waits for the lock, for `timeout` seconds at most.
+
+        Raises:
+            LockTimeoutError: naming the process that holds it, where the system tells.
+            OSError: the file cannot be opened for writing.
+        """
+        deadline = time.monotonic() + timeout
+        if not self._mutex.acquire(timeout=timeout):
+            raise LockTimeoutError(f"{self.path}: another thread of this process has held it for {timeout} s")
+        try:
+            while True:
+                if self._main is None or self._turn is None:
+                    self._main = files.open_write(self.path)
+                    self._turn = files.open_or_create(self.path + ".turn")
+                _flock(self._turn, deadline, timeout)
+                _flock(self._main, deadline, timeout)
+                fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
+                if self._is_current():
+                    return
+                self._close()
+        except BaseException:
+            # Whatever was locked so far, also if a signal struck in between.
+            self._close()
+            self._mutex.release()
+            raise
+
+    def _is_current(self) -> bool:
+        """Whether the path still names the open file; not if the folder was replaced by a copy of it."""
+        assert self._main is not None
+        return os.path.samestat(os.fstat(self._main.fd), os.stat(self.path))
+
+    def release(self) -> None:
+        """Gives the lock back."""
+        fcntl.flock(self.file.fd, fcntl.LOCK_UN)
+        self._mutex.release()
+
+
+def _flock(file: files.File, deadline: float, timeout: float) -> None:
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise LockTimeoutError(
+                    f"{file.path}: locked for {timeout} s by {_holder(file)}; if that process is stopped, "
+                    "continue it or end it"
+                ) from None
+            time.sleep(pause)
+            pause = min(2 * pause, _LAST_PAUSE)
+        else:
+            return
+
+
+def _holder(file: files.File) -> str:
+    """Who holds the lock, by Linux's table of locks."""
+    inode = f":{os.fstat(file.fd).st_ino}"
+    with contextlib.suppress(OSError), open("/proc/locks", encoding="ascii") as table:
+        for line in table:
+            fields = line.split()
+            if "FLOCK" in fields and "->" not in fields and fields[5].endswith(inode):
+                pid = fields[4]
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as command:
+                    words = command.read().replace(b"\0", b" ").decode(errors="replace").strip()
+                    return f"process {pid} ({words})"
+                return f"process {pid}"
+    return "an unknown process"
+
+
+_table: weakref.WeakValueDictionary[str, FileLock] = weakref.WeakValueDictionary()
+_table_mutex = Mutex()
+
+
+def lock_for(path: str) -> FileLock:
+    """This process's lock object for the file `path`, which must exist when it is acquired."""
+    key = os.path.realpath(path)
+    with _table_mutex:
+        lock = _table.get(key)
+        if lock is None:
+            lock = _table[key] = FileLock(key)
+        return lock
+
+
+def _in_child() -> None:
+    for mutex in list(_mutexes):
+        mutex.start_anew()
+    for lock in list(_table.values()):
+        lock.start_anew()
+
+
+os.register_at_fork(after_in_child=_in_child)

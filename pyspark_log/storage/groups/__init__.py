@@ -1,0 +1,45 @@
+"""`__consumer_offsets`: committed offsets and group metadata, read and written as Kafka has them."""
+
+from pyspark_log.storage.groups import committed_offsets, records
+from pyspark_log.storage.groups.metadata import (
+    CONSUMER,
+    GroupDescription,
+    GroupMember,
+    GroupState,
+    assigned_partitions,
+    decode_group_value,
+    subscribed_topics,
+)
+from pyspark_log.storage.groups.offsets import OffsetsLog, check_empty
+from pyspark_log.storage.groups.records import (
+    LATER_KINDS,
+    NEVER,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    decode_key,
+    decode_offset_value,
+    group_of,
+)
+from pyspark_log.storage.groups.view import OffsetAndMetadata
+
+__all__ = [
+    "CONSUMER",
+    "LATER_KINDS",
+    "NEVER",
+    "GroupDescription",
+    "GroupMember",
+    "GroupMetadataKey",
+    "GroupState",
+    "OffsetAndMetadata",
+    "OffsetCommitKey",
+    "OffsetsLog",
+    "assigned_partitions",
+    "check_empty",
+    "committed_offsets",
+    "decode_group_value",
+    "decode_key",
+    "decode_offset_value",
+    "group_of",
+    "records",
+    "subscribed_topics",
+]

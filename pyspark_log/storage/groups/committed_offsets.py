@@ -1,0 +1,369 @@
+"""What groups have committed: the topic `__consumer_offsets`, and what is decided to be added to it.
+
+The log is the truth; what is held in memory is a view that follows it. A group's records all lie in one
+partition, chosen by its name's hash, so one append commits all positions of a call together, and the newest
+record of a key counts. A null value takes a position back.
+
+A publish can move positions too. Their records are a part of its decision, and count from the moment when that is
+made, not only when it is applied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pyspark_log.arguments import check_text, check_whole
+from pyspark_log.config import INT_MAX, whole_setting
+from pyspark_log.errors import (
+    CorruptRecordError,
+    InvalidConfigError,
+    OffsetConflictError,
+    StagedOutputError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.catalog import OFFSETS_TOPIC, STAGING_FOLDER, check_name
+from pyspark_log.storage.catalog import store_json as store_folder
+from pyspark_log.storage.fs import Mutex, now_ms
+from pyspark_log.storage.groups import modern_group, records
+from pyspark_log.storage.groups.metadata import GroupDescription, GroupState, decode_group_value, topics_read
+from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, PartitionView
+from pyspark_log.storage.ingest import encode
+from pyspark_log.storage.publish import Decision, DecisionLog, Place, StagedPart, manifest
+from pyspark_log.storage.record import CRC_AT
+from pyspark_log.storage.store import Store
+from pyspark_log.types import OffsetStep, TopicPartition
+
+#: Kafka's `offset.metadata.max.bytes`.
+MAX_METADATA_BYTES = 4096
+# What a text in Kafka's group records can have.
+_MAX_NAME_BYTES = 0x7FFF
+
+# How long the lock of all decisions is held for the sake of a group's partition, in seconds.
+_LOCK_TIMEOUT = 0.05
+
+_TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    "compression.type": "producer",
+    # Who follows the log has so long to see that a position was taken back.
+    "delete.retention.ms": "86400000",
+    "max.message.bytes": "1048588",
+    # Kafka has 100 MiB. Only closed segments are compacted, and this log is read whole by each process: so all 50
+    # partitions together stay below 13 MiB, beside the newest record of each key.
+    "segment.bytes": str(256 << 10),
+}
+
+
+# ---- writing
+
+
+def place_of(store: Store, group: str) -> Place:
+    """The partition that holds a group's positions; its topic is made if need be."""
+    try:
+        topic = store.describe_topic(OFFSETS_TOPIC)
+    except UnknownTopicError:
+        try:
+            count = whole_setting(store.settings, "offsets.topic.num.partitions")
+            store.create_topic(OFFSETS_TOPIC, count, _TOPIC_CONFIGS)
+        except TopicExistsError:
+            pass  # another process was faster
+        topic = store.describe_topic(OFFSETS_TOPIC)
+    return Place(OFFSETS_TOPIC, topic.topic_id, records.partition_for(group, topic.partitions))
+
+
+def check(group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+    """Refuses positions that nobody could commit. InvalidConfigError; InvalidTopicError: no topic has that name."""
+    if not group:
+        raise InvalidConfigError("a group needs a name")
+    check_text("a group's name", group, _MAX_NAME_BYTES)
+    for at, offset in offsets.items():
+        check_name(at.topic)
+        check_whole(f"group {group}, topic {at.topic}: partition", at.partition, high=INT_MAX)
+        if offset < 0:
+            raise InvalidConfigError(f"group {group}: offset {offset} for {at} is negative")
+        check_whole(f"group {group}: offset for {at}", offset)
+    check_text(f"group {group}: metadata", metadata)
+    size = len(metadata.encode())
+    if size > MAX_METADATA_BYTES:
+        raise InvalidConfigError(
+            f"group {group}: metadata of {size} bytes; offset.metadata.max.bytes is {MAX_METADATA_BYTES}"
+        )
+
+
+def encoded(
+    store: Store, group: str, offsets: Mapping[TopicPartition, int], metadata: str, now: int, expire_timestamp: int = -1
+) -> list[bytes]:
+    """The record batches that commit positions, for the group's partition; `now` and `expire_timestamp` in ms."""
+    keys = [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in offsets]
+    values = [records.OffsetCommitValue(offset, -1, metadata, now, expire_timestamp) for offset in offsets.values()]
+    return _batches(store, keys, list(map(records.encode_offset_value, values)), now)
+
+
+def tombstones(store: Store, keys: Sequence[bytes], now: int) -> list[bytes]:
+    """The record batches that take back what stands under some keys, for their partition; `now` in ms."""
+    return _batches(store, keys, [None] * len(keys), now)
+
+
+def _batches(store: Store, keys: Sequence[bytes], values: Sequence[bytes | None], now: int) -> list[bytes]:
+    data = pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
+    # As if there were one partition only: which of them it is, is known.
+    return encode(OFFSETS_TOPIC, 1, store.topic_config(OFFSETS_TOPIC), data, now).get(0, [])
+
+
+# ---- reading
+
+
+def committed(store: Store, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The positions of a group: those that its log holds, and on top of them those that are decided to follow.
+
+    Empty for a group that nobody has heard of. Reads only what is new since the last call, and writes nothing.
+
+    Raises:
+        CorruptRecordError: a record of the group's partition cannot be understood.
+        StagedOutputError: what a decision that is not applied does to them cannot be found out.
+    """
+    decisions = DecisionLog.of(store)
+    while True:
+        decisions.follow(store)
+        # Before the log is read: what is applied from now on is found there.
+        undone = decisions.in_order()
+        place, applied, positions = GroupPositions.of(store).read(store, group)
+        try:
+            for decision in undone:
+                if decision.offset > applied and place in decision.places:
+                    positions |= _decided(store, group, decision)
+        except FileNotFoundError as error:
+            decisions.follow(store)
+            if decision.offset in decisions.undone:
+                raise StagedOutputError(
+                    f"decision {decision.offset} of publisher {decision.publisher!r}, which moves positions of group "
+                    f"{group!r} or its neighbours: its manifest {error.filename} is missing"
+                ) from None
+        else:
+            return positions
+
+
+def _decided(store: Store, group: str, decision: Decision) -> dict[TopicPartition, OffsetAndMetadata]:
+    folder = f"{store.path}/{STAGING_FOLDER}"
+    steps = manifest.read_steps(folder, decision.manifest, decision.manifest_crc)
+    return {
+        step.at: OffsetAndMetadata(step.offset, -1, "", decision.time, records.NEVER)
+        for step in steps
+        if step.group == group
+    }
+
+
+def described(store: Store, group: str) -> GroupDescription:
+    """A group, by its records. Errors as of `committed`."""
+    known = GroupPositions.of(store).records(store, group)
+    if known.modern:
+        names = {}
+        for name in store.topics(internal=True):
+            with contextlib.suppress(UnknownTopicError):  # It may be deleted by now.
+                names[store.describe_topic(name).topic_id] = name
+        return modern_group.described(group, known.modern, names.get)
+    return _described(group, known.metadata, bool(committed(store, group)))
+
+
+def _described(group: str, members: bytes | None, has_positions: bool) -> GroupDescription:
+    """A group, of the value of the record that has its members. CorruptRecordError."""
+    if members is None:
+        return GroupDescription(group, GroupState.EMPTY if has_positions else GroupState.DEAD)
+    try:
+        value = decode_group_value(members)
+        topics = topics_read(value)
+    except ValueError as error:
+        raise CorruptRecordError(
+            f"{OFFSETS_TOPIC}: the record of the members of group {group!r} is none of Kafka's: {error}"
+        ) from error
+    state = GroupState.STABLE if value.members else GroupState.EMPTY
+    return GroupDescription(group, state, value.protocol or "", value.members, topics, value.protocol_type)
+
+
+def check_unmoved(store: Store, steps: Sequence[OffsetStep]) -> None:
+    """Refuses steps that do not start from the committed positions. OffsetConflictError; errors as of `committed`.
+
+    The locks of the groups' partitions are held, so what is found stays so.
+    """
+    known: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+    for step in steps:
+        if step.group not in known:
+            known[step.group] = committed(store, step.group)
+        position = known[step.group].get(step.at)
+        found = None if position is None else position.offset
+        if found != step.expected:
+            raise OffsetConflictError(step.group, step.at.topic, step.at.partition, step.expected, found)
+
+
+@dataclass(frozen=True)
+class OffsetMoves:
+    """Moves of committed offsets that take place with a publish, or not at all (see publish.Participant).
+
+    Attributes:
+        steps: each says where its offset must be until then.
+    """
+
+    steps: Sequence[OffsetStep]
+
+    def parts(self, store: Store) -> list[StagedPart]:
+        """The records that a publish adds to `__consumer_offsets` to move the offsets.
+
+        These offsets never expire: a publisher that goes on from them takes a missing one for a beginning, and would
+        do all again.
+
+        Raises:
+            InvalidConfigError: an offset is moved twice, or is none that can be committed.
+        """
+        moved: dict[str, dict[TopicPartition, int]] = {}
+        for step in self.steps:
+            offsets = moved.setdefault(step.group, {})
+            if step.at in offsets:
+                raise InvalidConfigError(f"group {step.group}: one publish cannot move its position in {step.at} twice")
+            offsets[step.at] = step.offset
+        parts, now = [], now_ms()
+        for group, offsets in moved.items():
+            check(group, offsets)
+            place = place_of(store, group)
+            batches = encoded(store, group, offsets, "", now, records.NEVER)
+            data, crcs = b"".join(batches), b"".join(batch[CRC_AT : CRC_AT + 4] for batch in batches)
+            parts.append(StagedPart(**place._asdict(), count=len(offsets), size=len(data), crcs=crcs, data=data))
+        return parts
+
+    @contextlib.contextmanager
+    def hold(self, store: Store) -> Iterator[None]:
+        """Holds the groups' partitions, so that no process commits for them between `check` and the decision.
+
+        A process that gets a partition after the decision finds the decision, and applies it first.
+        """
+        with contextlib.ExitStack() as held:
+            for partition in sorted({place_of(store, step.group).partition for step in self.steps}):
+                appender = held.enter_context(store.appender(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
+                if appender.state.synced < appender.state.position:
+                    appender.settle()  # The decision must not outlive the position that it starts from.
+            yield
+
+    def check(self, store: Store) -> None:
+        """Refuses moves that do not start from the committed offsets. OffsetConflictError; errors as of `committed`."""
+        check_unmoved(store, self.steps)
+
+
+class GroupPositions:
+    """The positions that a store's log holds, as this process has read them. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._mutex = Mutex()
+        self._stamp = (-1, -1)  # of the store that all this was read in
+        self._topic_id = ""
+        self._views: list[PartitionView] = []
+        self._look_at: int | None = None  # when to look for expired positions
+
+    @classmethod
+    def of(cls, store: Store) -> GroupPositions:
+        """The positions of an open store: one object as long as the store's lives."""
+        with _known_mutex:
+            found = _known.get(store)
+            if found is None:
+                found = _known[store] = cls()
+            return found
+
+    def read(self, store: Store, group: str) -> tuple[Place | None, int, dict[TopicPartition, OffsetAndMetadata]]:
+        """A group's partition (None: there is no such topic), the last decision applied there, and its positions."""
+        _put_right(store, group)
+        with self._mutex:
+            found = self._view_of(store, group)
+            if found is None:
+                return None, -1, {}
+            view, applied = found
+            place = Place(OFFSETS_TOPIC, self._topic_id, view.partition)
+            return place, applied, dict(view.groups.get(group, _NOBODY).positions)
+
+    def records(self, store: Store, group: str) -> GroupRecords:
+        """What the log says of a group, at this moment."""
+        _put_right(store, group)
+        with self._mutex:
+            found = self._view_of(store, group)
+            return _NOBODY if found is None else _copy(found[0].groups.get(group, _NOBODY))
+
+    def groups(self, store: Store) -> list[str]:
+        """The names of all groups with a record in the log, sorted."""
+        _put_right(store)
+        with self._mutex:
+            views = self._current_views(store)
+            for view in views:
+                view.follow(store)
+            return sorted(name for view in views for name in view.groups)
+
+    def is_time_to_look(self, now: int, interval: int) -> bool:
+        """Whether this process should look for expired positions at `now`, as it should every `interval` ms; then it is
+        not time any more. Its first `interval` it leaves to others.
+        """
+        if self._look_at is None:
+            self._look_at = now + interval
+        if now < self._look_at:
+            return False
+        self._look_at = now + interval
+        return True
+
+    def in_partition(self, store: Store, partition: int) -> tuple[Place, dict[str, GroupRecords]]:
+        """A partition of the topic, and all that its log says of its groups. UnknownTopicError."""
+        store.recovered(OFFSETS_TOPIC, partition)
+        with self._mutex:
+            views = self._current_views(store)
+            if partition >= len(views):
+                raise UnknownTopicError(f"there is no partition {OFFSETS_TOPIC}-{partition}")
+            view = views[partition]
+            view.follow(store)
+            groups = {name: _copy(one) for name, one in view.groups.items()}
+            return Place(OFFSETS_TOPIC, self._topic_id, partition), groups
+
+    def _view_of(self, store: Store, group: str) -> tuple[PartitionView, int] | None:
+        """The view that has a group, up to now, and the last decision applied there. The mutex is held."""
+        views = self._current_views(store)
+        if not views:
+            return None
+        view = views[records.partition_for(group, len(views))]
+        if store.is_brokers:
+            # It need not have all partitions of the topic, so how many there are is not known.
+            for one in views:
+                one.follow(store)
+            view = next((one for one in views if group in one.groups), view)
+        return view, view.follow(store)
+
+    def _current_views(self, store: Store) -> list[PartitionView]:
+        """One view a partition; new ones if the topic was made anew, or the store was replaced by a copy."""
+        stamp = store_folder.stamp(store.path)
+        if stamp != self._stamp:
+            self._stamp, self._topic_id = stamp, ""
+        try:
+            topic = store.describe_topic(OFFSETS_TOPIC)
+        except UnknownTopicError:
+            self._topic_id, self._views = "", []
+            return self._views
+        if topic.topic_id != self._topic_id:
+            self._views = [PartitionView(number) for number in range(topic.partitions)]
+            self._topic_id = topic.topic_id
+        return self._views
+
+
+def _put_right(store: Store, group: str | None = None) -> None:
+    """After a power loss: puts a group's partition right, or all. It can wait for a lock, so the mutex must be free:
+    who holds the lock may look for positions.
+    """
+    with contextlib.suppress(UnknownTopicError):
+        count = store.describe_topic(OFFSETS_TOPIC).partitions
+        for partition in range(count) if group is None else [records.partition_for(group, count)]:
+            store.recovered(OFFSETS_TOPIC, partition)
+
+
+def _copy(group: GroupRecords) -> GroupRecords:
+    return replace(group, positions=dict(group.positions), modern=dict(group.modern))
+
+
+_NOBODY = GroupRecords()
+_known: weakref.WeakKeyDictionary[Store, GroupPositions] = weakref.WeakKeyDictionary()
+_known_mutex = Mutex()

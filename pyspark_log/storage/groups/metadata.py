@@ -1,0 +1,152 @@
+"""Members of consumer groups, as Kafka's group coordinator keeps them in `__consumer_offsets`.
+
+Source of the format: the message definition `GroupMetadataValue` of Kafka's group coordinator, and of its clients
+`ConsumerProtocolSubscription` and `ConsumerProtocolAssignment`, in which a member says what it wants to read and is
+told what it gets. Malformed bytes raise `ValueError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from pyspark_log.storage.groups.records import FieldReader
+from pyspark_log.types import TopicPartition
+
+#: The protocol type of groups whose members are Kafka's consumers.
+CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a group.
+
+    Attributes:
+        member_id: its id in this generation.
+        instance_id: `group.instance.id`, or None.
+        client_id, client_host: who it is.
+        subscription, assignment: bytes in the protocol of the group's type.
+        partitions: what it has, where its records themselves say it (KIP-848); None: `assignment` does.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    subscription: bytes
+    assignment: bytes
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataValue:
+    """What a group was when its members last changed.
+
+    Attributes:
+        protocol_type: what sort of group; CONSUMER, as a rule. "" if it never had members.
+        generation: counts the changes.
+        protocol: the assignor that the members agreed on, or None.
+        leader: the member that assigned, or None.
+        state_timestamp: since when it is in its state, in ms, or -1.
+        members: those of the generation; none: the group is empty.
+    """
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp: int
+    members: tuple[GroupMember, ...]
+
+
+class GroupState(Enum):
+    """What a group is up to, as far as its records tell; Kafka's names."""
+
+    STABLE = "Stable"  # it has members
+    ASSIGNING = "Assigning"  # it has members, and who is to have what is being found out (KIP-848)
+    RECONCILING = "Reconciling"  # it has members, some of which do not have yet what they are to have (KIP-848)
+    EMPTY = "Empty"  # it has positions, or had members
+    DEAD = "Dead"  # there is nothing of it
+    UNKNOWN = "Unknown"  # it has records that are not understood, so it may have members
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as its records describe it.
+
+    Attributes:
+        group: its name.
+        state: what it is up to.
+        protocol: the assignor that its members agreed on, "" if it has none.
+        members: those at work.
+        topics: what they want to read; None: only they know.
+        protocol_type: what sort of group; "" if it never had members.
+    """
+
+    group: str
+    state: GroupState
+    protocol: str = ""
+    members: tuple[GroupMember, ...] = ()
+    topics: frozenset[str] | None = frozenset()
+    protocol_type: str = ""
+
+    @property
+    def may_have_members(self) -> bool:
+        """Whether its positions can be those of members that are at work."""
+        return self.state not in (GroupState.EMPTY, GroupState.DEAD)
+
+
+def decode_group_value(data: bytes) -> GroupMetadataValue:
+    """A group's members, of any version from 0 to 4."""
+    reader = FieldReader(data)
+    version = reader.int16()
+    if not 0 <= version <= 4:
+        raise ValueError(f"group value of version {version}; this program reads 0 to 4")
+    compact = version >= 4
+    protocol_type, generation = reader.string(compact=compact), reader.int32()
+    protocol, leader = reader.nullable_string(compact=compact), reader.nullable_string(compact=compact)
+    state_timestamp = reader.int64() if version >= 2 else -1
+    members = tuple(_member(reader, version) for _ in range(reader.count(compact=compact)))
+    if compact:
+        reader.skip_tagged_fields()
+    return GroupMetadataValue(protocol_type, generation, protocol, leader, state_timestamp, members)
+
+
+def _member(reader: FieldReader, version: int) -> GroupMember:
+    compact = version >= 4
+    member_id = reader.string(compact=compact)
+    instance_id = reader.nullable_string(compact=compact) if version >= 3 else None
+    client_id, client_host = reader.string(compact=compact), reader.string(compact=compact)
+    if version >= 1:
+        reader.int32()  # rebalance timeout
+    reader.int32()  # session timeout
+    subscription, assignment = reader.byte_array(compact=compact), reader.byte_array(compact=compact)
+    if compact:
+        reader.skip_tagged_fields()
+    return GroupMember(member_id, instance_id, client_id, client_host, subscription, assignment)
+
+
+def subscribed_topics(subscription: bytes) -> tuple[str, ...]:
+    """The topics that a consumer's subscription names; all versions begin alike."""
+    reader = FieldReader(subscription)
+    reader.int16()
+    return tuple(reader.string() for _ in range(reader.count()))
+
+
+def topics_read(group: GroupMetadataValue) -> frozenset[str] | None:
+    """The topics that the members of a group want to read; None: they are no consumers, so only they know."""
+    if group.members and group.protocol_type != CONSUMER:
+        return None
+    return frozenset(topic for member in group.members for topic in subscribed_topics(member.subscription))
+
+
+def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions that a consumer was given; none if it has been told nothing."""
+    if not assignment:
+        return ()
+    reader, found = FieldReader(assignment), list[TopicPartition]()
+    reader.int16()
+    for _ in range(reader.count()):
+        topic = reader.string()
+        found += [TopicPartition(topic, reader.int32()) for _ in range(reader.count())]
+    return tuple(found)

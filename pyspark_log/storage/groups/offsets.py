@@ -1,0 +1,289 @@
+"""Committed positions of consumer groups, kept in the topic `__consumer_offsets` as Kafka keeps them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import ClassVar
+
+from pyspark_log.arguments import check_whole
+from pyspark_log.config import whole_setting
+from pyspark_log.errors import (
+    GroupNotEmptyError,
+    LockTimeoutError,
+    PublishError,
+    PylogError,
+    UnknownGroupError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.catalog import OFFSETS_TOPIC
+from pyspark_log.storage.compaction import compact_if_due
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT
+from pyspark_log.storage.groups import committed_offsets as group_positions
+from pyspark_log.storage.groups import expiry as group_expiry
+from pyspark_log.storage.groups import records
+from pyspark_log.storage.groups.committed_offsets import GroupPositions
+from pyspark_log.storage.groups.metadata import GroupDescription, GroupState
+from pyspark_log.storage.groups.view import OffsetAndMetadata
+from pyspark_log.storage.ingest import packed
+from pyspark_log.storage.publish import Place, apply_in, waits_in
+from pyspark_log.storage.store import Store
+from pyspark_log.types import OffsetStep, TopicPartition
+
+log = logging.getLogger(__name__)
+
+# How long a fetch waits for a partition's lock, in seconds; its holder is at work on it anyway.
+_HELP_TIMEOUT = 0.05
+
+
+class OffsetsLog:
+    """Commits and fetches positions of groups; safe to use from several threads and processes.
+
+    Positions that a publish moves (a transaction, say) count from the moment when it is decided. So a position is
+    never fetched that a decided publish has left behind, and a commit comes behind all that was decided before it.
+
+    Attributes:
+        NEVER: as the expiry of a commit: its positions stay until they are taken back.
+    """
+
+    NEVER: ClassVar[int] = records.NEVER
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives the time of commits, in seconds since 1970."""
+        self._store = store
+        self._clock = clock
+        self._retention_ms = whole_setting(store.settings, "offsets.retention.minutes") * 60_000
+        self._check_interval_ms = whole_setting(store.settings, "offsets.retention.check.interval.ms")
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
+
+    # ---- committing
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        metadata: str = "",
+        *,
+        expire_timestamp: int = -1,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+    ) -> None:
+        """Commits the offsets of the next records to read, all of them or none.
+
+        (Of more than a segment holds, some 4,000, each part that fills one.) Makes the topic if the store has none
+        (`offsets.topic.num.partitions` partitions, Kafka's 50). Now and then it also looks for positions that have
+        expired (`offsets.retention.check.interval.ms`).
+
+        Args:
+            group: the group's name.
+            offsets: for each partition.
+            metadata: a text of the committer's own, for all of them.
+            expire_timestamp: when these positions end, in ms since 1970; NEVER: they do not. -1: when the group was
+                idle for `offsets.retention.minutes`.
+            expected: the commit is refused unless these are the committed offsets of those partitions (None: there is
+                none). Without it nothing is compared.
+
+        Raises:
+            InvalidConfigError: the group has no name, an offset is negative, `metadata` is larger than 4096 bytes, or
+                the format cannot hold a text or number; nothing was written.
+            OffsetConflictError: a position is not the expected one; nothing was written.
+            StagedOutputError, OSError, LockTimeoutError: also when what was decided for the group's partition
+                cannot be applied, which comes first; nothing was written.
+        """
+        group_positions.check(group, offsets, metadata)
+        group_positions.check(group, dict.fromkeys(expected or {}, 0))
+        check_whole(f"group {group}: expiry", expire_timestamp, low=-1)
+        if not offsets:
+            return
+        store, now = self._store, self._now()
+        place = group_positions.place_of(store, group)
+        batches = group_positions.encoded(store, group, offsets, metadata, now, expire_timestamp)
+        steps = [OffsetStep(group, at, before, 0) for at, before in (expected or {}).items()]
+
+        def unless_moved() -> list[bytes]:
+            group_positions.check_unmoved(store, steps)
+            return batches
+
+        self._append(place, unless_moved)
+        if GroupPositions.of(store).is_time_to_look(now, self._check_interval_ms):
+            try:
+                self.expire(_HELP_TIMEOUT)
+            except (PylogError, OSError) as error:
+                log.warning("%s: expired positions are still there: %s", store.path, error)
+
+    def _append(
+        self, place: Place, make: Callable[[], list[bytes]], timeout: float = DEFAULT_TIMEOUT
+    ) -> None:
+        """Appends the batches that `make` gives under the partition's lock, when all that was decided is applied.
+
+        Whoever begins a segment compacts the closed ones, so that the log stays small however long nobody else comes.
+        """
+        store = self._store
+        while True:
+            apply_in(store, place, timeout)
+            with store.appender(place.topic, place.partition).hold(timeout) as appender:
+                # Who decides to move positions holds this lock, too. So nothing comes between look and append.
+                if waits_in(store, place, appender.state.applied):
+                    continue
+                active = appender.state.active_base
+                for pack in packed(make(), appender.config.segment_bytes):
+                    appender.append(pack, sync=False)
+                if appender.state.active_base == active:
+                    return
+            compact_if_due(store, TopicPartition(place.topic, place.partition))
+            return
+
+    # ---- fetching
+
+    def fetch(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions of a group; empty for one that nobody has heard of.
+
+        Reads only what was committed since the last call. Applies what was decided for the group's partition, if it may
+        write to the store and can; what it returns does not depend on that.
+
+        Raises:
+            CorruptRecordError: a record of the group's partition cannot be understood.
+            StagedOutputError: what a decision that is not applied does to them cannot be found out.
+        """
+        store = self._store
+        place, _, _ = GroupPositions.of(store).read(store, group)
+        if place is not None and store.writable:
+            try:
+                apply_in(store, place, _HELP_TIMEOUT)
+            except (OSError, LockTimeoutError, PublishError) as error:
+                log.debug("%s: what was decided for group %s is not applied: %s", store.path, group, error)
+        return group_positions.committed(store, group)
+
+    def groups(self) -> list[str]:
+        """The names of all groups that the log has a record of, sorted."""
+        return GroupPositions.of(self._store).groups(self._store)
+
+    def describe(self, group: str) -> GroupDescription:
+        """A group's state and members, as far as the log tells. Errors as of `fetch`."""
+        return group_positions.described(self._store, group)
+
+    # ---- taking back
+
+    def delete_group(self, group: str) -> None:
+        """Takes back all that a group has committed, so that it is as if there had never been one.
+
+        Raises:
+            UnknownGroupError: there is none.
+            GroupNotEmptyError: it has members, or may have some.
+            CorruptRecordError, StagedOutputError, OSError, LockTimeoutError: as commit says; nothing was written.
+        """
+        store = self._store
+        if self.describe(group).state is GroupState.DEAD:
+            raise UnknownGroupError(f"there is no group {group!r} in {store.path}")
+        place = group_positions.place_of(store, group)
+
+        def all_of_it() -> list[bytes]:
+            check_empty(self.describe(group))
+            keys = _position_keys(group, group_positions.committed(store, group))
+            known = GroupPositions.of(store).records(store, group)
+            if known.metadata is not None:
+                keys.append(records.encode_group_key(group))
+            keys += known.modern
+            return group_positions.tombstones(store, keys, self._now())
+
+        self._append(place, all_of_it)
+
+    def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Takes back what a group has committed for some partitions.
+
+        Returns:
+            Those of them that it had a position in.
+
+        Raises:
+            UnknownGroupError: there is no such group.
+            GroupNotEmptyError: members of it read one of the topics.
+            CorruptRecordError, StagedOutputError, OSError, LockTimeoutError: as commit says; nothing was written.
+        """
+        store, gone = self._store, list[TopicPartition]()
+        if self.describe(group).state is GroupState.DEAD:
+            raise UnknownGroupError(f"there is no group {group!r} in {store.path}")
+
+        def these() -> list[bytes]:
+            found = self.describe(group)
+            for at in partitions:
+                if found.topics is None or at.topic in found.topics:
+                    raise GroupNotEmptyError(f"group {group!r} {_who(found)}, which read {at.topic}, or may read it")
+            committed = group_positions.committed(store, group)
+            gone[:] = sorted(at for at in set(partitions) if at in committed)
+            return group_positions.tombstones(store, _position_keys(group, gone), self._now())
+
+        self._append(group_positions.place_of(store, group), these)
+        return gone
+
+    def expire(self, timeout: float = DEFAULT_TIMEOUT) -> int:
+        """Takes back the positions that have expired, by Kafka's rules, and forgets groups of which nothing is left.
+
+        Nobody waits for it but who wants to write to the very partition of the topic.
+
+        Args:
+            timeout: how long to wait for each partition's lock, in seconds.
+
+        Returns:
+            How many positions went.
+
+        Raises:
+            PylogError, OSError: the first that a partition gave; the others were looked at.
+        """
+        store, count = self._store, 0
+        failed: PylogError | OSError | None = None
+        try:
+            partitions = store.written_partitions(OFFSETS_TOPIC)
+        except UnknownTopicError:
+            return 0
+        for partition in partitions:
+            try:
+                count += self._expire_in(partition, timeout)
+            except (PylogError, OSError) as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return count
+
+    def _expire_in(self, partition: int, timeout: float) -> int:
+        """The same for one partition of the topic, which is locked only if there is something to take back."""
+        now, store, known = self._now(), self._store, GroupPositions.of(self._store)
+        count = 0
+
+        def over() -> list[bytes]:
+            nonlocal count
+            keys, count = list[bytes](), 0
+            for name, group in known.in_partition(store, partition)[1].items():
+                try:
+                    gone = group_expiry.expired(group, now, self._retention_ms)
+                    for at in gone:
+                        del group.positions[at]
+                    keys += _position_keys(name, gone)
+                    count += len(gone)
+                    if group_expiry.is_dead(group):
+                        keys.append(records.encode_group_key(name))
+                except ValueError as error:
+                    log.warning("%s: group %r stays, as its members are not known: %s", store.path, name, error)
+            return group_positions.tombstones(store, keys, now)
+
+        if over():
+            # Looked at again, as somebody may have committed, or decided to, since.
+            self._append(known.in_partition(store, partition)[0], over, timeout)
+        return count
+
+
+def check_empty(group: GroupDescription) -> None:
+    """Refuses a group whose positions can be those of members. GroupNotEmptyError."""
+    if group.may_have_members:
+        raise GroupNotEmptyError(f"group {group.group!r} {_who(group)}; it must be empty first")
+
+
+def _who(group: GroupDescription) -> str:
+    if group.state is GroupState.UNKNOWN:
+        return f"has records of the protocol {group.protocol_type} that are not understood here, so it may have members"
+    return f"has {len(group.members)} members"
+
+
+def _position_keys(group: str, partitions: Collection[TopicPartition]) -> list[bytes]:
+    return [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in partitions]

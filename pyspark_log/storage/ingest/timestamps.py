@@ -1,0 +1,66 @@
+"""Refuses records whose times are too far from the clock, as a broker does (LogValidator; KIP-937).
+
+And warns of records that retention is about to let go of, which a broker takes without a word.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_log.config import LONG_MAX, TopicConfig
+from pyspark_log.errors import InvalidRecordError
+from pyspark_log.types import NO_TIMESTAMP
+
+log = logging.getLogger(__name__)
+
+
+def check_times(times: pa.Array, config: TopicConfig, now: int, where: str) -> None:
+    """Checks the times that records bring.
+
+    Args:
+        times: of each record, in ms; null and NO_TIMESTAMP are never refused.
+        config: the topic's settings; with LogAppendTime nobody looks at these times.
+        now: the time in ms.
+        where: the topic, for errors.
+
+    Raises:
+        InvalidRecordError: a time is outside of what message.timestamp.before.max.ms and .after.max.ms allow.
+    """
+    if config.log_append_time:
+        return
+    oldest = max(now - config.message_timestamp_before_max_ms, NO_TIMESTAMP)
+    newest = min(now + config.message_timestamp_after_max_ms, LONG_MAX)
+    found = pc.min_max(times).as_py()
+    if found["max"] is None or (oldest <= found["min"] and found["max"] <= newest):
+        return
+    too_old = pc.and_(pc.less(times, oldest), pc.not_equal(times, NO_TIMESTAMP))
+    row = pc.index(pc.or_(too_old, pc.greater(times, newest)), True).as_py()
+    if row < 0:
+        return
+    time = times[row].as_py()
+    if time > newest:
+        side, limit = "after", config.message_timestamp_after_max_ms
+    else:
+        side, limit = "before", config.message_timestamp_before_max_ms
+    raise InvalidRecordError(
+        f"{where}: record {row} has the time {time} (ms), and the clock says {now}: more than "
+        f"message.timestamp.{side}.max.ms ({limit}) {side} it; set the time right, or raise that setting of the topic"
+    )
+
+
+def is_past_retention(newest: int, config: TopicConfig, now: int) -> bool:
+    """Whether records of the time `newest` (ms) and before are past the topic's retention at the time `now` (ms)."""
+    by_age = config.deletes and config.retention_ms >= 0 and not config.log_append_time
+    return by_age and 0 <= newest < now - config.retention_ms
+
+
+def warn_past_retention(newest: int, config: TopicConfig, where: str) -> None:
+    """Says that records of the time `newest` (ms) and before, which `is_past_retention`, are being written."""
+    log.warning(
+        "%s: records of time %d (ms) and before are past the topic's retention.ms (%d) already: they go with "
+        "the next cleaning. Set retention.ms=-1 to keep them",
+        where, newest, config.retention_ms,
+    )  # fmt: skip

@@ -1,0 +1,109 @@
+"""A record batch as a client of Kafka sends it: checked as a broker checks it, and made fit for its topic.
+
+The rules are those of Kafka's LogValidator. Where a broker would mend a batch in silence (offsets that leave some
+out, a wrong largest time), it is refused: no client sends such ones.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_log.config import INT_MAX, TopicConfig
+from pyspark_log.errors import BatchTooLargeError, InvalidRecordError, RecordTooLargeError
+from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
+from pyspark_log.storage.record import MAGIC, BatchBuilder, BatchHeader, RecordColumns, decode, restamp, scan
+
+
+def admit(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearray:
+    """The bytes that the topic's log takes for a batch: its own, or the same records in the topic's codec.
+
+    Args:
+        batch: one whole batch of format 2, with base offset 0.
+        config: the topic's settings.
+        now: the time in ms: that of the records if the topic has LogAppendTime.
+        where: topic and partition, for errors.
+
+    Raises:
+        InvalidRecordError: a rule of Kafka's is broken; RecordTooLargeError: larger than max.message.bytes, or than
+            batch.max.memory.bytes once it is unpacked.
+        CorruptRecordError: the bytes are no record batch, the CRC is wrong, or the records' offsets do not rise.
+    """
+    if len(batch) > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"{where}: a record batch of {len(batch)} bytes is larger than max.message.bytes "
+            f"({config.max_message_bytes}): send smaller ones, or raise max.message.bytes of the topic"
+        )
+    headers = scan(batch, 0, len(batch), check_crcs=True)
+    if len(headers) != 1 or headers[0].end != len(batch):
+        whole = headers[-1].end if headers else 0
+        raise InvalidRecordError(
+            f"{where}: {len(headers)} whole batches and {len(batch) - whole} bytes behind them; it must be one batch"
+        )
+    header = headers[0]
+    for broken, rule in _broken_rules(header):
+        if broken:
+            raise InvalidRecordError(f"{where}: {rule}")
+    # That there are as many records as offsets, and that these rise, leaves no hole between them.
+    try:
+        chunk = decode(
+            batch, 0, len(batch), from_offset=0, until_offset=INT_MAX + 1, max_bytes=INT_MAX, check_crcs=False,
+            headers=True, max_batch_bytes=config.max_batch_bytes,
+        )  # fmt: skip
+    except BatchTooLargeError as error:
+        raise RecordTooLargeError(f"{where}: {error.reason}; {error.advice}") from None
+    _check_records(chunk.columns, header, config, where)
+    check_times(_milliseconds(chunk.columns), config, now, where)
+    if is_past_retention(header.max_timestamp, config, now):
+        warn_past_retention(header.max_timestamp, config, where)
+    kept = config.keeps_codec or header.codec == config.codec
+    admitted = bytearray(batch if kept else _in_codec_of(config, chunk.columns, header))
+    if config.log_append_time:
+        restamp(admitted, 0, len(admitted), now)
+    return admitted
+
+
+def _broken_rules(header: BatchHeader) -> list[tuple[bool, str]]:
+    numbered = header.producer_id >= 0
+    return [
+        (header.magic != MAGIC, f"a batch of format {header.magic}; only format {MAGIC} is written"),
+        (header.base_offset != 0, f"base offset {header.base_offset}; the offsets are given here, so it must be 0"),
+        (header.is_control, "a control batch; clients send none"),
+        (
+            header.count < 1 or header.count != header.last_offset_delta + 1,
+            f"{header.count} records, and {header.last_offset_delta} as the last offset delta",
+        ),
+        (header.timestamp_type != 0, "its times are said to be those of the append, which only the log can say"),
+        (header.delete_horizon is not None, "it has a delete horizon, which only compaction sets"),
+        (
+            numbered and (header.producer_epoch < 0 or header.base_sequence < 0),
+            f"producer id {header.producer_id} with epoch {header.producer_epoch} and first sequence number "
+            f"{header.base_sequence}",
+        ),
+        (header.is_transactional and not numbered, "a part of a transaction without a producer id"),
+    ]
+
+
+def _check_records(columns: dict[str, pa.Array], header: BatchHeader, config: TopicConfig, where: str) -> None:
+    largest = pc.max(_milliseconds(columns)).as_py()
+    if largest != header.max_timestamp:
+        raise InvalidRecordError(
+            f"{where}: its header has the largest time {header.max_timestamp}, and its records {largest} (ms)"
+        )
+    if config.compact and columns["key"].null_count:
+        raise InvalidRecordError(f"{where}: a record without a key; the topic is compacted, which goes by keys")
+
+
+def _milliseconds(columns: dict[str, pa.Array]) -> pa.Array:
+    return pc.divide(columns["timestamp"].cast(pa.int64()), 1000)
+
+
+def _in_codec_of(config: TopicConfig, columns: dict[str, pa.Array], header: BatchHeader) -> bytes:
+    """The same records as one batch of the same producer, compressed as the topic wants it."""
+    records = RecordColumns(columns["key"], columns["value"], _milliseconds(columns), columns["headers"], 0)
+    builder = BatchBuilder(INT_MAX, config.max_message_bytes, config.codec, config.level)
+    builder.append(records, None, 0, header.count)
+    return builder.seal(
+        producer_id=header.producer_id, producer_epoch=header.producer_epoch, base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+    )  # fmt: skip

@@ -1,0 +1,75 @@
+"""One partition's log: its state, lease, writing, reading, recovery, producers, leader epochs, retention."""
+
+from pyspark_log.storage.log import cleaner_checkpoint, leader_epochs, retention, segment_cache, state_file
+from pyspark_log.storage.log.cleaner_checkpoint import CleanerState, cleaning
+from pyspark_log.storage.log.isolation import AbortedRanges, aborted_between
+from pyspark_log.storage.log.leader_epochs import FILE_NAME, Epochs, LeaderEpochs
+from pyspark_log.storage.log.leftovers import acknowledged, first_batch
+from pyspark_log.storage.log.missing import missing_is_damage, no_state
+from pyspark_log.storage.log.producers import snapshot
+from pyspark_log.storage.log.producers.numbered_batches import numbered_batches
+from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates
+from pyspark_log.storage.log.range_reader import READ_SIZE
+from pyspark_log.storage.log.reader import Partition, holds_segments
+from pyspark_log.storage.log.recovery import apply_intent, swap
+from pyspark_log.storage.log.recovery.restart import RECOVERY
+from pyspark_log.storage.log.recovery.swap import counted_segments
+from pyspark_log.storage.log.segment_cache import WIDTH, read_all
+from pyspark_log.storage.log.state_file import (
+    EMPTY,
+    FILE_SIZE,
+    SLOT_COUNT,
+    SLOT_DISTANCE,
+    Flags,
+    Intent,
+    Loaded,
+    PartitionState,
+    this_boot,
+)
+from pyspark_log.storage.log.state_slots import Slots, read_slots
+from pyspark_log.storage.log.writer import RESERVE, Appender
+
+__all__ = [
+    "EMPTY",
+    "FILE_NAME",
+    "FILE_SIZE",
+    "READ_SIZE",
+    "RECOVERY",
+    "RESERVE",
+    "SLOT_COUNT",
+    "SLOT_DISTANCE",
+    "WIDTH",
+    "AbortedRanges",
+    "Appender",
+    "CleanerState",
+    "Epochs",
+    "Flags",
+    "Intent",
+    "LeaderEpochs",
+    "Loaded",
+    "Partition",
+    "PartitionState",
+    "ProducerEntry",
+    "ProducerStates",
+    "Slots",
+    "aborted_between",
+    "acknowledged",
+    "apply_intent",
+    "cleaner_checkpoint",
+    "cleaning",
+    "counted_segments",
+    "first_batch",
+    "holds_segments",
+    "leader_epochs",
+    "missing_is_damage",
+    "no_state",
+    "numbered_batches",
+    "read_all",
+    "read_slots",
+    "retention",
+    "segment_cache",
+    "snapshot",
+    "state_file",
+    "swap",
+    "this_boot",
+]

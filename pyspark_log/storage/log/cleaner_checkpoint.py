@@ -1,0 +1,111 @@
+"""How far a partition's log is compacted, and why not further: one small file beside its state file.
+
+Its lock is that of the partition's cleaner, so two of them never work on one log. What it says is a saving, no truth:
+if it is lost, torn or too old, the next cleaner begins at the log start, and finds less to do than it has thought.
+
+Layout: docs/format.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for
+from pyspark_log.storage.log.state_file import PartitionState
+from pyspark_log.storage.record import crc32c
+
+VERSION = 2
+#: Bytes of the file: one sector, so that a write is seldom torn.
+FILE_SIZE = 512
+_BODY = struct.Struct(">BxHIqqq")
+_CRC = struct.Struct(">I")
+_MOST_REASON = FILE_SIZE - _BODY.size - _CRC.size
+
+
+class CleanerState(NamedTuple):
+    """What the last cleaner has left.
+
+    Attributes:
+        cleaned_to: the first offset that it did not clean: Kafka's cleaner checkpoint. 0: it has not cleaned.
+        truncations: how often the end of the partition's log had been taken back by then.
+        touched_to: above it no cleaner has replaced a segment, also none that was killed.
+        time: when that was, in ms.
+        reason: why the partition cannot be cleaned; "" if it can.
+    """
+
+    cleaned_to: int = 0
+    truncations: int = 0
+    touched_to: int = 0
+    time: int = 0
+    reason: str = ""
+
+
+def _encode(state: CleanerState) -> bytes:
+    reason = state.reason.encode()[:_MOST_REASON].decode(errors="ignore").encode()
+    body = _BODY.pack(VERSION, len(reason), state.truncations, state.cleaned_to, state.touched_to, state.time)
+    body += reason.ljust(_MOST_REASON, b"\0")
+    return body + _CRC.pack(crc32c(body))
+
+
+def _decode(data: bytes) -> CleanerState | None:
+    body = data[: -_CRC.size]
+    if len(data) != FILE_SIZE or body[0] != VERSION or data[-_CRC.size :] != _CRC.pack(crc32c(body)):
+        return None
+    _, size, truncations, cleaned_to, touched_to, time = _BODY.unpack_from(body)
+    reason = body[_BODY.size : _BODY.size + size].decode(errors="replace")
+    return CleanerState(cleaned_to, truncations, touched_to, time, reason)
+
+
+def read(place: PartitionPlace) -> CleanerState:
+    """What is known; nothing, if there is no file or it is torn. OSError."""
+    try:
+        with files.open_read(place.cleaner_path) as file:
+            return _decode(file.pread(FILE_SIZE, 0)) or CleanerState()
+    except FileNotFoundError:
+        return CleanerState()
+
+
+def write(place: PartitionPlace, state: CleanerState) -> None:
+    """Replaces what is known, durably; the lock of `cleaning` is held.
+
+    Raises:
+        OSError: also where that lock was lost meanwhile, on a shared file system. A server refuses writes to a locked
+            file then, but only through the file that was locked.
+    """
+    file = lock_for(place.cleaner_path).file
+    if not file.size():
+        # Its name must not be lost to the power either: who verifies the log goes by what is written now.
+        files.sync_folder(os.path.dirname(place.cleaner_path))
+    file.pwrite(_encode(state), 0)
+    file.sync()
+
+
+@contextlib.contextmanager
+def cleaning(place: PartitionPlace, timeout: float = DEFAULT_TIMEOUT) -> Iterator[None]:
+    """Holds the lock of the partition's cleaner.
+
+    Raises:
+        LockTimeoutError: another one is at work there, for longer than `timeout` (s).
+        OSError: the file cannot be made.
+    """
+    files.open_or_create(place.cleaner_path).close()
+    lock = lock_for(place.cleaner_path)
+    lock.acquire(timeout)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def first_dirty(known: CleanerState, state: PartitionState) -> int:
+    """The offset from which on the log is not compacted (LogCleanerManager.cleanableOffsets).
+
+    Where the log was truncated since, offsets can have other records now: nothing of it counts as compacted.
+    """
+    same = known.truncations == state.truncations
+    return known.cleaned_to if same and state.log_start <= known.cleaned_to <= state.next_offset else state.log_start

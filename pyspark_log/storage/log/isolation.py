@@ -1,0 +1,117 @@
+"""What readers of committed records may see of a partition (`isolation.level`, KIP-98): up to where transactions are
+decided, and which of them were aborted.
+
+Both are told by what Kafka keeps beside the segments: the newest snapshot of producers with the headers behind it, and
+the indexes of aborted transactions. Nothing is changed, also where a file is damaged.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+
+from pyspark_log.errors import SideFileError
+from pyspark_log.storage.fs import Mutex
+from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers.numbered_batches import numbered_batches
+from pyspark_log.storage.log.producers.state import ProducerStates
+from pyspark_log.storage.log.state_file import PartitionState
+from pyspark_log.storage.segment import SNAPSHOT, TXN_INDEX, AbortedTransaction, SegmentReader, segment_path, txn_index
+
+log = logging.getLogger(__name__)
+
+
+class AbortedRanges:
+    """Tells which batches belong to transactions that were aborted."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """`aborted`: all whose records may be asked for."""
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        for entry in aborted:
+            self._ranges.setdefault(entry.producer_id, []).append((entry.first_offset, entry.last_offset))
+        for ranges in self._ranges.values():
+            ranges.sort()
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def hold(self, producer_id: int, base_offset: int) -> bool:
+        """Whether the transactional batch of a producer at that offset was aborted."""
+        ranges = self._ranges.get(producer_id, ())
+        # A producer has one transaction at a time, so its ranges do not overlap.
+        number = bisect_right(ranges, base_offset, key=lambda first_last: first_last[0]) - 1
+        return number >= 0 and base_offset <= ranges[number][1]
+
+
+def aborted_between(folder: str, bases: Iterable[int], start: int, end: int) -> list[AbortedTransaction]:
+    """The aborted transactions that reach into [start, end).
+
+    Args:
+        folder: the partition's.
+        bases: of the segment that holds `start`, and of those behind it: the marker of a transaction may be far behind
+            its records.
+        start, end: a range of offsets, in which all transactions are decided.
+
+    Raises:
+        SideFileError: an index is damaged.
+    """
+    indexes = (txn_index.read_entries(segment_path(folder, base, TXN_INDEX), base) for base in bases)
+    return txn_index.collect_all(indexes, start, end)
+
+
+class StableEnd:
+    """Follows a partition's last stable offset. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._states: ProducerStates | None = None
+        self._incarnation = -1  # of the log that `_states` were read from
+        self._mutex = Mutex()
+
+    def look(
+        self,
+        folder: str,
+        state: PartitionState,
+        first: int,
+        segments: Callable[[int], Iterator[tuple[SegmentReader, int]]],
+    ) -> int:
+        """The offset below which every transaction is decided: the high watermark, or the first record of an open one.
+
+        Args:
+            folder: the partition's.
+            state: of the partition.
+            first: the base offset of its first segment.
+            segments: gives those from an offset on, each open, with the bytes of it that count.
+
+        Raises:
+            CorruptRecordError, LogDamagedError: a segment is damaged, or went meanwhile.
+        """
+        with self._mutex:
+            states, end = self._states, state.high_watermark
+            if states is None or self._incarnation != state.incarnation or not first <= states.end_offset <= end:
+                states = _restored(folder, first, end)
+            elif states.end_offset < state.active_base:
+                # The segments in between may be compacted by now, without the ends of transactions. Snapshots are not.
+                states = _restored(folder, states.end_offset + 1, end, states)
+            self._states = None  # in case that it fails halfway
+            for segment, size in segments(states.end_offset):
+                for header, marker in numbered_batches(segment, size, states.end_offset, end):
+                    states.enter(header, marker)
+            states.end_offset = end
+            states.acknowledge(end)
+            self._states, self._incarnation = states, state.incarnation
+            unstable = states.first_unstable_offset
+            return end if unstable is None else max(unstable, state.log_start)
+
+
+def _restored(folder: str, first: int, end: int, known: ProducerStates | None = None) -> ProducerStates:
+    """What the newest snapshot of [first, end] tells; if none can be read, `known`, or nothing."""
+    for offset in reversed(producer_snapshot.list_snapshots(folder)):
+        if first <= offset <= end:
+            try:
+                return ProducerStates(producer_snapshot.read(segment_path(folder, offset, SNAPSHOT)), offset)
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            except SideFileError as error:
+                log.warning("looking for an older snapshot: %s", error)
+    return known or ProducerStates(end_offset=first)

@@ -1,0 +1,149 @@
+"""At which offset each leader epoch of a partition began (Kafka's LeaderEpochFileCache, KIP-101).
+
+A copy of the log asks with it how far it agrees with another one. It stands in the partition's folder as
+the checkpoint `leader-epoch-checkpoint` with lines `epoch start-offset`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pyspark_log.errors import SideFileError
+from pyspark_log.storage.catalog import kafka_files
+from pyspark_log.storage.log.state_file import PartitionState
+from pyspark_log.storage.record import BatchHeader
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "leader-epoch-checkpoint"
+#: Stands for "no such epoch" and "no such offset" in an answer.
+UNDEFINED = -1
+
+
+class EpochStart(NamedTuple):
+    """The first offset of a leader epoch."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The leader epochs of one partition; both epochs and start offsets increase.
+
+    Attributes:
+        entries: the epochs, oldest first.
+    """
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        """Begins with those entries, assigned in turn."""
+        self.entries: list[EpochStart] = []
+        for epoch, start_offset in entries:
+            self.assign(epoch, start_offset)
+
+    @classmethod
+    def read(cls, path: str) -> LeaderEpochs:
+        """What a checkpoint says; nothing if there is no file. SideFileError names the file and the line."""
+        return cls(kafka_files.read_epochs(path))
+
+    def write(self, path: str) -> None:
+        """Replaces the checkpoint."""
+        kafka_files.write_epochs(path, self.entries)
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Says that a record of `epoch` stands at `start_offset`.
+
+        Entries that contradict it (a later epoch, or one that begins there or behind) go. A batch
+        without an epoch (-1) says nothing.
+
+        Returns:
+            Whether anything changed, so that the checkpoint must be written.
+        """
+        if epoch < 0:
+            return False
+        if self.entries and self.entries[-1].epoch == epoch and self.entries[-1].start_offset <= start_offset:
+            return False
+        while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
+            self.entries.pop()
+        self.entries.append(EpochStart(epoch, start_offset))
+        return True
+
+    def cut_end(self, log_end: int) -> bool:
+        """Drops the epochs that begin at the log end or behind it; whether there were any."""
+        return self._replace([entry for entry in self.entries if entry.start_offset < log_end])
+
+    def cut_start(self, log_start: int) -> bool:
+        """Drops the epochs that end by the log start; the one that goes on there begins there now.
+
+        Returns:
+            Whether anything changed.
+        """
+        before = [entry for entry in self.entries if entry.start_offset <= log_start]
+        covering = [EpochStart(before[-1].epoch, log_start)] if before else []
+        return self._replace(covering + self.entries[len(before) :])
+
+    def _replace(self, entries: list[EpochStart]) -> bool:
+        changed, self.entries = entries != self.entries, entries
+        return changed
+
+    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """Up to which offset the log agrees with a copy whose last record has `epoch`.
+
+        Returns:
+            The largest epoch here that is not above `epoch`, and the offset at which it ends; for an
+            epoch before the first, that epoch itself and the first one's start. (-1, -1): not known.
+        """
+        if epoch == UNDEFINED or not self.entries or epoch > self.entries[-1].epoch:
+            return UNDEFINED, UNDEFINED
+        if epoch == self.entries[-1].epoch:
+            return epoch, log_end
+        later = next(entry for entry in self.entries if entry.epoch > epoch)
+        return max((entry.epoch for entry in self.entries if entry.epoch <= epoch), default=epoch), later.start_offset
+
+
+def begin(folder: str, epoch: int, start_offset: int) -> None:
+    """Enters an epoch in the checkpoint of the partition in `folder`; before a batch has it.
+
+    If the process dies in between, the checkpoint has the epoch begin where records of the one before may still
+    come. A copy of the log then fetches more anew than it must, but never keeps what is not there.
+    """
+    epochs = _read_or_none(folder)
+    if epochs.assign(epoch, start_offset):
+        epochs.write(f"{folder}/{FILE_NAME}")
+
+
+def cut_start(folder: str, log_start: int) -> None:
+    """Has the checkpoint of the partition in `folder` follow the log start."""
+    epochs = _read_or_none(folder)
+    if epochs.cut_start(log_start):
+        epochs.write(f"{folder}/{FILE_NAME}")
+
+
+def _read_or_none(folder: str) -> LeaderEpochs:
+    try:
+        return LeaderEpochs.read(f"{folder}/{FILE_NAME}")
+    except SideFileError as error:
+        log.warning("replacing a checkpoint that is damaged: %s", error)
+        return LeaderEpochs()
+
+
+class Epochs:
+    """Leader epochs, batch by batch: they do not go down, and none is larger than the partition's.
+
+    Attributes:
+        last: that of the last batch that had a right one; -1: none yet.
+    """
+
+    def __init__(self, state: PartitionState | None) -> None:
+        self._limit = None if state is None else state.leader_epoch
+        self.last = -1
+
+    def fault(self, header: BatchHeader) -> str:
+        """What is wrong with a batch's epoch; "" if nothing is."""
+        if self._limit is not None and header.leader_epoch > self._limit:
+            return f"leader epoch {header.leader_epoch}, but the partition is only at {self._limit}"
+        if header.leader_epoch < self.last:
+            return f"leader epoch {header.leader_epoch} behind {self.last}"
+        self.last = header.leader_epoch
+        return ""

@@ -1,0 +1,50 @@
+"""What it means that a file of a partition, or a part of one, is not there: damage, or a topic that was deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+from pyspark_log.errors import LogDamagedError, UnknownTopicError
+from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.segment import list_segments
+
+
+@contextlib.contextmanager
+def missing_is_damage(place: PartitionPlace) -> Iterator[None]:
+    """Calls a segment file that is not there what it is: LogDamagedError."""
+    try:
+        yield
+    except OSError as error:
+        # On a network file system a file that another machine removed is stale.
+        if error.errno not in (errno.ENOENT, errno.ESTALE):
+            raise
+        raise LogDamagedError(f"{place}: {error.filename} is missing: it was removed or moved") from None
+
+
+def check_length(place: PartitionPlace, path: str, size: int, held: int) -> None:
+    """Refuses a log file that is shorter than it was. LogDamagedError.
+
+    Args:
+        place: whose it is.
+        path: the file.
+        size: how many bytes it has.
+        held: how many bytes the partition's state says that it has.
+    """
+    if size < held:
+        raise LogDamagedError(
+            f"{place}: {path} has {size} bytes, of which {held} were written and acknowledged: something cut it. "
+            "Nothing is changed; restore it from a copy, or make a copy of the store without the lost records "
+            "(pylog repair)"
+        )
+
+
+def no_state(place: PartitionPlace) -> UnknownTopicError | LogDamagedError:
+    """Why a partition that was written to has no state file."""
+    if list_segments(place.folder) and place.owner() in ("", place.topic_id):
+        return LogDamagedError(
+            f"{place}: {place.folder} holds segments, but its state file {place.state_path} is missing: "
+            "restore it from a copy of the store"
+        )
+    return UnknownTopicError(f"{place}: the topic was deleted")

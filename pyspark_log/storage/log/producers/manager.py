@@ -1,0 +1,273 @@
+"""A partition's numbered producers, with the files that keep what is known of them.
+
+What a producer may append next is told by the log itself. Reading it all would take long, so each roll leaves
+a snapshot, and who comes new begins with the newest one and reads the headers behind it. The index of aborted
+transactions is written along with the markers; after a power loss that of the active segment is made anew.
+
+A partition to which no producer id was ever written (Flags.PRODUCERS) has none of these files, and nothing is
+read for it. Everything here happens while the partition's lock is held.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pyspark_log.errors import SideFileError
+from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import cleaner_checkpoint
+from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers.numbered_batches import numbered_batches
+from pyspark_log.storage.log.producers.state import Duplicate, ProducerEntry, ProducerStates
+from pyspark_log.storage.log.state_file import Flags, PartitionState
+from pyspark_log.storage.record import BatchHeader, Marker, decode_marker
+from pyspark_log.storage.segment import (
+    TXN_INDEX,
+    AbortedTransaction,
+    SegmentReader,
+    TxnIndex,
+    list_segments,
+    segment_path,
+    txn_index,
+)
+
+log = logging.getLogger(__name__)
+
+# How often producers that were idle for too long are looked for, in ms (Kafka's
+# producer.id.expiration.check.interval.ms).
+_EXPIRATION_CHECK = 600_000
+
+
+class Numbered(NamedTuple):
+    """A batch of a numbered producer that is about to be appended, and what that means.
+
+    Attributes:
+        header: its header, with the offsets that it gets.
+        marker: what it holds, if it ends a transaction.
+        aborted: the transaction that it aborts, if it aborts one.
+        duplicate: where the log has it already; then it must not be appended.
+    """
+
+    header: BatchHeader
+    marker: Marker | None
+    aborted: AbortedTransaction | None
+    duplicate: Duplicate | None
+
+
+class Producers:
+    """The numbered producers of one partition, for whoever appends to it."""
+
+    def __init__(self, place: PartitionPlace, expiration: int) -> None:
+        """Knows nothing yet.
+
+        Args:
+            place: which partition.
+            expiration: producer.id.expiration.ms.
+        """
+        self._place, self._folder = place, place.folder
+        self._expiration = expiration
+        self._states: ProducerStates | None = None
+        self._incarnation = -1  # of the log that `_states` were read from
+        self._next_check: int | None = None
+        self._index: tuple[int, TxnIndex] | None = None
+
+    def forget(self) -> None:
+        """Drops what is known; the next use looks at the files anew."""
+        self._states = None
+        self.close()
+
+    def close(self) -> None:
+        """Lets the files go, which others may have changed. What was read of the log stays true."""
+        if self._index is not None:
+            self._index[1].close()
+        self._index = None
+
+    # ---- around an append
+
+    def judge(self, state: PartitionState, data: bytes | bytearray, header: BatchHeader, now: int) -> Numbered:
+        """Judges a batch with a producer id that is about to be appended; nothing is changed.
+
+        Args:
+            state: the partition's state.
+            data: the whole batch.
+            header: its header, with the offsets that it gets.
+            now: the time in ms.
+
+        Raises:
+            ProducerError: it must not be appended.
+            CorruptRecordError: a control batch that holds no control record.
+        """
+        states = self._follow(state, now)
+        marker = decode_marker(bytes(data), header) if header.is_control else None
+        duplicate = states.check(header, marker)
+        aborted = states.aborted_by(header, marker) if marker is not None else None
+        return Numbered(header, marker, aborted, duplicate)
+
+    def index_aborted(self, state: PartitionState, aborted: AbortedTransaction) -> None:
+        """Enters an aborted transaction in the active segment's index; before its marker becomes visible."""
+        self._open_index(state).append(aborted)
+
+    def enter(self, numbered: Numbered) -> None:
+        """Takes in a batch that `judge` has let pass, and that is in the log by now."""
+        assert self._states is not None
+        self._states.enter(numbered.header, numbered.marker)
+        # There is no other replica to wait for.
+        self._states.acknowledge(numbered.header.next_offset)
+
+    def pass_over(self, base_offset: int, next_offset: int) -> None:
+        """Says that the batches appended in [base_offset, next_offset) have no producer ids."""
+        if self._states is not None and self._states.end_offset == base_offset:
+            self._states.end_offset = next_offset
+
+    # ---- around the ends of segments and of the log
+
+    def sync_index(self, base_offset: int) -> None:
+        """Makes the index of a segment durable before the next segment begins."""
+        self.close()
+        path = segment_path(self._folder, base_offset, TXN_INDEX)
+        try:
+            file = files.open_write(path)
+        except FileNotFoundError:
+            return
+        with file:
+            file.sync()
+
+    def take_snapshot(self, state: PartitionState, now: int) -> None:
+        """Writes the snapshot of the active segment's base, where no producer has appended since.
+
+        Without it nothing is lost but time; it comes after the move of the end, so it never tells of what is not
+        there.
+        """
+        if state.flags & Flags.PRODUCERS:
+            producer_snapshot.write(self._folder, state.active_base, self._follow(state, now).entries)
+
+    def cut(self, state: PartitionState) -> None:
+        """Removes what the files tell of offsets behind the log end."""
+        if state.flags & Flags.PRODUCERS:
+            self._delete_snapshots_above(state.next_offset)
+            self.close()
+            self._open_index(state).cut(state.next_offset)
+
+    def rebuild(self, state: PartitionState, first_base: int) -> None:
+        """Makes the indexes of the segments from base `first_base` on anew, durably.
+
+        No snapshot of their inside is kept.
+        """
+        self.forget()
+        if state.flags & Flags.PRODUCERS:
+            self._delete_snapshots_above(first_base)
+            self._rebuild_indexes(state, first_base)
+
+    def _delete_snapshots_above(self, offset: int) -> None:
+        found = producer_snapshot.list_snapshots(self._folder)
+        producer_snapshot.delete(self._folder, [one for one in found if one > offset])
+
+    # ---- what is known
+
+    def entries(self, state: PartitionState, now: int) -> list[ProducerEntry]:
+        """What is known of each producer, up to the log end; `now` in ms. CorruptRecordError."""
+        return self._follow(state, now).entries
+
+    def _follow(self, state: PartitionState, now: int) -> ProducerStates:
+        """What is known of producers, up to the log end."""
+        states = self._states
+        if states is None or self._incarnation != state.incarnation or not self._follows(states.end_offset, state):
+            self.forget()
+            states = self._restored(state, state.next_offset, now)
+            self._states, self._incarnation = states, state.incarnation
+        if states.end_offset < state.next_offset:
+            for header, marker in self._batches(states.end_offset, state):
+                states.enter(header, marker)
+            states.end_offset = state.next_offset
+            states.acknowledge(state.next_offset)
+        if self._next_check is not None and now >= self._next_check:
+            states.expire(now, self._expiration)
+            self._next_check = None
+        if self._next_check is None:
+            self._next_check = now + _EXPIRATION_CHECK
+        return states
+
+    def _follows(self, offset: int, state: PartitionState) -> bool:
+        """Whether the log still has all that was ever appended from an offset up to its end.
+
+        Other processes may have deleted segments since this one has read up to there, or compacted them: then a batch,
+        or the end of a transaction, is missed by a process that reads on. The newest snapshot tells of it.
+        """
+        if state.active_base <= offset <= state.next_offset:
+            return True  # Only closed segments are deleted and compacted.
+        first = next((base for base in list_segments(self._folder) if state.counts(base)), state.active_base)
+        return max(first, cleaner_checkpoint.read(self._place).touched_to) <= offset <= state.next_offset
+
+    def _restored(self, state: PartitionState, end: int, now: int) -> ProducerStates:
+        """What the newest snapshot that is not above `end` tells; its offset is the states' end."""
+        if not state.flags & Flags.PRODUCERS:
+            return ProducerStates(end_offset=end)
+        bases = list_segments(self._folder)
+        first = bases[0] if bases else end
+        offsets = producer_snapshot.list_snapshots(self._folder)
+        producer_snapshot.delete(self._folder, producer_snapshot.strays(offsets, bases))
+        # Kafka takes none at or below the log start. While its segment is there it is as good as any, and here a
+        # process that comes new must not know less of its producers than the one before.
+        snapshot = producer_snapshot.load_newest(self._folder, first - 1, end)
+        if snapshot is None:
+            return ProducerStates(end_offset=first)
+        entries = [entry for entry in snapshot.entries if not entry.is_expired(now, self._expiration)]
+        return ProducerStates(entries, snapshot.offset)
+
+    def _batches(self, start: int, state: PartitionState) -> Iterator[tuple[BatchHeader, Marker | None]]:
+        """The batches with producer ids from offset `start` to the log end, with the markers among them.
+
+        Raises:
+            CorruptRecordError: damage on the way.
+        """
+        bases = [base for base in list_segments(self._folder) if state.counts(base)]
+        first = max(bisect_right(bases, start) - 1, 0)
+        for base, following in zip(bases[first:], [*bases[first + 1 :], state.next_offset], strict=True):
+            reader = SegmentReader(self._folder, base, until=following)
+            try:
+                end = state.position if base == state.active_base else reader.log.size()
+                # What reaches beyond it was taken back, where the log was emptied and goes on at its start.
+                yield from numbered_batches(reader, end, start, following)
+            finally:
+                reader.close()
+
+    # ---- the index of aborted transactions
+
+    def _open_index(self, state: PartitionState) -> TxnIndex:
+        """The active segment's index; made anew if it is damaged."""
+        try:
+            return self._index_of(state.active_base)
+        except SideFileError as error:
+            log.warning("building an index of aborted transactions anew: %s", error)
+            self._rebuild_indexes(state, state.active_base)
+            return self._index_of(state.active_base)
+
+    def _index_of(self, base: int) -> TxnIndex:
+        if self._index is None or self._index[0] != base:
+            self.close()
+            self._index = base, TxnIndex(segment_path(self._folder, base, TXN_INDEX), base)
+        return self._index[1]
+
+    def _rebuild_indexes(self, state: PartitionState, first_base: int) -> None:
+        bases = [base for base in list_segments(self._folder) if first_base <= base and state.counts(base)]
+        found: dict[int, list[AbortedTransaction]] = {base: [] for base in bases}
+        # The time does not matter: who is idle for too long has no transaction open.
+        states = self._restored(state, first_base, 0)
+        for header, marker in self._batches(states.end_offset, state):
+            if marker is not None and header.base_offset >= first_base:
+                aborted = states.aborted_by(header, marker)
+                if aborted is not None:
+                    found[bases[bisect_right(bases, header.base_offset) - 1]].append(aborted)
+            states.enter(header, marker)
+        self.close()
+        # As wholes: one that is missing, or ends early, says that nothing more was aborted.
+        for base, entries in found.items():
+            path = segment_path(self._folder, base, TXN_INDEX)
+            if entries:
+                txn_index.write_entries(path, entries)
+            else:
+                files.unlink(path)
+        files.sync_folder(self._folder)

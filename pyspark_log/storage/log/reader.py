@@ -1,0 +1,413 @@
+"""One partition of a topic, for readers: where its log starts and ends, and the records between.
+
+Readers take no lock. The end that they see, the high watermark, comes from the state file; below it every byte
+counts, beyond it none does, whatever stands in the files.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import NoReturn, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_log.config import MAX_BATCH_BYTES
+from pyspark_log.errors import (
+    BatchTooLargeError,
+    CorruptRecordError,
+    LogDamagedError,
+    LogFolderOfflineError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.catalog import LogFolders, PartitionPlace
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.isolation import AbortedRanges, StableEnd, aborted_between
+from pyspark_log.storage.log.missing import check_length, missing_is_damage, no_state
+from pyspark_log.storage.log.range_reader import RangeReader
+from pyspark_log.storage.log.segment_cache import ClosedSegments
+from pyspark_log.storage.log.state_file import Flags, PartitionState
+from pyspark_log.storage.record import BatchHeader, Chunk, decode
+from pyspark_log.storage.segment import LOG, NO_OFFSET, AbortedTransaction, SegmentReader, list_segments, segment_path
+from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
+
+_T = TypeVar("_T")
+
+
+def holds_segments(folders: LogFolders | None, place: PartitionPlace) -> bool:
+    """Whether there are segments of a partition that has no state; False where its log folder has failed. OSError.
+
+    A partition that was never written to is looked for in the first folder, and that one must not take it out.
+    """
+    try:
+        return bool(list_segments(place.folder))
+    except OSError as error:
+        if folders is not None and isinstance(folders.explained(error, place), LogFolderOfflineError):
+            return False
+        raise
+
+
+class Partition:
+    """The reader's view of one partition. Safe to use from several threads."""
+
+    def __init__(
+        self, place: PartitionPlace, max_batch_bytes: int = MAX_BATCH_BYTES, log_folders: LogFolders | None = None
+    ) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            place: which partition.
+            max_batch_bytes: the most that one batch may become in memory; a larger one is refused.
+            log_folders: of the store; None: it stays where it is.
+        """
+        self.place = place
+        self._log_folders = log_folders
+        self._max_batch_bytes = max_batch_bytes
+        self._written = False  # whether it ever had a state file
+        self._segments: tuple[int, list[int]] = (-1, [])
+        # Which of a broker's segments are closed is not written down anywhere.
+        self._closed: ClosedSegments | None = ClosedSegments(place)
+        self._dense = True
+        self._stable = StableEnd()
+
+    def state(self) -> PartitionState:
+        """The partition's state at this moment.
+
+        Raises:
+            UnknownTopicError: the topic was deleted.
+            LogDamagedError: there are segments but no state file.
+        """
+        loaded = state_file.read(self.place.state_path)
+        if loaded is None and (self._written or holds_segments(self._log_folders, self.place)):
+            # Perhaps it was made between the two looks; files are made with the first write, the state first.
+            loaded = state_file.read(self.place.state_path)
+            if loaded is None:
+                raise no_state(self.place)
+        if loaded is None:
+            return state_file.EMPTY
+        self._written = True
+        if loaded.state.flags & Flags.DEAD:
+            raise UnknownTopicError(f"{self.place}: the topic was deleted")
+        return loaded.state
+
+    def place_in(self, state: PartitionState) -> PartitionPlace:
+        """Where its files are by a state: it may be moved from one log folder to another."""
+        folders = self._log_folders
+        return self.place if folders is None else self.place.within(folders.at(state.log_folder).path)
+
+    def _folder(self, state: PartitionState) -> str:
+        return self.place_in(state).folder
+
+    def _check_folder(self, state: PartitionState) -> None:
+        """Tells a log that is damaged from a folder that has failed. LogFolderOfflineError."""
+        if self._log_folders is not None:
+            self._log_folders.check(state.log_folder, self.place)
+
+    def _fail(self, error: OSError) -> NoReturn:
+        """Raises an error of the system; as LogFolderOfflineError if it means that the log folder has failed."""
+        told = error
+        if self._log_folders is not None:
+            told = self._log_folders.explained(error, self.place)
+        if told is error:
+            raise error
+        raise told from error
+
+    def segments(self, state: PartitionState) -> list[int]:
+        """The base offsets of the segments that count in `state`, ascending.
+
+        A newer file is one whose making was not finished, and one that lies below the log start is about to go.
+        """
+        generation, bases = self._segments
+        if generation != state.generation:
+            bases = [base for base in list_segments(self._folder(state)) if state.counts(base)]
+            if bases and bases[-1] == state.active_base:
+                self._segments = (state.generation, bases)
+        return bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
+
+    def _present(self, state: PartitionState) -> list[int]:
+        """The same, where something was written: a folder without segments was moved, or is not there."""
+        bases = self.segments(state)
+        if not bases:
+            raise LogDamagedError(f"{self.place}: no segments in {self._folder(state)}: files were removed or moved")
+        return bases
+
+    def size(self) -> int:
+        """Bytes of the `.log` files that count."""
+
+        def look(state: PartitionState, _: bool) -> int:
+            closed = [base for base in self.segments(state) if base != state.active_base]
+            with missing_is_damage(self.place):
+                return state.position + sum(os.path.getsize(self._log_path(base, state)) for base in closed)
+
+        return self._settled(look)
+
+    def _log_path(self, base: int, state: PartitionState) -> str:
+        return segment_path(self._folder(state), base, LOG)
+
+    def _settled(self, look: Callable[[PartitionState, bool], _T]) -> _T:
+        """What `look` finds. Segments may go while it looks; then it looks again.
+
+        It is told whether to list the folder: if not, it may go by what is known of closed segments.
+        """
+        listed = self._closed is None
+        while True:
+            state = self.state()
+            try:
+                return look(state, listed)
+            except (LogDamagedError, CorruptRecordError, FileNotFoundError):
+                now = self.state()
+                if (now.generation, now.log_start) == (state.generation, state.log_start):
+                    if listed:
+                        self._check_folder(now)
+                        raise
+                    listed = True
+            except OSError as error:
+                self._fail(error)
+
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction is decided; the log end, if none is open.
+
+        Raises:
+            UnknownTopicError, LogDamagedError: as `state`.
+            CorruptRecordError: a batch behind the newest snapshot of producers is damaged.
+        """
+        return self._settled(self._last_stable)
+
+    def _last_stable(self, state: PartitionState, listed: bool) -> int:
+        if not state.flags & Flags.PRODUCERS:
+            return state.high_watermark
+        bases = self._present(state)
+        return self._stable.look(
+            self._folder(state), state, bases[0], lambda offset: self._segments_from(offset, state, listed)
+        )
+
+    def _aborted(self, start: int, end: int) -> AbortedRanges:
+        """The transactions with records in [start, end) that were aborted, where all are decided."""
+
+        def look(state: PartitionState, _: bool) -> AbortedRanges:
+            bases = self._present(state)
+            found = self._aborted_by(bases[max(bisect_right(bases, start) - 1, 0) :], start, end, state)
+            # An index goes before its log, when the log start has moved: without it nothing is known. And one that went
+            # with others, to another log folder or in favour of a cleaned one, must not be taken for empty.
+            now = self.state()
+            self._check_range(start, end, now)
+            if now.generation != state.generation:
+                raise LogDamagedError(f"{self.place}: segments went while their indexes were read")
+            return AbortedRanges(found)
+
+        return self._settled(look)
+
+    def _aborted_by(self, bases: list[int], start: int, end: int, state: PartitionState) -> list[AbortedTransaction]:
+        """What the indexes of some segments, and of those behind them, say of [start, end)."""
+        return aborted_between(self._folder(state), bases, start, end)
+
+    def read(
+        self, start: int, end: int, *, max_bytes: int, headers: bool = False, check_crcs: bool = True,
+        committed: bool = False,
+    ) -> Iterator[Chunk]:  # fmt: skip
+        """The records of [start, end) in order, in chunks of some `max_bytes` before compression.
+
+        With `committed`, those of transactions that were aborted are left out; `end` is at most the last stable offset.
+
+        Raises:
+            OffsetOutOfRangeError: `start` below the log start, or `end` above the log end; or records of
+                the range were deleted before they were read.
+            SideFileError: with `committed`, an index of aborted transactions is damaged.
+            UnknownTopicError: the topic was deleted.
+            CorruptRecordError: a damaged batch, with its place. What stands before it was given out.
+                BatchTooLargeError: it becomes more in memory than it may.
+            LogDamagedError: a segment is missing or shorter than it was.
+        """
+        state = self.state()
+        self._check_range(start, end, state)
+        reader = RangeReader(self.place, max_bytes, headers, check_crcs, self._max_batch_bytes, self._dense)
+        if committed and state.flags & Flags.PRODUCERS:
+            reader.leave_out(self._aborted(start, end))
+        position, listed = start, self._closed is None
+        while position < end:
+            try:
+                base, following = self._segment_of(position, state, listed)
+                until = end if following is None else min(end, following)
+                segment = self._open(base, following, state)
+                size = self._counted(segment, state) if following is None else segment.log.size()
+                for chunk in reader.read(segment, size, position, until, following):
+                    yield chunk
+                    position = max(position, chunk.next_offset)
+                # Not in a `finally`: that would run when somebody drops this generator, and a Ctrl-C that comes while
+                # it does is lost. Files that are dropped close without it.
+                segment.close()
+                # The segment was read to a proven end, so what is missing up to here was compacted away.
+                position = until
+            except LogDamagedError:
+                # Not if what was looked for was deleted meanwhile, or lies in other files by now.
+                now = self.state()
+                self._check_range(position, end, now)
+                if now.generation == state.generation:
+                    if listed:
+                        self._check_folder(now)
+                        raise
+                    listed = True
+                state = now
+            except OSError as error:
+                self._fail(error)
+
+    def _check_range(self, start: int, end: int, state: PartitionState) -> None:
+        for offset in (start, end):
+            if not state.log_start <= offset <= state.high_watermark:
+                raise OffsetOutOfRangeError(
+                    self.place.topic, self.place.partition, offset, state.log_start, state.high_watermark
+                )
+
+    def _segment_of(self, offset: int, state: PartitionState, listed: bool) -> tuple[int, int | None]:
+        """The base of the segment in which `offset` is, and of the one behind it (None: it is active)."""
+        if offset >= state.active_base:
+            return state.active_base, None
+        if self._closed is not None and not listed and self._segments[0] != state.generation:
+            known = self._closed.holding(offset, state)
+            if known is not None:
+                return known.base_offset, known.next_offset
+        bases = self.segments(state)
+        number = bisect_right(bases, offset) - 1
+        if number < 0 or bases[-1] != state.active_base:
+            raise LogDamagedError(
+                f"{self.place}: no segment for offset {offset} in {self._folder(state)} (log start "
+                f"{state.log_start}, active segment {state.active_base}): files were removed or moved"
+            )
+        return bases[number], bases[number + 1]
+
+    def _open(self, base: int, following: int | None, state: PartitionState) -> SegmentReader:
+        with missing_is_damage(self.place):
+            segment = SegmentReader(self._folder(state), base, until=NO_OFFSET if following is None else following)
+        # The folder may belong to a newer topic of the same name by now; but not if this one still lives.
+        if self.state().incarnation != state.incarnation:
+            raise LogDamagedError(f"{self.place}: the log was truncated while it was read")
+        return segment
+
+    def _counted(self, segment: SegmentReader, state: PartitionState) -> int:
+        """How many bytes count of the segment that is active by a state, and was opened after that was read.
+
+        Once it is closed the cleaner may replace it by another file, of which the state's position says nothing.
+        """
+        if self.state().active_base == state.active_base:
+            check_length(self.place, segment.log.path, segment.log.size(), state.position)
+            return state.position
+        return segment.size_up_to(state.next_offset)
+
+    def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
+        """The first record, in offset order, whose time is `timestamp` (ms) or later, if there is one."""
+        return self._settled(lambda state, listed: self._find(timestamp, state, listed, control=False))
+
+    def find_max_timestamp(self) -> OffsetAndTimestamp | None:
+        """The record with the largest time, of several the first; None if no record has a time.
+
+        As Kafka answers a ListOffsets request for -3 (KIP-734), but for records that were deleted. So a marker of
+        a transaction counts as a record.
+        """
+        return self._settled(self._find_max)
+
+    def _find(
+        self, timestamp: int, state: PartitionState, listed: bool, *, control: bool
+    ) -> OffsetAndTimestamp | None:
+        start = state.log_start
+        if self._closed is not None and not listed:
+            start = self._closed.start_by_time(timestamp, state)
+        for segment, size in self._segments_from(start, state, listed):
+            for header in segment.since(timestamp, state.log_start, size):
+                if header.base_offset >= state.high_watermark:
+                    return None
+                if header.is_control and control:
+                    return OffsetAndTimestamp(header.base_offset, header.max_timestamp)
+                offsets, times = self._times(segment, header, state)
+                row = pc.index(pc.greater_equal(times, timestamp), True).as_py()
+                if row >= 0:
+                    return OffsetAndTimestamp(offsets[row].as_py(), times[row].as_py())
+        return None
+
+    def _find_max(self, state: PartitionState, listed: bool) -> OffsetAndTimestamp | None:
+        largest, start = NO_TIMESTAMP, state.log_start
+        if self._closed is not None and not listed:
+            largest, start = self._closed.largest_timestamp(state)
+        for segment, size in self._segments_from(start, state, listed):
+            largest = max(largest, segment.largest_timestamp(size))
+        if largest == NO_TIMESTAMP:
+            return None
+        # Records that were deleted or compacted away may have had it.
+        return self._find(largest, state, listed, control=True) or self._look_for_max(state, listed)
+
+    def _look_for_max(self, state: PartitionState, listed: bool) -> OffsetAndTimestamp | None:
+        """The record with the largest time, by all batches that are there."""
+        best = OffsetAndTimestamp(-1, NO_TIMESTAMP)
+        for segment, size in self._segments_from(state.log_start, state, listed):
+            for header in segment.since(NO_TIMESTAMP + 1, state.log_start, size):
+                if header.max_timestamp <= best.timestamp or header.base_offset >= state.high_watermark:
+                    continue
+                if header.is_control:
+                    best = OffsetAndTimestamp(header.base_offset, header.max_timestamp)
+                offsets, times = self._times(segment, header, state)
+                largest = pc.max(times).as_py()
+                if largest is not None and largest > best.timestamp:
+                    best = OffsetAndTimestamp(offsets[pc.index(times, largest).as_py()].as_py(), largest)
+        return None if best.offset < 0 else best
+
+    def _segments_from(
+        self, offset: int, state: PartitionState, listed: bool
+    ) -> Iterator[tuple[SegmentReader, int]]:
+        """The segment in which `offset` is and those behind it, each with the size that counts."""
+        position: int | None = offset
+        while position is not None and position < state.high_watermark:
+            base, position = self._segment_of(position, state, listed)
+            segment = self._open(base, position, state)
+            yield segment, self._counted(segment, state) if position is None else segment.log.size()
+            segment.close()
+
+    def opened(self, state: PartitionState) -> Iterator[tuple[SegmentReader, int]]:
+        """The segments of `state`, oldest first, each open until the next one is asked for, with the bytes that count.
+
+        The active one is opened before all others: it may be closed, and even compacted, before its turn comes.
+
+        Raises:
+            LogDamagedError: one is missing, or went meanwhile.
+            LogFolderOfflineError: the log folder has failed.
+        """
+        try:
+            yield from self._opened(state)
+        except LogDamagedError:
+            self._check_folder(state)
+            raise
+        except OSError as error:
+            self._fail(error)
+
+    def _opened(self, state: PartitionState) -> Iterator[tuple[SegmentReader, int]]:
+        position, active = state.log_start, None
+        if max(position, state.active_base) < state.next_offset:
+            active = self._open(state.active_base, None, state)
+        while position < state.active_base:
+            base, following = self._segment_of(position, state, listed=True)
+            segment = self._open(base, following, state)
+            yield segment, segment.log.size() if segment.until == NO_OFFSET else segment.size_up_to(segment.until)
+            segment.close()
+            position = state.active_base if following is None else following
+        if active is not None:
+            yield active, state.position
+            active.close()
+
+    def _times(
+        self, segment: SegmentReader, header: BatchHeader, state: PartitionState
+    ) -> tuple[pa.Array, pa.Array]:
+        """The offsets and the times (ms) of the records of a batch that can be read."""
+        try:
+            if header.size > self._max_batch_bytes:
+                raise BatchTooLargeError(header.size, self._max_batch_bytes, 0, header.base_offset)
+            data = segment.log.pread(header.size, header.position)
+            columns = decode(
+                data, 0, len(data), from_offset=state.log_start,
+                until_offset=min(header.next_offset, state.high_watermark), max_bytes=len(data),
+                max_batch_bytes=self._max_batch_bytes,
+            ).columns  # fmt: skip
+        except CorruptRecordError as error:
+            place = self.place
+            raise error.located(header.position, segment.log.path, place.topic, place.partition) from None
+        return columns["offset"], pc.divide(columns["timestamp"].cast(pa.int64()), 1000)

@@ -1,0 +1,149 @@
+"""The intent to apply a decision: what a partition's state says before the bytes come, and what becomes of it.
+
+It says which decision, where its records begin and end, and gives a digest of them. So whatever is found later
+tells whether the bytes behind the end are this decision's, whole, or scrap. Recovery needs nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.lease import HeldLog, write_again
+from pyspark_log.storage.log.missing import check_length
+from pyspark_log.storage.log.recovery import swap
+from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.record import BatchHeader, crc32c, crcs_of, scan
+from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, first_size, list_segments, segment_path
+
+# The log is looked through this many bytes at a time.
+_READ_SIZE = 8 * 1024 * 1024
+
+
+def fulfil(held: HeldLog, *, synced: bool) -> None:
+    """The intent comes true, in one write; `synced`: its records are on the disk."""
+    state = held.state
+    rolled = state.intent_base != state.active_base
+    finished = Flags.CLAIMED | Flags.SUSPECT if rolled else Flags.CLAIMED
+    # An active segment that was empty may be another file by now.
+    changed = rolled or state.position == 0
+    held.save(
+        state.without_intent()._replace(
+            next_offset=state.intent_next,
+            active_base=state.intent_base,
+            position=state.intent_position,
+            synced=state.intent_position if synced else 0 if rolled else state.synced,
+            unsynced_since=held.unsynced_since(),
+            applied=state.intent_decision,
+            generation=state.generation + changed,
+            flags=state.flags & ~finished,
+        ),
+        # Without it a power loss leads to the same end, as intent and bytes are on the disk; but the list
+        # of segments must not change back under a reader.
+        durable=changed,
+    )
+
+
+def renew_empty(held: HeldLog) -> None:
+    """Puts an empty file in the place of an active segment of which nothing counts, for what the intent has put there.
+
+    It may be staged output under a second name, which must not be cut: the decision is still to be applied. In one
+    step, since readers look for the segment.
+    """
+    state, folder = held.state, held.place.folder
+    path = segment_path(folder, state.active_base, LOG)
+    if state.position == 0 and os.path.exists(path) and os.path.getsize(path) > 0:
+        held.claim()
+        files.replace_whole(path, b"")
+        for suffix in (INDEX, TIME_INDEX):
+            held.unlink(segment_path(folder, state.active_base, suffix))
+
+
+def drop(held: HeldLog) -> None:
+    """Nothing of the decision stays, and no later append can be taken for it."""
+    held.forget()
+    if not held.may_cut:
+        return
+    renew_empty(held)
+    held.cut()
+    # The active segment may be another file than before; processes that have the old one open must look anew.
+    held.save(held.state.without_intent()._replace(generation=held.state.generation + 1), durable=True)
+
+
+def resolve(held: HeldLog) -> None:
+    """Finishes or drops the intent that a killed holder left. The lock is held."""
+    if held.state.swaps:
+        swap.finish(held)
+    elif is_whole(held):
+        finish(held)
+    else:
+        drop(held)
+
+
+def finish(held: HeldLog, *, again: bool = False) -> None:
+    """Finishes an intent whose batches are there; `again`: a sync of them may have failed. The lock is held."""
+    for base in _bases(held):
+        path = segment_path(held.place.folder, base, LOG)
+        with files.open_write(path) as log:
+            if again:
+                write_again(log, held.state.synced if base == held.state.active_base else 0, log.size())
+            held.sync_file(log)
+            if base != held.state.intent_base:
+                # Its writer may have died before the indexes were there, and nobody looks after a closed segment's.
+                writer = SegmentWriter(held.place.folder, base, log.size(), held.config, held.clock)
+                writer.finish()
+                writer.close()
+    files.sync_folder(held.place.folder)
+    fulfil(held, synced=True)
+    held.save(held.state, durable=True)
+
+
+def is_whole(held: HeldLog) -> bool:
+    """Whether exactly the intent's batches stand behind the end, and can be on the disk."""
+    state = held.state
+    if state.flags & Flags.SUSPECT:
+        return False  # A sync has failed for them: they may be in memory only.
+    offset, start, crcs = state.next_offset, state.position, bytearray()
+    bases = _bases(held)
+    if not bases or bases[-1] != state.intent_base:
+        return False
+    for base in bases:
+        file = files.open_read(segment_path(held.place.folder, base, LOG))
+        try:
+            end = state.intent_position if base == state.intent_base else file.size()
+            if base == state.active_base:
+                check_length(held.place, file.path, file.size(), state.position)
+            for header in _checked(file, start, end):
+                if header.base_offset != offset:
+                    return False
+                offset = header.next_offset
+                crcs += crcs_of([header])
+        except CorruptRecordError:
+            return False
+        finally:
+            file.close()
+        start = 0
+    return offset == state.intent_next and crc32c(bytes(crcs)) == state.intent_digest
+
+
+def _bases(held: HeldLog) -> list[int]:
+    """The segments in which the intent's records are or will be, and the active one."""
+    state = held.state
+    return [base for base in list_segments(held.place.folder) if state.active_base <= base <= state.intent_base]
+
+
+def _checked(file: files.File, start: int, end: int) -> Iterator[BatchHeader]:
+    """The batches in [start, end) of a log, each with its CRC checked. CorruptRecordError."""
+    position = start
+    while position < end:
+        data = file.pread(min(_READ_SIZE, end - position), position)
+        headers = scan(data, 0, len(data), check_crcs=True)
+        if not headers and len(data) < first_size(data) <= end - position:
+            data = file.pread(first_size(data), position)
+            headers = scan(data, 0, len(data), check_crcs=True)
+        if not headers:
+            raise CorruptRecordError("no whole batch", position, file=file.path)
+        yield from headers
+        position += headers[-1].end

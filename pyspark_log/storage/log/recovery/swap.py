@@ -1,0 +1,166 @@
+"""Puts a cleaned segment in the place of those that it was made of, while readers are at work.
+
+The cleaned segment has the base offset of the first of them, and reaches to the segment behind the last. Its files
+lie ready, on the disk, with the suffix `.cleaned`. Under the partition's lock:
+
+1. An intent names the range of offsets, durably. From here on whoever gets the lock goes on with this.
+2. The files get the suffix `.swap`. A Kafka broker that is given the folder from now on finishes the swap by its own
+   rules (LogLoader.load): the `.swap` files count, and the segments in their range do not.
+3. The first old segment is replaced in one step, so that each offset is always found in some file. Its indexes go
+   before that; without them readers scan. The new log has a second name until the end, for the broker's rules.
+4. The intent says so, durably, with a new generation: to readers the other old segments are no more.
+5. They get the suffix `.deleted`, and retention removes them later, as it does with others. The indexes come.
+6. The intent goes, durably.
+
+Each step looks at what is there, so all of it can be done again from the top after a kill or a power loss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+
+from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.fs import files, forbids_links
+from pyspark_log.storage.log.lease import HeldLog
+from pyspark_log.storage.log.state_file import Intent, PartitionState
+from pyspark_log.storage.segment import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LOG,
+    SWAP,
+    TIME_INDEX,
+    TXN_INDEX,
+    let_go,
+    list_segments,
+    read_headers,
+    same_file,
+    segment_path,
+)
+
+log = logging.getLogger(__name__)
+
+# The second name of a log on its way to its own; a broker passes over it, and removes it with what it replaces.
+_LINKED = ".linked"
+
+# The log comes last: a broker drops files with `.swap` as long as there is one with `.cleaned`.
+_CLEANED_FILES = (INDEX, TIME_INDEX, TXN_INDEX, LOG)
+
+
+def begin(held: HeldLog, base: int, until: int) -> None:
+    """Replaces the segments in [base, until) by the cleaned one of that base. The partition's lock is held.
+
+    Args:
+        held: the partition's log, in order.
+        base: the base offset of the first of them, and of the cleaned one, whose files are on the disk.
+        until: that of the segment behind the last of them.
+
+    Raises:
+        FileNotFoundError: the cleaned log is not there; nothing has changed.
+        OSError: nothing has changed; or the next holder of the lock goes on where this one has stopped.
+    """
+    size = os.path.getsize(segment_path(held.place.folder, base, LOG) + CLEANED)
+    begun = held.state.without_intent()._replace(
+        intent=Intent.SWAP, intent_base=base, intent_next=until, intent_position=size
+    )
+    held.save(held.claiming(begun), durable=True)
+    finish(held)
+
+
+def finish(held: HeldLog) -> None:
+    """Does what is left of a swap that was begun. The partition's lock is held. OSError: the next holder goes on."""
+    if held.state.intent == Intent.SWAP:
+        if not _is_ready(held):
+            log.error(
+                "%s: the cleaned segment at offset %d is not there; the old ones stay",
+                held.place, held.state.intent_base,
+            )  # fmt: skip
+            held.save(held.state.without_intent(), durable=True)
+            return
+        _replace_first(held)
+        held.save(
+            held.state._replace(intent=Intent.SWAPPED, generation=held.state.generation + 1), durable=True
+        )
+    _let_go_of_others(held)
+    held.save(held.state.without_intent(), durable=True)
+
+
+def _path(held: HeldLog, suffix: str, ending: str = "") -> str:
+    return segment_path(held.place.folder, held.state.intent_base, suffix) + ending
+
+
+def _is_ready(held: HeldLog) -> bool:
+    """Whether the cleaned log is there under one of its names. If not, none of the old segments may go.
+
+    Under its own name, as a file system without hard links leaves it, it is told from the old one by its size and by
+    where it ends. An old one that has both is alone, and differs in nothing that its indexes say.
+    """
+    if os.path.exists(_path(held, LOG, CLEANED)) or os.path.exists(_path(held, LOG, SWAP)):
+        return True
+    try:
+        with files.open_read(_path(held, LOG)) as first:
+            if first.size() != held.state.intent_position:
+                return False
+            end = held.state.intent_base
+            for header in read_headers(first, 0, first.size()):
+                end = header.next_offset
+    except (FileNotFoundError, CorruptRecordError):
+        return False
+    return end == held.state.intent_next
+
+
+def _replace_first(held: HeldLog) -> None:
+    for suffix in _CLEANED_FILES:
+        with contextlib.suppress(FileNotFoundError):
+            files.rename(_path(held, suffix, CLEANED), _path(held, suffix, SWAP))
+    files.sync_folder(held.place.folder)
+    for suffix in (INDEX, TIME_INDEX):
+        held.unlink(_path(held, suffix))
+    target, new = _path(held, LOG), _path(held, LOG, SWAP)
+    if os.path.exists(new) and not same_file(target, new):
+        held.claim()
+        # Readers on other hosts, which have the old one open, need it for a while.
+        files.unlink(target + DELETED)
+        files.unlink(target + _LINKED)
+        try:
+            files.link(target, target + DELETED)
+            files.link(new, target + _LINKED)
+            files.rename(target + _LINKED, target)
+        except OSError as error:
+            if not forbids_links(error):
+                raise
+            files.rename(new, target)
+    # Behind the log: of the new one the old index says too much at worst.
+    try:
+        with files.open_read(_path(held, TXN_INDEX, SWAP)) as index:
+            files.replace_whole(_path(held, TXN_INDEX), index.pread(index.size(), 0))
+    except FileNotFoundError:
+        held.unlink(_path(held, TXN_INDEX))
+    files.sync_folder(held.place.folder)
+
+
+def _let_go_of_others(held: HeldLog) -> None:
+    state, folder = held.state, held.place.folder
+    let_go(folder, [base for base in list_segments(folder) if state.intent_base < base < state.intent_next])
+    for suffix in (INDEX, TIME_INDEX):
+        with contextlib.suppress(FileNotFoundError):
+            files.rename(_path(held, suffix, SWAP), _path(held, suffix))
+    for name in (_path(held, LOG, SWAP), _path(held, LOG, _LINKED), _path(held, TXN_INDEX, SWAP)):
+        files.unlink(name)
+    files.sync_folder(folder)
+
+
+def counted_segments(folder: str, state: PartitionState) -> list[int]:
+    """The base offsets of a partition's segments, ascending, less those that a cleaned segment has taken the place of.
+
+    For who looks at the files without the lock, and takes each for what it is.
+    """
+    bases = list_segments(folder)
+    if not state.swaps:
+        return bases
+    first = segment_path(folder, state.intent_base, LOG)
+    if state.intent == Intent.SWAP and not same_file(first, first + SWAP):
+        return bases
+    return [base for base in bases if not state.intent_base < base < state.intent_next]

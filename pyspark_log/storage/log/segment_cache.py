@@ -1,0 +1,273 @@
+"""What is known of a partition's closed segments: where each begins and ends, and how late its records are.
+
+One small file beside the state file, to which a roll adds an entry. Without it, who looks for the first time has to
+list the folder, and for a time to open the time index of each segment: the longer the log, the longer it takes.
+
+It is a cache and is never synced. Each entry has a CRC and says by itself what holds of a range of offsets; since an
+offset that was shown never gets another record, that stays true, whatever becomes of the segments' files, and
+whichever other entries are missing, old or out of order. Two things keep false ones out. An entry for what is not
+closed (yet, or any more, after a truncation) does not count; and before offsets are given to other records,
+entries that reach beyond the log's active segment are removed, durably.
+
+Layout: docs/format.md.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.state_file import PartitionState
+from pyspark_log.storage.record import crc32c
+from pyspark_log.storage.segment import SegmentReader
+from pyspark_log.types import NO_TIMESTAMP
+
+VERSION = 1
+_BODY = struct.Struct(">qqqqqI")
+_ENTRY = struct.Struct(_BODY.format + "I")
+WIDTH = _ENTRY.size
+# A search ends with so many entries in one read: fewer calls for little more bytes.
+_AT_ONCE = 32
+# So many are read at a time where all are read.
+_BLOCK = 1024
+
+
+class ClosedSegment(NamedTuple):
+    """One segment that is closed, and the log up to its end.
+
+    Attributes:
+        first_offset: the offset from which on `largest_so_far` holds, the base of an earlier segment.
+        base_offset: its own.
+        next_offset: that of the segment behind it.
+        largest: no record of [base_offset, next_offset) has a later time (ms); NO_TIMESTAMP: none has one.
+        largest_so_far: no record of [first_offset, next_offset) has a later time.
+    """
+
+    first_offset: int
+    base_offset: int
+    next_offset: int
+    largest: int
+    largest_so_far: int
+
+
+def _seed(place: PartitionPlace) -> int:
+    """What the CRCs begin with, so that no entry counts in another partition's file."""
+    return crc32c(os.path.basename(place.state_path).encode())
+
+
+def _encode(entry: ClosedSegment, seed: int) -> bytes:
+    return _ENTRY.pack(*entry, VERSION, crc32c(_BODY.pack(*entry, VERSION), seed))
+
+
+def _decode(data: bytes, at: int, seed: int) -> ClosedSegment | None:
+    *fields, version, crc = _ENTRY.unpack_from(data, at)
+    if version != VERSION or crc != crc32c(data[at : at + _BODY.size], seed):
+        return None
+    return ClosedSegment(*fields)
+
+
+def _entries(file: files.File, seed: int, start: int, end: int) -> list[ClosedSegment | None]:
+    """The entries with the numbers [start, end), as far as they are there; None for each that is torn."""
+    data = file.pread((end - start) * WIDTH, start * WIDTH)
+    return [_decode(data, at, seed) for at in range(0, len(data) - WIDTH + 1, WIDTH)]
+
+
+def _all_entries(file: files.File, seed: int) -> Iterator[ClosedSegment | None]:
+    for start in range(0, file.size() // WIDTH, _BLOCK):
+        yield from _entries(file, seed, start, start + _BLOCK)
+
+
+def read_all(place: PartitionPlace) -> Iterator[ClosedSegment | None]:
+    """All entries of a partition; None for each that is torn. OSError."""
+    try:
+        file = files.open_read(place.segments_path)
+    except FileNotFoundError:
+        return
+    yield from _all_entries(file, _seed(place))
+
+
+class ClosedSegments:
+    """What the file says, for readers. What it does not say, they find out by themselves.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(self, place: PartitionPlace) -> None:
+        self._path = place.segments_path
+        self._seed = _seed(place)
+        # The last entries that were read, and the generation of the segments then.
+        self._last: tuple[int, Sequence[ClosedSegment]] = (-1, ())
+
+    def holding(self, offset: int, state: PartitionState) -> ClosedSegment | None:
+        """The closed segment in which `offset` is; None: not known."""
+        generation, entries = self._last
+        if generation != state.generation or (found := _holding(entries, offset)) is None:
+            entries = self._search(lambda entry: entry.next_offset > offset, state)
+            found = _holding(entries, offset)
+        return found
+
+    def start_by_time(self, timestamp: int, state: PartitionState) -> int:
+        """Where to begin to look for `timestamp` (ms): no record before it that can be read is of then or later."""
+
+        def reaches(entry: ClosedSegment) -> bool:
+            return entry.largest_so_far >= timestamp or entry.next_offset > state.active_base
+
+        start = state.log_start
+        for entry in self._search(reaches, state):
+            if entry.first_offset <= state.log_start and not reaches(entry):
+                start = max(start, entry.next_offset)
+        return start
+
+    def largest_timestamp(self, state: PartitionState) -> tuple[int, int]:
+        """A time (ms) that no record before an offset exceeds, and that offset, as far as is known."""
+        entries = self._search(lambda entry: entry.next_offset >= state.active_base, state)
+        for entry in reversed(entries):
+            if entry.first_offset <= state.log_start < entry.next_offset <= state.active_base:
+                return entry.largest_so_far, entry.next_offset
+        return NO_TIMESTAMP, state.log_start
+
+    def _search(self, reached: Callable[[ClosedSegment], bool], state: PartitionState) -> Sequence[ClosedSegment]:
+        """Some entries around the first for which `reached` holds, as it does for all behind that one."""
+        if state.log_start >= state.active_base:
+            return ()
+        try:
+            with files.open_read(self._path) as file:
+                around = self._around(file, reached)
+        except OSError:
+            # It is not there, or was removed by another machine, or the disk does not give it.
+            return ()
+        entries = [entry for entry in around if entry is not None]
+        self._last = (state.generation, entries)
+        return entries
+
+    def _around(self, file: files.File, reached: Callable[[ClosedSegment], bool]) -> list[ClosedSegment | None]:
+        low, high = 0, file.size() // WIDTH
+        while high - low > _AT_ONCE:
+            middle = (low + high) // 2
+            entry = next(iter(_entries(file, self._seed, middle, middle + 1)), None)
+            if entry is None:
+                return []
+            if reached(entry):
+                high = middle
+            else:
+                low = middle
+        # With the one that is reached, where the search has met it.
+        return _entries(file, self._seed, low, high + 1)
+
+
+def _holding(entries: Sequence[ClosedSegment], offset: int) -> ClosedSegment | None:
+    number = bisect_right(entries, offset, key=lambda entry: entry.base_offset) - 1
+    return entries[number] if number >= 0 and offset < entries[number].next_offset else None
+
+
+def bring_up(place: PartitionPlace, bases: Sequence[int]) -> None:
+    """Makes the file say what holds of the closed segments, and of no others. The partition's lock is held.
+
+    Args:
+        place: which partition.
+        bases: the base offsets of its segments, ascending; all are closed but the last. That must be durable.
+
+    Raises:
+        OSError: whatever was written is right.
+    """
+    if len(bases) < 2 and not os.path.exists(place.segments_path):
+        return
+    seed, spans = _seed(place), list(pairwise(bases))
+    with files.open_or_create(place.segments_path) as file:
+        if len(spans) > 1 and file.size() == (len(spans) - 1) * WIDTH:
+            (last,) = _entries(file, seed, len(spans) - 2, len(spans) - 1)
+            if last is not None and (last.first_offset, last.next_offset) == (bases[0], bases[-2]):
+                # As always behind a roll. No look at the others, which are many in a long log.
+                _write(file, seed, len(spans) - 1, _chain(place, bases[0], spans[-1:], {}, last.largest_so_far))
+                return
+        wanted = set(spans)
+        known = {
+            (entry.base_offset, entry.next_offset): entry.largest
+            for entry in _all_entries(file, seed)
+            if entry is not None and (entry.base_offset, entry.next_offset) in wanted
+        }
+        entries = list(_chain(place, bases[0], spans, known, NO_TIMESTAMP))
+        same = 0
+        for found, entry in zip(_all_entries(file, seed), entries, strict=False):
+            if found != entry:
+                break
+            same += 1
+        if file.size() > same * WIDTH:
+            file.truncate(same * WIDTH)
+        _write(file, seed, same, entries[same:])
+
+
+def _write(file: files.File, seed: int, number: int, entries: Iterable[ClosedSegment]) -> None:
+    data = b"".join(_encode(entry, seed) for entry in entries)
+    if data:
+        file.pwrite(data, number * WIDTH)
+
+
+def _chain(
+    place: PartitionPlace,
+    first_offset: int,
+    spans: Sequence[tuple[int, int]],
+    known: Mapping[tuple[int, int], int],
+    so_far: int,
+) -> Iterator[ClosedSegment]:
+    """The entries of closed segments, as far as the segments can be read; `known` are the largest times of some."""
+    for span in spans:
+        largest = known.get(span)
+        if largest is None:
+            reader = SegmentReader(place.folder, span[0], until=span[1])
+            try:
+                largest = reader.largest_timestamp(reader.log.size())
+            except CorruptRecordError:
+                return  # It is told to who reads it.
+            finally:
+                reader.close()
+        so_far = max(so_far, largest)
+        yield ClosedSegment(first_offset, *span, largest, so_far)
+
+
+def drop_from(place: PartitionPlace, active_base: int) -> None:
+    """Removes entries for what is not closed, durably. The partition's lock is held.
+
+    There are some if the log ends earlier than it once did. Its offsets get other records now, and an entry that
+    stayed would count as soon as the log is as long again.
+
+    Raises:
+        OSError: they may be there.
+    """
+    try:
+        file = files.open_write(place.segments_path)
+    except FileNotFoundError:
+        return
+    with file:
+        try:
+            kept = _sound(file, active_base) * WIDTH
+        except OSError:
+            # The disk does not give it, and it can be made anew.
+            files.unlink(place.segments_path)
+            files.sync_folder(os.path.dirname(place.segments_path))
+            return
+        if kept != file.size():
+            file.truncate(kept)
+            file.sync()
+
+
+def _sound(file: files.File, active_base: int) -> int:
+    """How many entries, of the first, are of closed segments in order.
+
+    CRCs are not looked at, which takes long: what a power loss leaves of an entry is seen without.
+    """
+    count, end = 0, -1
+    for start in range(0, file.size() // WIDTH, _BLOCK):
+        data = file.pread(_BLOCK * WIDTH, start * WIDTH)
+        for _, _, following, _, _, version, crc in _ENTRY.iter_unpack(data[: len(data) // WIDTH * WIDTH]):
+            if not (end < following <= active_base and version == VERSION and crc):
+                return count
+            count, end = count + 1, following
+    return count

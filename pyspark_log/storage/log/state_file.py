@@ -1,0 +1,458 @@
+"""A partition's state file: the truth about where its log starts and ends.
+
+Four slots, one in each 512-byte sector, of which the valid one with the highest sequence number
+counts (as the two meta pages do in LMDB). A slot is written over the older one of its pair, so a
+write that the power takes costs nothing but itself. Moves of the end go to slots 0 and 1 and are not
+synced; what must survive a power loss (intents, rolls, cuts) goes to slots 2 and 3 and is. The pairs
+never mix: an ordinary move must not take the only durable trace of an intent.
+
+A slot that is not valid is explained by a power loss alone, and only until the first writer after it has
+recovered the partition. At any other time it is damage: the state that counts would be older than what
+was acknowledged.
+
+Layout of a slot (256 bytes, big-endian) is in docs/format.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import struct
+import time
+from collections.abc import Callable
+from enum import IntEnum, IntFlag
+from functools import cache
+from typing import NamedTuple, TypeVar
+
+from pyspark_log.config import INT_MAX, LONG_MAX
+from pyspark_log.errors import LogDamagedError, StoreVersionError
+from pyspark_log.storage.fs import files, is_shared
+from pyspark_log.storage.record import crc32c
+
+SLOT_DISTANCE = 512
+SLOT_COUNT = 4
+FILE_SIZE = SLOT_COUNT * SLOT_DISTANCE
+VERSION = 2
+SLOT_SIZE = 256
+# A slot that is being written is not valid for a moment. While a writer holds the partition's lock it gets this long
+# (s) before the slot is called damaged, as it may be held up on a busy machine. Pauses between looks double.
+_PATIENCE = 1.0
+_FIRST_PAUSE = 0.0005
+
+# Offsets end where sums of them still fit into 64 bits.
+_MAX_OFFSET = 1 << 62
+_BODY = struct.Struct(">BBHIQ8sQqqqIIqqqiIqqqIHxxqIIqi4xqq")
+_CRC = struct.Struct(">I")
+_CRC_AT = SLOT_SIZE - _CRC.size
+# Of each slot the sequence number and the CRC.
+_MARKS = struct.Struct(">" + "8xQ236xI256x" * SLOT_COUNT)
+_STARTS = range(0, FILE_SIZE, SLOT_DISTANCE)
+_NEVER_WRITTEN = bytes(SLOT_SIZE)
+
+_T = TypeVar("_T")
+
+log = logging.getLogger(__name__)
+
+
+class Flags(IntFlag):
+    """What is going on in a partition."""
+
+    NONE = 0
+    DEAD = 1  # the topic was deleted: nothing may be done here any more
+    CUTTING = 2  # bytes behind the end are being removed; the next holder does it again
+    SUSPECT = 4  # the active segment could not be synced; the next append begins another
+    PRODUCERS = 8  # a batch with a producer id was written here at some time
+    CLAIMED = 16  # on a shared file system: its holder is changing the log; one that was cut off may still do so
+
+
+_ALL_FLAGS = int(Flags.DEAD | Flags.CUTTING | Flags.SUSPECT | Flags.PRODUCERS | Flags.CLAIMED)
+
+
+class Intent(IntEnum):
+    """A change of several steps that was begun and must be finished or dropped."""
+
+    NONE = 0
+    APPLY = 1  # the records of a decision are being written behind the end
+    SWAP = 2  # segments are being replaced by a cleaned one; all of them are there, or it is
+    SWAPPED = 3  # it is there; those that it takes the place of are going, and do not count any more
+
+
+class PartitionState(NamedTuple):
+    """Everything that a slot says.
+
+    Attributes:
+        intent: see Intent; the fields `intent_*` belong to it.
+        flags: see Flags.
+        generation: changes with the list of segments.
+        seq: the slot's sequence number.
+        boot: which boot of the machine wrote it (8 bytes).
+        log_start: the first offset that readers may see.
+        active_base: the base offset of the segment that is appended to.
+        next_offset: the log end: the offset of the next record.
+        position: the size in bytes of the active segment up to the end.
+        synced: the position up to which the active segment is known to be on the disk.
+        unsynced_since: when the first bytes behind it were appended (ms); of no meaning if there are none.
+        reserve: no offset at or above it was ever shown without being synced.
+        applied: the last decision whose records are in this log; -1 = none.
+        first_undone: in the decision log, the first decision that is not done.
+        leader_epoch: Kafka's leader epoch, stamped on each record batch.
+        intent_digest: CRC-32C over the CRC fields of the batches that are being applied.
+        intent_decision: the decision that is being applied.
+        intent_next, intent_base, intent_position: next_offset, active_base and position afterwards. Of a swap, the
+            second is the base offset of the cleaned segment, the first that of the segment behind it, and the third
+            how many bytes the cleaned log has.
+        log_folder: in which of the store's log folders its log is.
+        high_watermark: the visible end: readers see the records below it. The log end, in a store of one copy.
+        incarnation: rises when the log may go on otherwise than a process knows it: after a power loss, after a
+            truncation, and where a writer was cut off. What a process has read of another incarnation is read again.
+        truncations: how often the end of the log was taken back, so that offsets were given to other records.
+        owner_epoch, owner_node: the node that alone may write, and the epoch of that right; 0, 0: any process that
+            holds the partition's lock.
+        local_log_start: the first offset that is in this log, if those before it were copied to another storage and
+            removed here; 0: none was.
+        copied_up_to: the offset up to which the log was copied to another storage; 0: nothing was.
+    """
+
+    intent: Intent = Intent.NONE
+    flags: Flags = Flags.NONE
+    generation: int = 0
+    seq: int = 0
+    boot: bytes = bytes(8)
+    unsynced_since: int = 0
+    log_start: int = 0
+    active_base: int = 0
+    next_offset: int = 0
+    position: int = 0
+    synced: int = 0
+    reserve: int = 0
+    applied: int = -1
+    first_undone: int = 0
+    leader_epoch: int = 0
+    intent_digest: int = 0
+    intent_decision: int = -1
+    intent_next: int = 0
+    intent_base: int = 0
+    intent_position: int = 0
+    log_folder: int = 0
+    high_watermark: int = 0
+    incarnation: int = 0
+    truncations: int = 0
+    owner_epoch: int = 0
+    owner_node: int = 0
+    local_log_start: int = 0
+    copied_up_to: int = 0
+
+    @property
+    def swaps(self) -> bool:
+        """Whether segments are being replaced by a cleaned one."""
+        return self.intent in (Intent.SWAP, Intent.SWAPPED)
+
+    def counts(self, base: int) -> bool:
+        """Whether the segment with that base offset counts, if it is there.
+
+        Above the active one there may be some that a killed writer has left. And those that a cleaned segment has
+        taken the place of are gone as soon as the state says so; their files go a moment later.
+        """
+        replaced = self.intent == Intent.SWAPPED and self.intent_base < base < self.intent_next
+        return base <= self.active_base and not replaced
+
+    def without_intent(self) -> PartitionState:
+        """The same state with nothing going on."""
+        return self._replace(
+            intent=Intent.NONE, intent_digest=0, intent_decision=-1,
+            intent_next=0, intent_base=0, intent_position=0,
+        )
+
+
+    def contradiction(self) -> str:
+        """What in it cannot be; "" for every state that a writer leaves."""
+        if not (
+            0 <= self.log_start <= self.high_watermark <= self.next_offset <= _MAX_OFFSET
+            and 0 <= self.active_base <= self.next_offset
+            and self.synced <= self.position
+        ):
+            return (
+                f"log start {self.log_start}, high watermark {self.high_watermark}, active segment "
+                f"{self.active_base}, log end {self.next_offset}, "
+                f"{self.position} bytes and {self.synced} of them synced contradict each other"
+            )
+        if not (
+            self.seq <= LONG_MAX and 0 <= self.reserve <= _MAX_OFFSET and 0 <= self.leader_epoch < INT_MAX
+            and -1 <= self.applied < LONG_MAX and self.first_undone >= 0
+        ):  # fmt: skip
+            return (
+                f"reserve {self.reserve}, leader epoch {self.leader_epoch}, applied decision {self.applied} or first "
+                f"undone one {self.first_undone} is out of range"
+            )
+        if self.swaps and not 0 <= self.intent_base < self.intent_next <= self.active_base:
+            return (
+                f"the segments from offset {self.intent_base} up to {self.intent_next} that are being replaced are not "
+                f"those of a log whose active segment begins at {self.active_base}"
+            )
+        if self.intent == Intent.APPLY and not (
+            self.next_offset < self.intent_next <= _MAX_OFFSET
+            and self.active_base <= self.intent_base < self.intent_next
+            and self.applied < self.intent_decision
+        ):
+            return (
+                f"what is being done, decision {self.intent_decision} up to offset {self.intent_next} in segment "
+                f"{self.intent_base}, does not go on where the log ends, at {self.next_offset}"
+            )
+        return ""
+
+
+#: A partition that nothing was ever written to has no files; this is its state.
+EMPTY = PartitionState()
+
+
+@cache
+def this_boot() -> bytes:
+    """Eight bytes that differ from boot to boot of this machine; zeros where the system does not tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return bytes.fromhex(file.read().replace("-", ""))[:8]
+    except OSError:
+        return bytes(8)
+
+
+def encode_slot(state: PartitionState) -> bytes:
+    """The 256 bytes of a slot."""
+    data = bytearray(SLOT_SIZE)
+    # In the order of the fields, with the sequence number where every version has it.
+    _BODY.pack_into(data, 0, VERSION, *state)
+    _CRC.pack_into(data, _CRC_AT, crc32c(data[:_CRC_AT]))
+    return bytes(data)
+
+
+def decode_slot(data: bytes, path: str) -> PartitionState | None:
+    """What a slot says, or None if it is torn or was never written.
+
+    Bytes between the last field and the CRC belong to fields that a later version has added. They are not looked at: a
+    field that an older version must not miss comes with a flag, or with another version number.
+
+    Raises:
+        StoreVersionError: a whole slot of another version, or one that says what this version does not know.
+    """
+    if len(data) < SLOT_SIZE or data[0] == 0:
+        return None
+    (crc,) = _CRC.unpack_from(data, _CRC_AT)
+    if crc != crc32c(data[:_CRC_AT]):
+        _refuse_version_1(data, path)
+        return None
+    return _decode_body(data, 0, path)
+
+
+def _decode_body(data: bytes, at: int, path: str) -> PartitionState:
+    """What the slot at a byte says, whose CRC is right. StoreVersionError."""
+    version, intent, flags, *rest = _BODY.unpack_from(data, at)
+    if version != VERSION or flags & ~_ALL_FLAGS or intent > max(Intent):
+        raise StoreVersionError(
+            f"{path}: written in version {version} of the state format (flags {flags}, intent {intent}), this "
+            f"pyspark-log knows version {VERSION}: use the pyspark-log that wrote it"
+        )
+    state = PartitionState(Intent(intent), Flags(flags), *rest)
+    if state.local_log_start > max(state.log_start, 0):
+        raise StoreVersionError(
+            f"{path}: the records from offset {state.log_start} to {state.local_log_start} are in another storage, "
+            "which this pyspark-log cannot read: use the pyspark-log that moved them"
+        )
+    return state
+
+
+def _refuse_version_1(data: bytes, path: str) -> None:
+    """Tells a slot of version 1, which has 128 bytes, from a damaged one. StoreVersionError."""
+    if data[0] == 1 and _CRC.unpack_from(data, 124)[0] == crc32c(data[:124]):
+        raise StoreVersionError(
+            f"{path}: written in version 1 of the state format, this pyspark-log knows version {VERSION}: use the "
+            "pyspark-log that wrote it"
+        )
+
+
+class Loaded(NamedTuple):
+    """The state as it was read, and where each slot stood; what a write needs to choose its slot.
+
+    Attributes:
+        state: the newest valid slot.
+        slot: its number.
+        seqs: the sequence number of each slot; -1: the slot is not valid.
+    """
+
+    state: PartitionState
+    slot: int
+    seqs: tuple[int, ...]
+
+    @property
+    def torn(self) -> tuple[int, ...]:
+        """The numbers of the slots that were written and are not valid."""
+        return tuple(slot for slot, seq in enumerate(self.seqs) if seq < 0)
+
+
+def load(file: files.File) -> Loaded:
+    """Reads the slots; the partition's lock is held, or the file is looked at once only.
+
+    Raises:
+        LogDamagedError: no slot is valid, or one is not and no power loss explains it, or what the newest one says
+            cannot be.
+        StoreVersionError: another version wrote it.
+    """
+    return checked(file.path, _look(file))
+
+
+def checked(path: str, loaded: Loaded | None) -> Loaded:
+    """What a look has found, if it may be relied on. LogDamagedError."""
+    if loaded is None:
+        problem = f"none of its {SLOT_COUNT} slots is valid"
+    elif -1 in loaded.seqs and not explained_by_power_loss(path, loaded.state):
+        problem = (
+            f"slot {', '.join(map(str, loaded.torn))} (at byte {loaded.torn[0] * SLOT_DISTANCE}) is damaged, and the "
+            f"machine has not gone down since: it may have told of records beyond offset {loaded.state.next_offset}. "
+            "Nothing is read or written, lest these be lost"
+        )
+    else:
+        problem = loaded.state.contradiction()
+    if problem:
+        raise LogDamagedError(
+            f"{path}: {problem}; the log itself may be whole: make a copy of the store in which the state is rebuilt "
+            "from the log (pylog repair)"
+        )
+    assert loaded is not None
+    return loaded
+
+
+def explained_by_power_loss(path: str, newest: PartitionState) -> bool:
+    """Whether a slot that is not valid can be what a power loss has left of a write.
+
+    Only until the partition is recovered, which gives its state the machine's boot id. Not on a shared file system: no
+    host knows of the power losses of others, and a write that its server did not finish is sent to it again.
+    """
+    return newest.boot != this_boot() and not is_shared(os.path.dirname(path))
+
+
+def _look(file: files.File) -> Loaded | None:
+    """The newest valid slot; None if there is none. StoreVersionError."""
+    data = file.pread(FILE_SIZE, 0).ljust(FILE_SIZE, b"\xff")
+    marks = _MARKS.unpack(data)
+    seqs = [
+        seq if crc == crc32c(data[at : at + _CRC_AT]) or data[at : at + SLOT_SIZE] == _NEVER_WRITTEN else -1
+        for at, seq, crc in zip(_STARTS, marks[::2], marks[1::2], strict=True)
+    ]
+    newest = seqs.index(max(seqs))
+    if seqs[newest] <= 0:
+        # None is valid, unless they are of another version, which is to be told.
+        for at in _STARTS:
+            decode_slot(data[at : at + SLOT_SIZE], file.path)
+        return None
+    return Loaded(_decode_body(data, _STARTS[newest], file.path), newest, tuple(seqs))
+
+
+def read(path: str) -> Loaded | None:
+    """Reads the state in a file, without a lock; None if there is none. Errors as of `load`.
+
+    Opens the file each time: a process may look at thousands of partitions, and a store's folder may be
+    replaced by a copy of it.
+    """
+    def look() -> Loaded | None:
+        with files.open_read(path) as file:
+            return _look(file)
+
+    try:
+        found = patiently(path, look, lambda found: _is_settled(path, found))
+    except FileNotFoundError:
+        return None
+    return checked(path, found)
+
+
+def _is_settled(path: str, found: Loaded | None) -> bool:
+    """Whether another look would find the same: no slot is being written."""
+    return found is not None and (-1 not in found.seqs or explained_by_power_loss(path, found.state))
+
+
+def patiently(path: str, look: Callable[[], _T], is_settled: Callable[[_T], bool]) -> _T:
+    """What a look at a state file finds; of several looks, if the first may have met a slot that was being written."""
+    found, pause = look(), _FIRST_PAUSE
+    deadline = time.monotonic() + _PATIENCE
+    while not is_settled(found) and time.monotonic() < deadline:
+        with files.open_read(path) as file:
+            if _is_free(file):
+                return look()  # Nobody is writing: what is found now stays.
+        time.sleep(pause)
+        pause *= 2
+        found = look()
+    return found
+
+
+def _is_free(file: files.File) -> bool:
+    """Whether no process holds the partition's lock; then this one shares it until the file is closed."""
+    try:
+        fcntl.flock(file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def store(file: files.File, before: Loaded, state: PartitionState, *, durable: bool, sync: bool = False) -> Loaded:
+    """Writes `state` as the newest one. The caller holds the partition's lock and read `before` under it.
+
+    Args:
+        durable: True syncs it before returning, in the pair of slots that ordinary moves leave alone.
+        sync: True syncs an ordinary move too.
+    """
+    pair = (2, 3) if durable else (0, 1)
+    slot = min(pair, key=before.seqs.__getitem__)
+    state = state._replace(seq=before.state.seq + 1, generation=state.generation % (1 << 32))
+    try:
+        file.pwrite(encode_slot(state), slot * SLOT_DISTANCE)
+    except OSError:
+        _take_back(file, before, slot)
+        raise
+    if durable or sync:
+        file.sync()
+    seqs = list(before.seqs)
+    seqs[slot] = state.seq
+    return Loaded(state, slot, tuple(seqs))
+
+
+def _take_back(file: files.File, before: Loaded, slot: int) -> None:
+    """After a write that failed: where a part of it is in the slot, the state before takes its place.
+
+    What is there in part would be damage. What is there whole stays, as readers may have gone by it.
+    """
+    try:
+        found = _look(file)
+        if found is None or slot in found.torn:
+            file.pwrite(encode_slot(before.state), slot * SLOT_DISTANCE)
+    except OSError as error:
+        log.warning("%s: slot %d may be damaged, as a write to it failed: %s", file.path, slot, error)
+
+
+def confirm(file: files.File, loaded: Loaded) -> None:
+    """Makes the newest slot durable, whoever wrote it; the caller holds the partition's lock.
+
+    It is written once more: if its writer's sync failed, the kernel calls it clean, and a sync alone would do nothing.
+    """
+    file.pwrite(encode_slot(loaded.state), loaded.slot * SLOT_DISTANCE)
+    file.sync()
+
+
+def mend(file: files.File, loaded: Loaded) -> Loaded:
+    """Writes the newest state over the slots that a power loss has torn; the caller holds the partition's lock.
+
+    Before any slot has the new boot id: a torn one beside it would be damage. The newest state itself is taken, so a
+    write of this that is torn in its turn costs nothing.
+    """
+    seqs = list(loaded.seqs)
+    for slot in loaded.torn:
+        file.pwrite(encode_slot(loaded.state), slot * SLOT_DISTANCE)
+        seqs[slot] = loaded.state.seq
+    return loaded._replace(seqs=tuple(seqs))
+
+
+def create(path: str, state: PartitionState = EMPTY) -> None:
+    """Makes a state file, durably and as a whole. Who comes second leaves the first one's in place."""
+    first = encode_slot(state._replace(seq=1, boot=this_boot()))
+    try:
+        files.create_whole(path, bytes(2 * SLOT_DISTANCE) + first + bytes(FILE_SIZE - 2 * SLOT_DISTANCE - SLOT_SIZE))
+    except FileExistsError:
+        if os.path.getsize(path) < FILE_SIZE:
+            raise

@@ -1,0 +1,78 @@
+"""Reads a state file slot by slot, for those who must know more of it than which slot counts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark_log.errors import StoreVersionError
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.state_file import (
+    FILE_SIZE,
+    SLOT_COUNT,
+    SLOT_DISTANCE,
+    SLOT_SIZE,
+    PartitionState,
+    decode_slot,
+    explained_by_power_loss,
+    patiently,
+)
+
+
+class Slots(NamedTuple):
+    """What the slots of a state file say.
+
+    Attributes:
+        state: the newest valid one; None if there is none, or if it contradicts itself.
+        torn: the numbers of those that were written and are not valid.
+        explained: whether a power loss explains them, after which the partition was not recovered.
+        size: bytes of the file; -1: there is none.
+        problem: why a whole slot cannot be understood; "" if none is so.
+        contradiction: what cannot be in the newest valid one; "" if it makes sense.
+        log_folders: the log folders that the valid ones name.
+    """
+
+    state: PartitionState | None
+    torn: tuple[int, ...]
+    explained: bool
+    size: int
+    problem: str = ""
+    contradiction: str = ""
+    log_folders: frozenset[int] = frozenset()
+
+
+def read_slots(path: str) -> Slots:
+    """Reads a state file without a lock, and again if something in it is torn. OSError."""
+    return patiently(path, lambda: _look(path), lambda slots: slots.size < 0 or not (slots.torn or slots.problem))
+
+
+def _look(path: str) -> Slots:
+    try:
+        file = files.open_read(path)
+    except FileNotFoundError:
+        return Slots(None, (), False, -1)
+    with file:
+        data, size = file.pread(FILE_SIZE, 0), file.size()
+    newest: PartitionState | None = None
+    torn: list[int] = []
+    log_folders: set[int] = set()
+    problem = ""
+    for number in range(SLOT_COUNT):
+        slot = data[number * SLOT_DISTANCE : number * SLOT_DISTANCE + SLOT_SIZE]
+        if not any(slot):
+            continue
+        try:
+            state = decode_slot(slot, path)
+        except StoreVersionError as error:
+            problem = str(error)
+            continue
+        if state is None:
+            torn.append(number)
+            continue
+        log_folders.add(state.log_folder)
+        if newest is None or state.seq > newest.seq:
+            newest = state
+    explained = newest is not None and explained_by_power_loss(path, newest)
+    contradiction = "" if newest is None else newest.contradiction()
+    if contradiction:
+        newest = None
+    return Slots(newest, tuple(torn), explained, size, problem, contradiction, frozenset(log_folders))

@@ -1,0 +1,81 @@
+"""Takes back the end of a log, for replicas that have to follow another one."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from pyspark_log.errors import OffsetOutOfRangeError
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import leader_epochs
+from pyspark_log.storage.log.retention import delete_before
+from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.log.writer import Appender
+from pyspark_log.storage.segment import SegmentReader, read_headers
+
+
+def truncate(held: Appender, offset: int) -> int:
+    """Takes back records from `offset` on, durably; the lock is held. For replicas: readers may have seen them.
+
+    Batches go whole: the log then ends behind the last batch that lies before `offset`. (Kafka ends it at `offset`
+    itself, with a hole in front; no log of ours has one.) If that would be before the log start, nothing
+    stays, and the log goes on at its start. After a power loss in the middle the end may lie in between.
+
+    Returns:
+        The log end.
+
+    Raises:
+        OffsetOutOfRangeError: below the log start, or above the log end.
+        OSError, LogDamagedError: the log ends where it did, or at the new end.
+    """
+    state, place = held.state, held.place
+    if not state.log_start <= offset <= state.next_offset:
+        raise OffsetOutOfRangeError(place.topic, place.partition, offset, state.log_start, state.next_offset)
+    if offset == state.next_offset:
+        return offset
+    base, position, end = _place_of(held, offset)
+    empty = end < state.log_start
+    if empty:
+        # What a killed writer has left above the active segment would count, once that is above it.
+        held.drop_newer_segments()
+        files.sync_folder(place.folder)
+        # Its file comes after the state: before that it would stand in the midst of segments that still count.
+        base, position, end = state.log_start, 0, state.log_start
+    synced = min(position, state.synced) if base == state.active_base else position
+    # The epochs that began beyond the new end go; the current one goes on there.
+    leader_epochs.begin(place.folder, state.leader_epoch, end)
+    held.save(
+        state._replace(
+            # What stands behind the new end is now a leftover, which the next holder removes if this one cannot.
+            flags=state.flags | Flags.CUTTING, active_base=base, position=position, synced=synced,
+            next_offset=end, generation=state.generation + 1,
+            # Offsets that are given to other records: nothing that is known of them holds any more.
+            incarnation=state.incarnation + 1, truncations=state.truncations + 1,
+        ),
+        durable=True,
+    )  # fmt: skip
+    held.forget()
+    held.cut()
+    held.tell_folder()
+    if empty:
+        # Older segments may hold what was taken back. What they tell of producers before that stays known.
+        held.producers.take_snapshot(held.state, held.clock())
+        delete_before(held, end)
+    return end
+
+
+def _place_of(held: Appender, offset: int) -> tuple[int, int, int]:
+    """The batch that holds `offset`: its segment, its position and its first offset."""
+    bases = held.bases()
+    base = bases[bisect_right(bases, offset) - 1]
+    reader = SegmentReader(held.place.folder, base)
+    try:
+        size = held.state.position if base == held.state.active_base else reader.log.size()
+        position, end = 0, base
+        for header in read_headers(reader.log, reader.position_of(offset, size), size):
+            position, end = header.position, header.base_offset
+            if header.last_offset >= offset:
+                break
+            position, end = header.end, header.next_offset
+    finally:
+        reader.close()
+    return base, position, end

@@ -1,0 +1,198 @@
+"""Changes one partition's log: appends, rolls, flushes.
+
+Everything here happens while the partition's lock is held (`HeldLog.hold`). In short: bytes first, then the end,
+then the index entries. Until the end moves, nothing that was written exists for anybody.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pyspark_log.config import LONG_MAX, TopicConfig
+from pyspark_log.errors import InvalidRecordError, OutcomeUnknownError, PylogError, RecordTooLargeError
+from pyspark_log.storage.catalog import LogFolders, PartitionPlace
+from pyspark_log.storage.log.lease import HeldLog, Recovery
+from pyspark_log.storage.log.producers.manager import Numbered
+from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.record import BatchHeader, scan, stamp
+
+log = logging.getLogger(__name__)
+
+#: How far ahead of unsynced records offsets are reserved: one sync in so many records.
+RESERVE = 1 << 20
+
+
+class Appended(NamedTuple):
+    """The offsets [base_offset, next_offset) that records have; `duplicate`: they had them before."""
+
+    base_offset: int
+    next_offset: int
+    duplicate: bool = False
+
+
+class Appender(HeldLog):
+    """The one that changes a partition, for this process. Several threads may share it."""
+
+    def __init__(
+        self,
+        place: PartitionPlace,
+        config: TopicConfig,
+        recovery: Recovery,
+        clean: Callable[[Appender], object],
+        log_folders: LogFolders,
+    ) -> None:
+        """`clean` lets go of segments that are too old, when a new one begins; see retention.py."""
+        super().__init__(place, config, recovery, log_folders)
+        self._clean = clean
+
+    def append(self, data: bytearray, *, sync: bool, first_undone: int | None = None) -> Appended:
+        """Appends whole record batches; the caller holds the lock.
+
+        Args:
+            data: batches in format 2, back to back, with dense offsets from 0; their offsets are set here. A batch
+                with a producer id comes alone.
+            sync: True: what is acknowledged survives a power loss.
+            first_undone: for the decision log: its new value in the state.
+
+        Returns:
+            The offsets that the records have; those of the first time, if their producer sends them again.
+
+        Raises:
+            RecordTooLargeError: larger than a segment may be.
+            ProducerError: the batch does not follow its producer's last one; nothing was appended.
+            OSError: e.g. a full disk; nothing was appended.
+            OutcomeUnknownError: a sync failed; nothing was appended as far as readers see, but the disk
+                can no longer be trusted with this segment. The next append begins another. Or what a failed append
+                wrote could not be removed: the next writer does that, unless the power goes before.
+        """
+        if len(data) > self.config.segment_bytes:
+            raise RecordTooLargeError(
+                f"{self.place}: an append of {len(data)} bytes is larger than segment.bytes "
+                f"({self.config.segment_bytes}): append less at a time, or raise segment.bytes"
+            )
+        base = self.state.next_offset
+        end = stamp(data, 0, len(data), base, self.state.leader_epoch)
+        headers = scan(data, 0, len(data))
+        numbered = self._judge(headers, data)
+        if numbered is not None and numbered.duplicate is not None:
+            if sync or self.must_sync(base):
+                self.settle()
+            return Appended(numbered.duplicate.base_offset, numbered.duplicate.last_offset + 1, duplicate=True)
+        newest = max(header.max_timestamp for header in headers)
+        if self.state.flags & Flags.SUSPECT or self.segment.must_roll(len(data), end - 1, newest):
+            self.roll()
+            self.maintain()
+        sync = sync or self.must_sync(end)
+        if not sync and end > self.state.reserve:
+            # Before readers see offsets that a power loss could take back: none of these is ever used again.
+            self.save(self.state._replace(reserve=end + RESERVE), durable=True)
+        segment = self.segment
+        self.claim()
+        state = self.state
+        try:
+            segment.log.pwrite(data, state.position)
+            if numbered is not None and numbered.aborted is not None:
+                self.producers.index_aborted(state, numbered.aborted)
+            if sync:
+                self.sync_log(segment)
+        except (OSError, OutcomeUnknownError) as error:
+            self._undo(error)
+            raise
+        position = state.position + len(data)
+        moved = state._replace(
+            next_offset=end, position=position, synced=position if sync else state.synced,
+            unsynced_since=self.unsynced_since(),
+            first_undone=state.first_undone if first_undone is None else first_undone,
+            flags=state.flags & ~Flags.CLAIMED | (Flags.NONE if numbered is None else Flags.PRODUCERS),
+        )  # fmt: skip
+        try:
+            # A power loss can take this back and leave the batches, which are then adopted.
+            self.save(moved, durable=False)
+        except OSError as error:
+            self.forget()
+            raise OutcomeUnknownError(
+                f"{self.place}: the log end could not be moved to {end} ({error}); read it before trying again"
+            ) from error
+        if numbered is None:
+            self.producers.pass_over(base, end)
+        else:
+            self.producers.enter(numbered)
+        self.index(headers)
+        return Appended(base, end)
+
+    def _judge(self, headers: Sequence[BatchHeader], data: bytearray) -> Numbered | None:
+        """What a batch with a producer id means for this partition; None for all others."""
+        if all(header.producer_id < 0 for header in headers):
+            return None
+        if len(headers) != 1:
+            raise InvalidRecordError(f"{self.place}: {len(headers)} batches at once, one of them with a producer id")
+        return self.producers.judge(self.state, data, headers[0], self.clock())
+
+    def must_sync(self, end: int) -> bool:
+        """Whether the log must be synced, though nobody asks for it, before it ends at `end`.
+
+        Always on a shared file system; else by flush.messages and flush.ms. No process runs for ever that could
+        sync at a given time, so what flush.ms asks for is done by the first append that comes later.
+        """
+        if self.shared:
+            return True
+        config, state = self.config, self.state
+        unsynced = state.synced < state.position
+        if config.flush_messages < LONG_MAX:
+            first = self.segment.offset_at(state.synced) if unsynced else state.next_offset
+            if end - first >= config.flush_messages:
+                return True
+        if config.flush_ms == LONG_MAX:
+            return False
+        age = self.clock() - state.unsynced_since if unsynced else 0
+        # A time that is to come says nothing: the clock was set back.
+        return not 0 <= age < config.flush_ms
+
+    def _undo(self, failure: OSError | OutcomeUnknownError) -> None:
+        """After a failed write: nothing stays behind the end.
+
+        Raises:
+            OutcomeUnknownError: even that failed. The next holder cuts; after a power loss whole batches are adopted.
+        """
+        try:
+            self.cut()
+        except (OSError, OutcomeUnknownError) as error:
+            self.forget()
+            raise OutcomeUnknownError(
+                f"{self.place}: an append failed ({failure}), and what it wrote could not be removed now ({error})"
+            ) from failure
+
+    def index(self, headers: Sequence[BatchHeader]) -> None:
+        """Adds index entries for batches that readers see by now.
+
+        If that fails the batches are there all the same. Whoever opens the segment next makes up for it.
+        """
+        try:
+            self.segment.enter(headers)
+        except OSError as error:
+            log.warning("%s: index entries could not be written: %s", self.place, error)
+            self.forget()
+
+    def maintain(self) -> None:
+        """Lets go of segments that are too old. Nobody's write fails for it: an error is logged, the next one tries."""
+        try:
+            self._clean(self)
+        except (OSError, PylogError) as error:
+            log.warning("%s: old segments could not be removed: %s", self.place, error)
+            self.reload()
+
+    def settle(self) -> None:
+        """Makes all that is there durable, and gives back the reserve of offsets. The lock is held.
+
+        Raises:
+            OSError, OutcomeUnknownError: as append says.
+        """
+        if self.state.flags & Flags.SUSPECT:
+            self.roll()  # A sync of this segment says nothing any more.
+        state = self.state
+        if state.synced < state.position or state.reserve > state.next_offset:
+            self.sync_log(self.segment)
+            self.save(state._replace(synced=state.position, reserve=state.next_offset), durable=True)
+        self.note_offsets()

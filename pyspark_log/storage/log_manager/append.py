@@ -1,0 +1,59 @@
+"""Appends Arrow rows to the partitions of a topic."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from pyspark_log.storage.ingest import TopicEncoder
+from pyspark_log.storage.log import Appender
+from pyspark_log.storage.log_manager.manager import Partitions
+from pyspark_log.types import AppendResult
+
+# An append of more bytes than this is made in several, so that others get their turn.
+_APPEND_BYTES = 16 * 1024 * 1024
+
+
+def append_rows(
+    partitions: Partitions, topic: str, data: pa.RecordBatch | pa.Table, partition: int | None, sync: bool
+) -> list[AppendResult]:
+    """Appends records to a topic, be it the engine's own; arguments and errors are those of Store.append."""
+    opened = partitions.topic(topic)
+    count = opened.description.partitions
+    if partition is not None:
+        opened.check(partition)
+        data = _with_partition(data, partition)
+    batches: dict[int, list[bytes]] = {}
+    now = time.time_ns() // 1_000_000
+    encoder = TopicEncoder(
+        topic, count, opened.config, lambda target, batch, _: batches.setdefault(target, []).append(batch),
+        now if opened.config.log_append_time else None,
+    )  # fmt: skip
+    for part in data.to_batches() if isinstance(data, pa.Table) else [data]:
+        encoder.add(part, now)
+    encoder.flush()
+    return [
+        _append_all(partitions.appender(topic, target), encoded, sync) for target, encoded in sorted(batches.items())
+    ]
+
+
+def _with_partition(data: pa.RecordBatch | pa.Table, partition: int) -> pa.RecordBatch | pa.Table:
+    column = pa.repeat(pa.scalar(partition, pa.int32()), data.num_rows)
+    if "partition" in data.schema.names:
+        return data.set_column(data.schema.get_field_index("partition"), "partition", column)
+    return data.append_column("partition", column)
+
+
+def _append_all(appender: Appender, batches: list[bytes], sync: bool) -> AppendResult:
+    limit = min(_APPEND_BYTES, appender.config.segment_bytes)
+    first = end = -1
+    data = bytearray()
+    for batch in [*batches, None]:
+        if data and (batch is None or len(data) + len(batch) > limit):
+            with appender.hold():
+                base, end, _ = appender.append(data, sync=sync)
+            first = base if first < 0 else first
+            data = bytearray()
+        data += batch or b""
+    return AppendResult(appender.place.partition, first, end)

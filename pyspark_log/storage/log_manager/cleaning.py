@@ -1,0 +1,68 @@
+"""What is done with all partitions of a store: deleting what retention lets go of, or somebody asks for; syncing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from pyspark_log.errors import InvalidConfigError, PylogError
+from pyspark_log.storage.catalog import check_open_to_all
+from pyspark_log.storage.log import retention
+from pyspark_log.storage.log_manager.manager import Partitions
+from pyspark_log.types import LATEST
+
+log = logging.getLogger(__name__)
+
+# How long cleaning waits for a partition's lock, in seconds; what is left is for the next time.
+_TIMEOUT = 5.0
+
+
+def clean(partitions: Partitions, topics: Iterable[str]) -> int:
+    """Lets go of segments that retention no longer asks for; returns how many went.
+
+    Raises:
+        UnknownTopicError, InvalidTopicError: no such topic.
+        PylogError, OSError: the first that a partition gave; the others were cleaned.
+    """
+    count = 0
+    failed: PylogError | OSError | None = None
+    for topic in topics:
+        for place in partitions.topic(topic).places():
+            try:
+                with partitions.appender(topic, place.partition).hold(_TIMEOUT) as appender:
+                    count += retention.clean(appender)
+            except (PylogError, OSError) as error:
+                log.warning("%s: %s could not be cleaned: %s", partitions.path, place, error)
+                failed = failed or error
+    if failed is not None:
+        raise failed
+    return count
+
+
+def flush(partitions: Partitions, topics: Iterable[str]) -> None:
+    """Makes durable what was appended; see Store.flush."""
+    failed: PylogError | OSError | None = None
+    for topic in topics:
+        opened = partitions.topic(topic)
+        for partition in [place.partition for place in opened.left()]:
+            try:
+                if opened.reader(partition).state().next_offset:
+                    with partitions.appender(topic, partition).hold() as appender:
+                        appender.settle()
+            except (PylogError, OSError) as error:
+                log.warning("%s: %s-%d could not be synced: %s", partitions.path, topic, partition, error)
+                failed = failed or error
+    partitions.write_checkpoints()
+    if failed is not None:
+        raise failed
+
+
+def delete_records(partitions: Partitions, topic: str, partition: int, before_offset: int) -> int:
+    """Deletes the records before an offset, or all for LATEST, and returns the log start; see Store.delete_records."""
+    check_open_to_all(topic)
+    if not partitions.topic(topic).config.deletes:
+        raise InvalidConfigError(f"topic {topic!r}: records are deleted only where cleanup.policy has delete")
+    with partitions.appender(topic, partition).hold() as appender:
+        end = appender.state.next_offset
+        retention.delete_before(appender, end if before_offset == LATEST else before_offset)
+        return appender.state.log_start

@@ -1,0 +1,102 @@
+"""What is left of a deleted topic's partitions, and how it goes.
+
+A topic is deleted when its description is moved away. Then, partition by partition: the state file is marked
+dead under its lock, so that a writer that waited for it learns of it; and the folder gets the name that Kafka gives to
+one that is being deleted, so that its name is free. Readers that have files open go on. At last all of it is removed.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+
+from pyspark_log.errors import LogDamagedError
+from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.fs import files, lock_for
+from pyspark_log.storage.log import EMPTY, SLOT_COUNT, Flags, Loaded, state_file
+
+#: How the name of a partition's folder ends that is being deleted, or is on its way from another log folder.
+ASIDE = DELETE, FUTURE = "delete", "future"
+#: Such a name: the topic's id in hex, and the ending.
+ASIDE_NAME = re.compile(r".*-[0-9]+\.([0-9a-f]{32})-(delete|future)")
+# The longest name of a file on the file systems that a store is made on (and Kafka's limit).
+_MAX_NAME = 255
+
+
+def bury(place: PartitionPlace) -> None:
+    """Ends a partition of a deleted topic for its writers and frees its folder's name. May be done again.
+
+    There is no topic of that name, or it would lose the folder that it is about to make.
+
+    Raises:
+        LockTimeoutError, OSError: nothing, or the first half, was done.
+    """
+    mark_dead(place)
+    owner = place.owner()
+    # Without an owner, and with another folder put away, it is that of a newer topic, whose writer was killed before
+    # the folder could say so.
+    if owner == place.topic_id or (not owner and not os.path.isdir(grave_of(place))):
+        put_away(place)
+
+
+def put_away(place: PartitionPlace) -> None:
+    """Gives the folder of a partition the name of one that is being deleted. Not durable by itself. OSError."""
+    grave = grave_of(place)
+    if os.path.isdir(place.folder):
+        # What a partition left that was moved twice; or the store is a copy that has the folder by both names.
+        files.remove_folder(grave)
+        files.rename(place.folder, grave)
+
+
+def remove(place: PartitionPlace) -> None:
+    """Removes what is left of a buried partition, but for folders.
+
+    Its state file may go even if somebody waits for its lock: a waiter finds that the name is gone, and a new
+    state file of that name is made only while there is a topic of that id.
+    """
+    files.unlink(place.segments_path)
+    files.unlink(place.cleaner_path)
+    files.unlink(place.cleaner_path + ".turn")
+    files.unlink(place.state_path)
+    files.unlink(place.state_path + ".turn")
+
+
+def mark_dead(place: PartitionPlace) -> None:
+    """Ends a partition for its writers. LockTimeoutError, OSError."""
+    lock = lock_for(place.state_path)
+    try:
+        lock.acquire()
+    except FileNotFoundError:
+        return  # Nothing was ever written to it.
+    try:
+        try:
+            before = state_file.load(lock.file)
+        except LogDamagedError:
+            before = Loaded(EMPTY, 0, (0,) * SLOT_COUNT)
+        if not before.state.flags & Flags.DEAD:
+            dead = before.state._replace(flags=before.state.flags | Flags.DEAD)
+            state_file.store(lock.file, before, dead, durable=True)
+    finally:
+        lock.release()
+
+
+def grave_of(place: PartitionPlace) -> str:
+    """Where the folder of a partition is that is being deleted (LocalLog.logDeleteDirName)."""
+    return aside(place, DELETE)
+
+
+def aside(place: PartitionPlace, ending: str) -> str:
+    """Where a folder of a partition is that does not count."""
+    return f"{os.path.dirname(place.folder)}/{aside_name(place.topic, place.topic_id, place.partition, ending)}"
+
+
+def aside_name(topic: str, topic_id: str, partition: int, ending: str) -> str:
+    """A name of Kafka's for a folder of a partition that does not count (LocalLog.logDirNameWithSuffix)."""
+    suffix = f"-{partition}.{hex_id(topic_id)}-{ending}"
+    return topic[: _MAX_NAME - len(suffix)] + suffix
+
+
+def hex_id(topic_id: str) -> str:
+    """A topic's id as these names have it."""
+    return base64.urlsafe_b64decode(topic_id + "==").hex()

@@ -1,0 +1,71 @@
+"""What is in each log folder of a store: which partitions, how large they are, and how much room is left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark_log.storage.log_manager.manager import Partitions
+from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.types import TopicPartition
+
+#: A size that nobody can tell.
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FolderUsage:
+    """One log folder (as Kafka's DescribeLogDirs has it).
+
+    Attributes:
+        path: where it is.
+        problem: why it cannot be used; "" if it can.
+        partitions: the bytes of the `.log` files of each partition in it; UNKNOWN where it has failed.
+        free, total: bytes of its file system; UNKNOWN if that does not say.
+    """
+
+    path: str
+    problem: str
+    partitions: Mapping[TopicPartition, int]
+    free: int
+    total: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the `.log` files of all its partitions, as far as they are known."""
+        return sum(max(size, 0) for size in self.partitions.values())
+
+
+def folder_usage(partitions: Partitions) -> list[FolderUsage]:
+    """The log folders, in the order of store.json. ReadOnlyError; DescriptionError, OSError: of the store itself."""
+    partitions.check_writable()
+    folders = partitions.log_folders
+    folders.refresh()
+    # Who may only read is not told of folders that they may not write to.
+    writes = os.access(partitions.path, os.W_OK)
+    problems = {folder.path: folder.write_problem() if writes else folder.problem() for folder in folders}
+    found: dict[str, dict[TopicPartition, int]] = {path: {} for path in problems}
+    for topic in partitions.catalog.names():
+        for place in partitions.topic(topic).places():
+            path = os.path.dirname(place.folder)
+            if path in found:
+                found[path][TopicPartition(topic, place.partition)] = _size(place.folder, problems[path])
+    return [FolderUsage(path, problem, found[path], *_room(path)) for path, problem in problems.items()]
+
+
+def _size(folder: str, problem: str) -> int:
+    try:
+        bases = list_segments(folder)
+        size = sum(os.path.getsize(segment_path(folder, base, LOG)) for base in bases)
+    except OSError:
+        return UNKNOWN
+    return UNKNOWN if problem and not bases else size
+
+
+def _room(path: str) -> tuple[int, int]:
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return UNKNOWN, UNKNOWN
+    return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize

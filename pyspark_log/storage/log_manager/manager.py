@@ -1,0 +1,358 @@
+"""The partitions of an open store: where each one is, and this process's readers and appenders of them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+
+from pyspark_log.config import TopicConfig
+from pyspark_log.errors import LogDamagedError, PylogError, StoreError, UnknownTopicError
+from pyspark_log.storage.catalog import (
+    STATE_FOLDER,
+    TOPICS_FOLDER,
+    TOPICS_LOCK,
+    ListedFolder,
+    LogFolders,
+    PartitionPlace,
+    TopicCatalog,
+)
+from pyspark_log.storage.catalog import log_dir_list as log_dirs
+from pyspark_log.storage.catalog import store_json as store_folder
+from pyspark_log.storage.fs import Mutex, files, is_shared
+from pyspark_log.storage.log import RECOVERY, Appender, Partition, holds_segments, no_state, retention, state_file
+from pyspark_log.storage.log_manager import deletion
+from pyspark_log.types import TopicDescription
+
+log = logging.getLogger(__name__)
+
+# How long a reader waits for who puts a partition right, in seconds.
+_RECOVERY_TIMEOUT = 10.0
+# Of so few partitions each is looked for by its name; else all state files are listed.
+_FEW_PARTITIONS = 64
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+# What the system says to who may not write.
+_MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+# Partitions that a process keeps open for appending, with five open files each; the least used go first.
+_OPEN_APPENDERS = 128
+
+
+class OpenTopic:
+    """A topic with its partitions, as long as its description stays the same.
+
+    Attributes:
+        description: what the store says of it.
+        config: its resolved settings.
+    """
+
+    def __init__(
+        self, path: str, settings: Mapping[str, str], description: TopicDescription, log_folders: LogFolders
+    ) -> None:
+        """`path`, `settings` and `log_folders` are the store's."""
+        # No reference to the store: without a circle, its files close as soon as nobody uses it.
+        self._path = path
+        self.description = description
+        self.config = TopicConfig.resolve(description.configs, settings)
+        self._log_folders = log_folders
+        self._readers: dict[int, Partition] = {}
+
+    def check(self, partition: int) -> None:
+        """Refuses a partition that the topic does not have. UnknownTopicError."""
+        if not 0 <= partition < self.description.partitions:
+            raise UnknownTopicError(
+                f"topic {self.description.name!r} has no partition {partition}; it has {self.description.partitions}"
+            )
+
+    def state_path(self, partition: int) -> str:
+        """A partition's state file. UnknownTopicError."""
+        self.check(partition)
+        return f"{self._path}/{STATE_FOLDER}/{self.description.topic_id}-{partition}"
+
+    def place(self, partition: int) -> PartitionPlace:
+        """Where a partition's files are at this moment. UnknownTopicError."""
+        path = self.state_path(partition)
+        return self.place_in(partition, _log_folder_of(self._log_folders, path, f"{self.description.name}-{partition}"))
+
+    def place_in(self, partition: int, log_folder: int) -> PartitionPlace:
+        """Where its files are if they are in the log folder of that number. UnknownTopicError."""
+        name, path = self.description.name, self._log_folders.at(log_folder).path
+        return PartitionPlace(
+            name, self.description.topic_id, partition, f"{path}/{name}-{partition}", self.state_path(partition)
+        )
+
+    def written(self) -> list[int]:
+        """The partitions that something was ever written to, ascending. OSError."""
+        count = self.description.partitions
+        if count <= _FEW_PARTITIONS:
+            return [number for number in range(count) if os.path.exists(self.state_path(number))]
+        start = f"{self.description.topic_id}-"
+        try:
+            names = os.listdir(f"{self._path}/{STATE_FOLDER}")
+        except FileNotFoundError:
+            return []
+        numbers = (name[len(start) :] for name in names if name.startswith(start))
+        return sorted(number for text in numbers if _NUMBER.fullmatch(text) and (number := int(text)) < count)
+
+    def places(self) -> list[PartitionPlace]:
+        """Where those are that something was ever written to."""
+        return [self.place(partition) for partition in self.written()]
+
+    def left(self) -> list[PartitionPlace]:
+        """Where those are of which there is anything: a state file, or a folder, by whatever name. OSError."""
+        found = set(self.written())
+        name = re.compile(
+            re.escape(self.description.name) + r"-(0|[1-9][0-9]{0,9})|"
+            r".*-([0-9]+)\." + deletion.hex_id(self.description.topic_id) + "-[a-z]+"
+        )
+        for folder in self._log_folders:
+            # One that has failed has no names; what is in it waits, as its partitions' state files tell.
+            with contextlib.suppress(OSError):
+                matches = filter(None, map(name.fullmatch, os.listdir(folder.path)))
+                found.update(int(match[1] or match[2]) for match in matches)
+        return [self.place(number) for number in sorted(found) if number < self.description.partitions]
+
+    def reader(self, partition: int) -> Partition:
+        """The partition, for reading. UnknownTopicError."""
+        # Two threads may make one each at first; both are right.
+        found = self._readers.get(partition)
+        if found is None:
+            found = self._readers[partition] = self._open(self.place(partition))
+        return found
+
+    def _open(self, place: PartitionPlace) -> Partition:
+        return Partition(place, self.config.max_batch_bytes, self._log_folders)
+
+
+class Partitions:
+    """Finds the partitions of one store. Safe to use from several threads.
+
+    Attributes:
+        path, settings: the store's.
+        recorded_cluster_id: the store's id; None if its folder does not say it.
+        catalog: the descriptions of its topics.
+        log_folders: the folders of all partitions' folders.
+    """
+
+    def __init__(
+        self, path: str, cluster_id: str, settings: Mapping[str, str],
+        log_folders: Mapping[int, ListedFolder] = log_dirs.DEFAULT, next_log_dir: int = len(log_dirs.DEFAULT),
+    ) -> None:  # fmt: skip
+        """Looks at nothing yet. The arguments are what store.json says."""
+        self.path = path
+        self.settings = settings
+        self.recorded_cluster_id: str | None = cluster_id
+        self.catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{TOPICS_LOCK}")
+        self.log_folders = LogFolders(path, cluster_id, log_folders, next_log_dir)
+        self._topics: dict[str, OpenTopic] = {}
+        self._appenders: OrderedDict[str, Appender] = OrderedDict()  # by their state files
+        self._recovered: set[PartitionPlace] = set()  # those that were written to since the machine was started
+        self._used: dict[str, PartitionPlace] = {}  # those that `appender` gave out since the last `close`
+        self._mutex = Mutex()
+
+    def topic(self, name: str) -> OpenTopic:
+        """A topic as it is at this moment. UnknownTopicError, InvalidTopicError."""
+        description = self.catalog.describe(name)
+        with self._mutex:
+            topic = self._topics.get(name)
+            if topic is not None and topic.description is description:
+                return topic
+            topic = self._topics[name] = self.open(description)
+        self.forget_appenders(name, description.topic_id)
+        return topic
+
+    def open(self, description: TopicDescription) -> OpenTopic:
+        """The topic of a description; it may be deleted by now."""
+        return OpenTopic(self.path, self.settings, description, self.log_folders)
+
+    def recorded_topic_id(self, name: str) -> str | None:
+        """A topic's id; None if no file says it. UnknownTopicError, InvalidTopicError."""
+        return self.catalog.describe(name).topic_id
+
+    def recovered(self, topic: str, partition: int) -> Partition:
+        """The partition, for reading; put right first, if possible, if the machine went down since it was written to.
+
+        Else readers would meet what is left of records that were never synced, until somebody writes.
+        UnknownTopicError.
+        """
+        reader = self.topic(topic).reader(partition)
+        try:
+            self._recover(reader.place)
+        except (PylogError, OSError) as error:
+            # What stands in the way is told to who reads there.
+            log.info("%s: %s could not be put right after the machine went down: %s", self.path, reader.place, error)
+        return reader
+
+    def put_right(self, topic: str, partition: int) -> Partition:
+        """The same for who relies on what is read: an error if it could not be put right.
+
+        Who may not write to the store cannot, and changes nothing by what it finds; so it reads what is there.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            LockTimeoutError, LogDamagedError, OSError: the end that could be read may be too low.
+        """
+        reader = self.topic(topic).reader(partition)
+        try:
+            self._recover(reader.place)
+        except OSError as error:
+            if error.errno not in _MAY_NOT_WRITE:
+                raise
+        return reader
+
+    def _recover(self, place: PartitionPlace) -> None:
+        if place in self._recovered:
+            return
+        loaded = state_file.read(place.state_path)
+        if loaded is None:
+            return
+        if loaded.state.boot != state_file.this_boot() and not is_shared(f"{self.path}/{STATE_FOLDER}"):
+            with self.appender(place.topic, place.partition).hold(_RECOVERY_TIMEOUT):
+                pass
+        self._recovered.add(place)
+
+    def appender(self, topic: str, partition: int) -> Appender:
+        """The partition, for changing it. UnknownTopicError."""
+        opened = self.topic(topic)
+        path = opened.state_path(partition)
+        if not os.path.exists(path):
+            self.make_state(opened, partition)
+        with self._mutex:
+            found = self._appenders.pop(path, None)
+            if found is None or found.config is not opened.config:
+                found = Appender(opened.place(partition), opened.config, RECOVERY, retention.clean, self.log_folders)
+            self._used[path] = found.place
+            # One that goes here while it is at work is closed when it is done.
+            self._appenders[path] = found
+            if len(self._appenders) > _OPEN_APPENDERS:
+                self._appenders.popitem(last=False)
+        return found
+
+    def check_log_folders(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Looks whether partitions can be written to, as far as their log folders go; by a real look at each disk.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            LogFolderOfflineError: a folder has failed; or none can take a partition that is new.
+        """
+        looked = set()
+        for topic, partition in partitions:
+            opened = self.topic(topic)
+            loaded = state_file.read(opened.state_path(partition))
+            if loaded is None:
+                self.log_folders.choose(f"{topic}-{partition}")
+            elif loaded.state.log_folder not in looked:
+                number = loaded.state.log_folder
+                self.log_folders.check(number, opened.place_in(partition, number), written=True)
+                looked.add(number)
+
+    def check_writable(self) -> None:
+        """Refuses what nobody may write to. ReadOnlyError."""
+
+    def close(self) -> None:
+        """Settles the partitions that were asked for to be changed, and lets their files go.
+
+        Raises:
+            PylogError, OSError: the first that a partition gave; the next call tries that one again.
+        """
+        failed: PylogError | OSError | None = None
+        for path, place in list(self._used.items()):
+            try:
+                # Not a topic of the same name that was made since.
+                if self.topic(place.topic).description.topic_id == place.topic_id:
+                    with self.appender(place.topic, place.partition).hold() as appender:
+                        appender.settle()
+            except UnknownTopicError:
+                pass
+            except (PylogError, OSError) as error:
+                log.warning("%s: %s could not be synced: %s", self.path, place, error)
+                failed = failed or error
+                continue
+            self._used.pop(path, None)
+        with self._mutex:
+            self._appenders.clear()
+        if failed is not None:
+            raise failed
+
+    def forget_appenders(self, name: str, topic_id: str) -> None:
+        """Closes the files of other topics of that name, which were deleted: open, they still take room."""
+        with self._mutex:
+            for path, appender in list(self._appenders.items()):
+                if appender.place.topic == name and appender.place.topic_id != topic_id:
+                    del self._appenders[path]
+
+    def make_state(self, opened: OpenTopic, partition: int, log_folder: int | None = None) -> None:
+        """Gives a partition its state file, with its first record; but not that of a topic that is deleted.
+
+        Args:
+            opened: the topic.
+            partition: which one.
+            log_folder: where its log is to be; None: where there is most room for one.
+
+        Raises:
+            LogFolderOfflineError: none of the log folders can be used.
+        """
+        self.make_folders()
+        place = opened.place(partition)
+        with self.catalog.changing():
+            if self.catalog.describe(place.topic).topic_id != place.topic_id:
+                raise UnknownTopicError(f"{place}: the topic was deleted")
+            if os.path.exists(place.state_path):
+                return  # Another one was faster.
+            if holds_segments(self.log_folders, place) and (
+                not self.log_folders.had_several or place.owner() in ("", place.topic_id)
+            ):
+                raise no_state(place)
+            number = self.log_folders.choose(str(place)) if log_folder is None else log_folder
+            state_file.create(place.state_path, state_file.EMPTY._replace(log_folder=number))
+            if self.log_folders.at(number).directory_id:
+                # So that the next one which is placed finds it counted.
+                files.make_folder(opened.place_in(partition, number).folder)
+
+    def make_folders(self) -> None:
+        """Makes the folders that topics and partitions need, if they are missing. OSError.
+
+        A log folder that has an id is never made anew: it would look like one in which nothing was ever written.
+        """
+        files.make_folder(f"{self.path}/{STATE_FOLDER}")
+        self.log_folders.refresh()
+        for folder in self.log_folders:
+            if not folder.directory_id:
+                files.make_folder(folder.path)
+                folder.introduce()
+
+    def add_log_folder(self, name: str) -> None:
+        """Gives the store one more log folder; see Store.add_log_folder."""
+        self.make_folders()
+        with self.catalog.changing():
+            store_folder.add_log_folder(self.path, name)
+        self.log_folders.refresh()
+
+    def write_checkpoints(self) -> None:
+        """Has Kafka's checkpoints say what is known, where it is time; never fails."""
+        for folder in self.log_folders:
+            folder.write_due()
+
+
+def _log_folder_of(folders: LogFolders, state_path: str, name: str) -> int:
+    """In which log folder a partition is, by its state; by its folder, where there is no state that can be read.
+
+    Args:
+        folders: those of the store.
+        state_path: its state file.
+        name: of its folder.
+    """
+    try:
+        loaded = state_file.read(state_path)
+    except (LogDamagedError, StoreError):
+        loaded = None
+    if loaded is not None:
+        return loaded.state.log_folder
+    if folders.had_several:
+        for number, folder in folders.numbered():
+            if os.path.isdir(f"{folder.path}/{name}"):
+                return number
+    return next(number for number, _ in folders.numbered())

@@ -1,0 +1,338 @@
+"""Moves a partition from one log folder to another, while others read it and write to it (KIP-113).
+
+The log is copied into a folder with the name that Kafka gives to a replica that is on its way (`-future`): without the
+partition's lock as long as there is much to copy, and the rest with it. All of it is on the disk when that folder gets
+the partition's name. Then one durable write of the state, which names the new log folder, is the moment of the move.
+The old folder gets the name of one that is being deleted, and goes later: readers have its files open.
+
+A program that is stopped leaves the partition whole where its state says, and perhaps a copy elsewhere that does not
+count. The next move, or `pylog clean`, removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
+from pyspark_log.storage.catalog import PARTITION_FOLDER, PARTITION_METADATA, STATE_FOLDER, PartitionPlace
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for, now_ms
+from pyspark_log.storage.log import Appender, Flags, PartitionState, cleaner_checkpoint, leader_epochs, state_file
+from pyspark_log.storage.log_manager import deletion as topic_remains
+from pyspark_log.storage.log_manager.deletion import DELETE, FUTURE
+from pyspark_log.storage.log_manager.manager import OpenTopic, Partitions
+from pyspark_log.storage.record import crc32c
+from pyspark_log.storage.segment import LOG, segment_path
+
+log = logging.getLogger(__name__)
+
+_LOCK = "moves.lock"
+_PIECE = 1024 * 1024
+# So much is copied while the partition's lock is held; more only if writers are faster than the copying.
+_LITTLE = 8 * _PIECE
+_PASSES = 10
+_SEGMENT_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)")
+
+
+def move(partitions: Partitions, topic: str, partition: int, folder: str) -> int:
+    """Moves a partition; returns the bytes that were copied. See Store.move_partition."""
+    partitions.check_writable()
+    opened = partitions.topic(topic)
+    opened.check(partition)
+    with moving(partitions, DEFAULT_TIMEOUT):
+        # With the lock: nobody takes it off the list now.
+        number = partitions.log_folders.find(folder)
+        sweep_held(partitions)
+        target = opened.place_in(partition, number)
+        partitions.log_folders.check(number, target, written=True)
+        if not os.path.exists(target.state_path):
+            partitions.make_state(opened, partition, number)
+        try:
+            # What a cleaner is writing beside the log does not come with it.
+            with cleaner_checkpoint.cleaning(target, DEFAULT_TIMEOUT):
+                copied = _Move(partitions, opened, partition, number).run()
+        except OSError as error:
+            told = partitions.log_folders.explained(error, target)
+            if told is error:
+                raise
+            raise told from error
+        sweep_held(partitions)
+        return copied
+
+
+def sweep(partitions: Partitions) -> None:
+    """Removes what moves have left: copies that do not count at once, old folders after file.delete.delay.ms.
+
+    What is in the way is logged, and left to the next time. Nothing is done while a partition is being moved.
+    """
+    if partitions.log_folders.had_several:
+        with contextlib.suppress(LockTimeoutError), moving(partitions, 0):
+            sweep_held(partitions)
+
+
+@contextlib.contextmanager
+def moving(partitions: Partitions, timeout: float) -> Iterator[None]:
+    """Holds the lock of all moves; it comes before all others. LockTimeoutError, OSError."""
+    partitions.make_folders()
+    path = f"{partitions.path}/{STATE_FOLDER}/{_LOCK}"
+    files.open_or_create(path).close()
+    lock = lock_for(path)
+    lock.acquire(timeout)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class _Move:
+    """One move; the lock of moves is held."""
+
+    def __init__(self, partitions: Partitions, opened: OpenTopic, partition: int, number: int) -> None:
+        self._partitions, self._opened, self._number = partitions, opened, number
+        self._appender = partitions.appender(opened.description.name, partition)
+        self._reader = opened.reader(partition)
+        self._target = opened.place_in(partition, number)
+
+    def run(self) -> int:
+        """Does it; returns the bytes that were copied."""
+        target, folders = self._target, self._partitions.log_folders
+        state = self._reader.state()
+        if state.log_folder == self._number:
+            return 0
+        folders.check(state.log_folder, target)
+        self._make_room()
+        copy = _Copy(self._reader.place_in(state).folder, topic_remains.aside(target, FUTURE))
+        try:
+            for _ in range(_PASSES):
+                if copy.follow(self._reader.state(), locked=False) < _LITTLE:
+                    break
+            with self._appender.hold() as held:
+                if held.state.flags & Flags.SUSPECT:
+                    held.roll()  # What was read of this segment may be in memory only; now it is on the disk.
+                copy.follow(held.state, locked=True)
+                self._switch(held, copy)
+        except BaseException:
+            copy.remove()
+            raise
+        finally:
+            copy.close()
+        log.info("%s: moved to %s, %d bytes", target, target.folder, copy.bytes)
+        return copy.bytes
+
+    def _make_room(self) -> None:
+        # What an earlier move has left, if that could not be removed before.
+        _remove_stray(self._partitions, self._opened, self._target.partition, self._number)
+        if os.path.lexists(self._target.folder):
+            raise InvalidConfigError(
+                f"{self._target.folder} is there already, and is not the partition's. If it is of a deleted topic, "
+                "`pylog clean` removes it; else take it away"
+            )
+
+    def _switch(self, held: Appender, copy: _Copy) -> None:
+        """The partition is in its new folder; its lock is held, and all of it was copied."""
+        state, old, log_folder = held.state, held.place, os.path.dirname(self._target.folder)
+        copy.settle()
+        held.claim()
+        files.rename(copy.folder, self._target.folder)
+        files.sync_folder(log_folder)
+        held.save(
+            held.state._replace(
+                log_folder=self._number, generation=state.generation + 1, synced=state.position,
+                reserve=state.next_offset,
+            ),
+            durable=True,
+        )  # fmt: skip
+        held.find_folder()
+        held.note_offsets()
+        try:
+            _put_away(old)
+        except OSError as error:
+            log.warning("%s: its old folder %s is left to `pylog clean`: %s", held.place, old.folder, error)
+
+
+class _Copied(NamedTuple):
+    """What of a file was copied: which file it was, up to which byte, and in which incarnation."""
+
+    device: int
+    inode: int
+    modified: int
+    size: int
+    incarnation: int
+
+
+class _Copy:
+    """The copy of a partition's folder that is being made.
+
+    Attributes:
+        folder: where it is.
+        bytes: how many were copied, in all.
+    """
+
+    def __init__(self, source: str, folder: str) -> None:
+        """Makes the folder anew."""
+        self.folder = folder
+        self.bytes = 0
+        self._source = source
+        self._known: dict[str, _Copied] = {}
+        # The log that grew at the last pass. While it is open its inode is no other file's.
+        self._growing: files.File | None = None
+        files.remove_folder(folder)
+        files.make_folder(folder)
+
+    def follow(self, state: PartitionState, *, locked: bool) -> int:
+        """Copies what is new since the last time; returns how many bytes.
+
+        Args:
+            state: of the partition.
+            locked: its lock is held, so this is the last time.
+
+        Raises:
+            OSError: e.g. a full disk; or the disk does not give back what was written.
+        """
+        before = self.bytes
+        wanted = self._wanted(state)
+        for name in self._known.keys() - wanted.keys():
+            self._drop(name)
+        for name, (base, size) in wanted.items():
+            # By its time alone nobody can tell that a file was not changed a moment ago.
+            again = locked and base == state.active_base and size < 0
+            try:
+                self._copy(name, size, state, again=again)
+            except FileNotFoundError:
+                if locked:
+                    raise
+        return self.bytes - before
+
+    def _wanted(self, state: PartitionState) -> dict[str, tuple[int, int]]:
+        """The files that belong to the log: of which segment, and how many bytes count; -1: all."""
+        active = os.path.basename(segment_path(self._source, state.active_base, LOG))
+        wanted: dict[str, tuple[int, int]] = {}
+        try:
+            names = sorted(os.listdir(self._source))
+        except FileNotFoundError:
+            names = []  # It is made with the first record; whoever holds the lock knows whether there was one.
+        for name in names:
+            match = _SEGMENT_FILE.fullmatch(name)
+            if match and int(match[1]) <= state.active_base:
+                wanted[name] = int(match[1]), state.position if name == active else -1
+            elif name in (PARTITION_METADATA, leader_epochs.FILE_NAME):
+                wanted[name] = state.active_base, -1
+        return wanted
+
+    def _drop(self, name: str) -> None:
+        files.unlink(f"{self.folder}/{name}")
+        del self._known[name]
+
+    def _copy(self, name: str, size: int, state: PartitionState, *, again: bool) -> None:
+        source = files.open_read(f"{self._source}/{name}")
+        status, known = os.fstat(source.fd), self._known.get(name)
+        end = status.st_size if size < 0 else size
+        found = _Copied(status.st_dev, status.st_ino, status.st_mtime_ns, end, state.incarnation)
+        if known is not None and (again or (found != known and not self._has_grown(status, known, found))):
+            self._drop(name)
+            known = None
+        if found != known:
+            self._copy_bytes(source, name, 0 if known is None else known.size, found)
+            self._known[name] = found
+        if size >= 0:
+            self.close()
+            self._growing = source
+        else:
+            source.close()
+
+    def _has_grown(self, status: os.stat_result, known: _Copied, found: _Copied) -> bool:
+        """Whether a file is the log that was copied before, with more behind that.
+
+        Below its end a log changes only if it is cut, and then its incarnation is another one.
+        """
+        same = self._growing is not None and os.path.samestat(status, os.fstat(self._growing.fd))
+        return same and known.incarnation == found.incarnation and known.size <= found.size
+
+    def _copy_bytes(self, source: files.File, name: str, start: int, found: _Copied) -> None:
+        path, checksum, end = f"{self.folder}/{name}", 0, found.size
+        with files.open_write(path) if name in self._known else files.create(path) as target:
+            for at in range(start, end, _PIECE):
+                data = source.pread(min(_PIECE, end - at), at)
+                checksum = crc32c(data, checksum)
+                target.pwrite(data, at)
+            # Retention goes by it where records have no times.
+            target.set_modified(found.modified)
+            target.sync()
+            target.drop_cached()
+            written = 0
+            for at in range(start, end, _PIECE):
+                written = crc32c(target.pread(min(_PIECE, end - at), at), written)
+            if written != checksum or target.size() != end:
+                raise OSError(errno.EIO, "the disk does not give back what was written to it", path)
+        self.bytes += end - start
+
+    def settle(self) -> None:
+        """Makes the names of all files durable. OSError."""
+        files.sync_folder(self.folder)
+
+    def close(self) -> None:
+        """Lets the source's files go."""
+        if self._growing is not None:
+            self._growing.close()
+            self._growing = None
+
+    def remove(self) -> None:
+        """Removes the copy, as far as it can."""
+        try:
+            files.remove_folder(self.folder)
+        except OSError as error:
+            log.warning("%s is left to `pylog clean`: %s", self.folder, error)
+
+
+# ---- what is left
+
+
+def _put_away(place: PartitionPlace) -> None:
+    """Gives a folder that is not the partition's any more the name of one that is being deleted. OSError."""
+    topic_remains.put_away(place)
+    files.sync_folder(os.path.dirname(place.folder))
+
+
+def sweep_held(partitions: Partitions) -> None:
+    """Removes what moves have left, as far as it can; the lock of moves is held."""
+    topics: dict[str, OpenTopic] = {}
+    for name in partitions.catalog.names():
+        with contextlib.suppress(PylogError):
+            topics[name] = partitions.topic(name)
+    by_id = {topic_remains.hex_id(opened.description.topic_id): opened for opened in topics.values()}
+    for number, folder in partitions.log_folders.numbered():
+        try:
+            names = [] if folder.problem() else os.listdir(folder.path)
+            for name in names:
+                aside, match = topic_remains.ASIDE_NAME.fullmatch(name), PARTITION_FOLDER.fullmatch(name)
+                if aside is not None and aside[1] in by_id:
+                    _remove_aside(f"{folder.path}/{name}", aside[2], by_id[aside[1]])
+                elif match is not None and match[1] in topics:
+                    _remove_stray(partitions, topics[match[1]], int(match[2]), number)
+        except (PylogError, OSError) as error:
+            log.warning("%s: what moves have left there is left to the next time: %s", folder.path, error)
+
+
+def _remove_aside(path: str, ending: str, opened: OpenTopic) -> None:
+    since = os.stat(path).st_ctime_ns // 1_000_000
+    if ending == FUTURE or (ending == DELETE and now_ms() - since >= opened.config.file_delete_delay_ms):
+        files.remove_folder(path)
+
+
+def _remove_stray(partitions: Partitions, opened: OpenTopic, partition: int, number: int) -> None:
+    """Puts a folder away that bears a partition's name, where its state says that it is elsewhere."""
+    if partition >= opened.description.partitions:
+        return
+    place = opened.place_in(partition, number)
+    loaded = state_file.read(place.state_path)
+    if loaded is None or loaded.state.log_folder == number or place.owner() != place.topic_id:
+        return
+    # With the lock, the state is on the disk as well.
+    with contextlib.suppress(UnknownTopicError), partitions.appender(place.topic, partition).hold() as held:
+        if held.state.log_folder != number:
+            _put_away(place)

@@ -1,0 +1,149 @@
+"""Takes a log folder off a store's list: one durable write of store.json, when no partition is in it.
+
+No partition can get there meanwhile. Whoever gives one a log folder holds the lock of all topics, or that of moves,
+and looks into store.json under it; both are held here. The folder's number is not given again, so that one in a
+state file never comes to mean another folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+
+from pyspark_log.errors import InvalidConfigError, LockTimeoutError, LogDamagedError, PylogError
+from pyspark_log.storage.catalog import PARTITION_FOLDER, STATE_FOLDER, LogFolder
+from pyspark_log.storage.catalog import store_json as store_folder
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for
+from pyspark_log.storage.log import Flags, read_slots, state_file
+from pyspark_log.storage.log_manager.deletion import ASIDE_NAME
+from pyspark_log.storage.log_manager.manager import Partitions
+from pyspark_log.storage.log_manager.partition_move import moving, sweep_held
+
+log = logging.getLogger(__name__)
+
+_STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})")
+# So many of what is in the way are named.
+_NAMED = 10
+
+
+def remove(partitions: Partitions, name: str) -> str:
+    """Takes a log folder off the list; returns what is left in it. See Store.remove_log_folder."""
+    partitions.check_writable()
+    with moving(partitions, DEFAULT_TIMEOUT):
+        number = partitions.log_folders.find(name)
+        folder = partitions.log_folders.at(number)
+        sweep_held(partitions)
+        with partitions.catalog.changing():
+            if len(partitions.log_folders) == 1:
+                raise InvalidConfigError(f"{folder.path} is the only log folder; add another one first")
+            problem = folder.write_problem()
+            _check_states(partitions, number, problem)
+            problem = problem or _content_problem(folder)
+            store_folder.remove_log_folder(partitions.path, number)
+        partitions.log_folders.refresh()
+        log.info("%s: log folder %d, %s, is off the list", partitions.path, number, folder.path)
+        return problem or _leave(partitions, folder)
+
+
+def _check_states(partitions: Partitions, number: int, problem: str) -> None:
+    """Refuses if the state of a partition names the folder, or could do so again after a power loss."""
+    names = {}
+    for topic in partitions.catalog.names():
+        try:
+            names[partitions.catalog.describe(topic).topic_id] = topic
+        except PylogError as error:
+            log.debug("%s: %s", topic, error)
+    inside: list[str] = []
+    left: list[str] = []
+    for name in sorted(os.listdir(f"{partitions.path}/{STATE_FOLDER}")):
+        match = _STATE_NAME.fullmatch(name)
+        if match is None:
+            continue
+        path = f"{partitions.path}/{STATE_FOLDER}/{name}"
+        slots = read_slots(path)
+        if slots.size < 0:
+            continue  # That of a deleted topic, which has just gone.
+        shown = f"{names.get(match[1], match[1])}-{match[2]}"
+        if slots.state is None:
+            raise LogDamagedError(
+                f"{shown}: nobody can tell in which log folder it is, as its state {path} cannot be read; "
+                "`pylog verify` says more. Nothing was changed"
+            )
+        # What a deleted topic has there goes, or is lost, with the folder.
+        if number in slots.log_folders and not slots.state.flags & Flags.DEAD:
+            if slots.state.log_folder == number:
+                inside.append(shown)
+            else:
+                left.append(path)
+    if inside:
+        where = partitions.log_folders.at(number).path
+        advice = "move them to others first (`pylog log-dirs move TOPIC PARTITION FOLDER`)"
+        if problem:
+            advice = (
+                f"as it has failed ({problem}), mend or mount it and move them to others; or, if their records are "
+                "lost, delete their topics, or make a copy without them (`pylog repair`)"
+            )
+        raise InvalidConfigError(
+            f"log folder {where} holds {len(inside)} partitions: {_some(inside)}; {advice}"
+        )
+    for path in left:
+        _settle(path)
+
+
+def _settle(path: str) -> None:
+    """Makes a state durable that names another folder than one before it. LockTimeoutError, LogDamagedError, OSError.
+
+    Who moved the partition may have been killed before it was, and what is older must not count again.
+    """
+    lock = lock_for(path)
+    try:
+        lock.acquire()
+    except FileNotFoundError:
+        return  # The topic is deleted, and its time has come.
+    try:
+        loaded = state_file.load(lock.file)
+        state_file.store(lock.file, loaded, loaded.state, durable=True)
+    finally:
+        lock.release()
+
+
+def _content_problem(folder: LogFolder) -> str:
+    """Refuses if there are logs in a folder, or what is left of some; why that cannot be told, if it fails now."""
+    try:
+        names = sorted(os.listdir(folder.path))
+    except OSError as error:
+        return str(error)
+    found = [
+        name
+        for name in names
+        if (PARTITION_FOLDER.fullmatch(name) or ASIDE_NAME.fullmatch(name)) and os.path.isdir(f"{folder.path}/{name}")
+    ]
+    if found:
+        raise InvalidConfigError(
+            f"log folder {folder.path} still has {_some(found)}. What moves and deleted topics have left goes with "
+            "`pylog clean` once file.delete.delay.ms is over, and `-future` folders when their import ends; of the "
+            "rest `pylog verify` says what it is"
+        )
+    return ""
+
+
+def _leave(partitions: Partitions, folder: LogFolder) -> str:
+    """Removes what marks a folder as the store's, and one in the store itself if it is empty; why not all is gone."""
+    try:
+        folder.leave()
+        names = os.listdir(folder.path)
+        if names:
+            return f"it has {_some(sorted(names))}"
+        if os.path.dirname(folder.path) == partitions.path:
+            files.remove_empty_folder(folder.path)
+    except (LockTimeoutError, OSError) as error:
+        log.warning("%s: what marks it as a log folder is still there: %s", folder.path, error)
+        return str(error)
+    return ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

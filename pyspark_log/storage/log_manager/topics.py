@@ -1,0 +1,192 @@
+"""Makes, changes and deletes the topics of a store."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Collection, Iterator, Mapping
+
+from pyspark_log.config import store_setting, whole_setting
+from pyspark_log.errors import LogFolderOfflineError, PylogError, TopicExistsError, UnknownTopicError
+from pyspark_log.storage.catalog import PartitionPlace, check_name, check_open_to_all
+from pyspark_log.storage.fs import files, now_ms
+from pyspark_log.storage.log import PartitionState, state_file
+from pyspark_log.storage.log_manager import deletion
+from pyspark_log.storage.log_manager.manager import Partitions
+from pyspark_log.types import TopicDescription
+
+log = logging.getLogger(__name__)
+
+
+class TopicAdmin:
+    """Changes topics, each change under the lock of all topics. What the methods raise stands at those of Store."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        """For the store of `partitions`."""
+        self._partitions = partitions
+        self._catalog = partitions.catalog
+        self._path = partitions.path
+
+    def create(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> TopicDescription:
+        """Makes a topic; None: with the store's num.partitions."""
+        if partitions is None:
+            partitions = whole_setting(self._partitions.settings, "num.partitions")
+        self._partitions.make_folders()
+        with self._catalog.changing():
+            self._make_room(name)
+            return self._catalog.create(name, partitions, configs)
+
+    def bring(
+        self, description: TopicDescription, states: Mapping[int, PartitionState], folders: Mapping[int, str]
+    ) -> None:
+        """Makes a topic of partitions whose logs are ready: all of it, or nothing.
+
+        Args:
+            description: with an id of its own.
+            states: of the partitions that have a log; they say in which log folder.
+            folders: where these are, in the same log folder.
+
+        Raises:
+            TopicExistsError: there is one of that name.
+            LogFolderOfflineError: one of the log folders has failed, or was taken off the list meanwhile.
+            OSError: what was done is removed with the deleted topics.
+        """
+        name, opened = description.name, self._partitions.open(description)
+        with self._catalog.changing():
+            self._partitions.log_folders.follow()
+            for number, state in states.items():
+                self._partitions.log_folders.check(state.log_folder, opened.place_in(number, state.log_folder))
+            self._make_room(name)
+            self._catalog.prepare(description)
+            for number, state in states.items():
+                place = opened.place_in(number, state.log_folder)
+                files.rename(folders[number], place.folder)
+                state_file.create(place.state_path, state)
+            for folder in {self._partitions.log_folders.at(state.log_folder).path for state in states.values()}:
+                files.sync_folder(folder)
+            self._catalog.bring(description)
+
+    def create_if_missing(self, name: str) -> bool:
+        """Makes a topic that is about to be written to, where the store lets writers do so; True if it did."""
+        try:
+            self._catalog.describe(name)
+        except UnknownTopicError:
+            if not store_setting(self._partitions.settings, "auto.create.topics.enable"):
+                raise
+        else:
+            return False
+        try:
+            made = self.create(name, None, {})
+        except TopicExistsError:
+            return False  # Another process was faster.
+        log.info("%s: made topic %s with %d partitions", self._path, name, made.partitions)
+        return True
+
+    def add_partitions(self, name: str, total: int) -> TopicDescription:
+        """Gives a topic more partitions, `total` in all."""
+        check_open_to_all(name)
+        self._partitions.make_folders()
+        with self._catalog.changing():
+            return self._catalog.add_partitions(name, total)
+
+    def alter_configs(self, name: str, configs: Mapping[str, str], delete: Collection[str]) -> TopicDescription:
+        """Changes settings of a topic; those that are deleted follow the store's again."""
+        check_open_to_all(name)
+        self._partitions.make_folders()
+        with self._catalog.changing():
+            return self._catalog.alter_configs(name, configs, delete)
+
+    def delete(self, name: str) -> None:
+        """Deletes a topic, and removes what deleted topics have left for long enough."""
+        check_open_to_all(name)
+        self._partitions.make_folders()
+        with self._catalog.changing():
+            topic = self._catalog.delete(name)
+            try:
+                self._bury(topic)
+            except (PylogError, OSError) as error:
+                log.warning("%s: topic %s is deleted, but some files are still in place: %s", self._path, name, error)
+        self._partitions.forget_appenders(name, "")
+        self.remove_deleted()
+
+    def _make_room(self, name: str) -> None:
+        """Ends deleted topics of a name that there is to be again. The topics' lock is held.
+
+        Raises:
+            InvalidTopicError: no topic can have that name.
+            TopicExistsError: there is one of that name; it can have a folder that does not say so yet.
+        """
+        check_name(name)
+        if self._catalog.exists(name):
+            raise TopicExistsError(f"topic {name!r} exists already")
+        for deleted in self._catalog.deleted():
+            if deleted.topic.name == name:
+                self._bury(deleted.topic)
+
+    def _bury(self, topic: TopicDescription) -> None:
+        """Ends the partitions of a deleted topic, of whose name there is no other yet. The topics' lock is held.
+
+        What is in a log folder that has failed waits until that is back.
+        """
+        touched: dict[str, PartitionPlace] = {}
+        for place in self._partitions.open(topic).left():
+            with self._failed_folder_waits(place):
+                problem = self._partitions.log_folders.problem_of(place)
+                if problem:
+                    # What is there is not this topic's, or not this store's.
+                    deletion.mark_dead(place)
+                    log.warning("%s: what is left of %s has to wait: %s", self._path, place, problem)
+                    continue
+                deletion.bury(place)
+                touched[os.path.dirname(place.folder)] = place
+        for path, place in touched.items():
+            with self._failed_folder_waits(place):
+                files.sync_folder(path)
+
+    @contextlib.contextmanager
+    def _failed_folder_waits(self, place: PartitionPlace) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            told = self._partitions.log_folders.explained(error, place)
+            if not isinstance(told, LogFolderOfflineError):
+                raise
+            log.warning("%s: what is left of %s has to wait: %s", self._path, place, told)
+
+    def remove_deleted(self) -> None:
+        """Removes the files of deleted topics whose time has come."""
+        for topic, since in self._catalog.deleted():
+            opened = self._partitions.open(topic)
+            if now_ms() - since < opened.config.file_delete_delay_ms:
+                continue
+            try:
+                with self._catalog.changing():
+                    if not self._catalog.is_deleted(topic.topic_id):
+                        continue  # It has only just come: an import has brought it.
+                    if not self._catalog.exists(topic.name):  # Else it was buried before that one was made.
+                        self._bury(topic)
+                places = opened.left()
+                failed = {place.folder for place in places if self._remove_folders(place)}
+                for place in places:
+                    if place.folder not in failed:
+                        deletion.remove(place)
+                if not failed:
+                    self._catalog.forget(topic.topic_id)
+            except (PylogError, OSError) as error:
+                log.warning("%s: files of the deleted topic %s are still there: %s", self._path, topic.name, error)
+
+    def _remove_folders(self, place: PartitionPlace) -> str:
+        """Removes the folders of a buried partition; why they have to wait, if its log folder has failed."""
+        problem = ""
+        for folder in self._partitions.log_folders:
+            there = place.within(folder.path)
+            if folder.problem():
+                problem = problem or (folder.problem() if there.folder == place.folder else "")
+                continue
+            if there.owner() == place.topic_id:
+                # The log folder had failed when the topic was deleted; or a move was stopped.
+                deletion.put_away(there)
+            for ending in deletion.ASIDE:
+                files.remove_folder(deletion.aside(there, ending))
+        return problem

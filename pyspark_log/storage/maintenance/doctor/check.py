@@ -1,0 +1,75 @@
+"""What a check is: its words, what it works with, and how what it saw becomes a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pyspark_log.errors import PylogError
+from pyspark_log.storage.maintenance.doctor.findings import Finding, Verdict
+from pyspark_log.storage.maintenance.doctor.operations import Operations, Side
+
+
+class RefutedError(Exception):
+    """The file system did what it must not do; the message says what."""
+
+
+class Remark(NamedTuple):
+    """The result of a check that passed with a limit.
+
+    Attributes:
+        measured: what was seen.
+        meaning: what that means for the user.
+    """
+
+    measured: str
+    meaning: str
+
+
+class Bench(NamedTuple):
+    """What a check works with.
+
+    Attributes:
+        folder: an empty folder in the file system.
+        mine: operations of this process in that folder.
+        other: the other side's operations in it.
+    """
+
+    folder: str
+    mine: Operations
+    other: Side
+
+
+class Check(NamedTuple):
+    """A check and its words.
+
+    Attributes:
+        name: what is looked at.
+        good: what it means if it passes.
+        bad: what it means if it does not.
+        run: the check.
+    """
+
+    name: str
+    good: str
+    bad: str
+    run: Callable[[Bench], str | Remark]
+
+
+def conduct(check: Check, bench: Bench) -> Finding:
+    """Runs a check; whatever goes wrong in it is its finding."""
+    try:
+        outcome = check.run(bench)
+    except RefutedError as refuted:
+        return Finding(check.name, Verdict.FAILED, str(refuted), check.bad)
+    except (OSError, PylogError) as error:
+        return Finding(check.name, Verdict.FAILED, f"{type(error).__name__}: {error}", check.bad)
+    if isinstance(outcome, Remark):
+        return Finding(check.name, Verdict.WARNING, outcome.measured, outcome.meaning)
+    return Finding(check.name, Verdict.OK, outcome, check.good)
+
+
+def expect(fact: bool, otherwise: str) -> None:
+    """RefutedError, with what was seen `otherwise`, unless `fact` holds."""
+    if not fact:
+        raise RefutedError(otherwise)

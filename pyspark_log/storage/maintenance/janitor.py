@@ -1,0 +1,144 @@
+"""Cleans a whole store: what retention lets go of, positions that have expired, what writers that died have left."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+
+from pyspark_log.config import whole_setting
+from pyspark_log.storage.catalog import DELETED_FOLDER, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
+from pyspark_log.storage.fs import files, now_ms
+from pyspark_log.storage.groups import OffsetsLog
+from pyspark_log.storage.publish import DecisionLog, Job, forget_one_offs, is_ready_name, job_of, manifest, tidy
+from pyspark_log.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+#: A file that is half written, and was not written to for so long (ms), is left of a process that died.
+UNFINISHED_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
+
+#: What has not become a segment of a log so long (ms) after it was copied for that is left of a process that died.
+COPY_LIFETIME_MS = 24 * 60 * 60 * 1000
+
+# What is renamed to this is not looked for any more.
+_TRASH = ".trash"
+# A file that is being written whole, until it gets its name.
+_UNFINISHED = ".tmp"
+# How long cleaning waits for a partition's lock, in seconds; what is left is for the next time.
+_TIMEOUT = 5.0
+
+
+def clean(store: Store) -> int:
+    """Cleans all topics, what is left of deleted ones, positions of idle groups, and the store's other folders.
+
+    Returns:
+        How many segments retention let go of.
+
+    Raises:
+        PylogError, OSError: the first that something gave; a part was cleaned.
+    """
+    store.check_writable()
+    try:
+        try:
+            OffsetsLog(store).expire(_TIMEOUT)
+        finally:
+            count = store.clean()
+        return count
+    finally:
+        sweep_staging(store)
+        sweep_copies(store)
+        forget_one_offs(store)
+        for folder in ("", f"{TOPICS_FOLDER}/", f"{TOPICS_FOLDER}/{DELETED_FOLDER}/", f"{STATE_FOLDER}/"):
+            for path in _old(f"{store.path}/{folder}", _UNFINISHED):
+                files.unlink(path)
+
+
+def sweep_staging(store: Store) -> int:
+    """Removes staged output that was never published, and will not be; returns how many files.
+
+    That is of a job which has written nothing for `staged.output.expiration.ms`; or, if the process that would publish
+    it is dead, for `staged.output.orphan.expiration.ms`: tasks of a dead driver go on for a while.
+
+    Raises:
+        StagedOutputError, FileNotFoundError: what an undone decision names cannot be found out; nothing was removed.
+        LockTimeoutError, OSError: the decision log cannot be held.
+    """
+    folder = f"{store.path}/{STAGING_FOLDER}/"
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    if decisions.undone:
+        tidy(store)
+    if _forgotten(store, folder):
+        # Who decides looks for its files under this lock, so none goes between the look and the decision.
+        with decisions.hold(store):
+            named = _named(store, decisions)
+            for path in _forgotten(store, folder):
+                if os.path.basename(path) not in named:
+                    files.rename(path, path + _TRASH)
+    trash = [path for path, _ in _written(folder) if path.endswith(_TRASH)]
+    for path in trash:
+        files.unlink(path)
+    if trash:
+        log.info("%s: %d files of staged output that was never published are gone", store.path, len(trash))
+    return len(trash)
+
+
+def sweep_copies(store: Store) -> None:
+    """Removes copies of staged output in log folders which became no segment. OSError.
+
+    They do not count: what was decided is in the staging folder, and who misses his copy makes another one.
+    """
+    now = now_ms()
+    for folder in store.log_folders:
+        if not folder.problem():
+            for path, time in _written(f"{folder.path}/"):
+                if is_ready_name(os.path.basename(path)) and now - time > COPY_LIFETIME_MS:
+                    files.unlink(path)
+
+
+def _named(store: Store, decisions: DecisionLog) -> set[str]:
+    """The names of all files that undone decisions need."""
+    named = set()
+    for decision in decisions.undone.values():
+        if decision.manifest:
+            named.add(decision.manifest)
+            entries = manifest.read(f"{store.path}/{STAGING_FOLDER}", decision.manifest, decision.manifest_crc)
+            named |= {os.path.basename(path) for path in manifest.paths(entries)}
+    return named
+
+
+def _forgotten(store: Store, folder: str) -> list[str]:
+    """The files in the staging folder of whose job none was written to for as long as it is kept."""
+    newest: dict[Job | str, int] = {}
+    written = {path: time for path, time in _written(folder) if not path.endswith(_TRASH)}
+    jobs = {path: job_of(os.path.basename(path)) or path for path in written}
+    for path, time in written.items():
+        newest[jobs[path]] = max(time, newest.get(jobs[path], 0))
+    lifetime = whole_setting(store.settings, "staged.output.expiration.ms")
+    orphans = min(lifetime, whole_setting(store.settings, "staged.output.orphan.expiration.ms"))
+    now = now_ms()
+    gone = {
+        job
+        for job, time in newest.items()
+        if now - time > lifetime or (now - time > orphans and isinstance(job, Job) and job.owner.is_dead())
+    }
+    return [path for path in written if jobs[path] in gone]
+
+
+def _old(folder: str, suffix: str) -> list[str]:
+    """The files in a folder with that suffix which nobody has written to for UNFINISHED_LIFETIME_MS."""
+    now = now_ms()
+    return [path for path, time in _written(folder) if path.endswith(suffix) and now - time > UNFINISHED_LIFETIME_MS]
+
+
+def _written(folder: str) -> Iterator[tuple[str, int]]:
+    """The files in a folder, and when each was last written to (ms)."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            yield folder + name, os.stat(folder + name).st_mtime_ns // 1_000_000

@@ -1,0 +1,27 @@
+"""How far a long look at a store has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark_log.storage.fs import Mutex
+
+#: Told how far it is: bytes of segments that were looked at, and bytes that there are.
+Progress = Callable[[int, int], None]
+
+
+class Told:
+    """Adds up what all threads have looked at, and tells a Progress."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total = progress, total
+        self._done = 0
+        self._mutex = Mutex()
+
+    def add(self, size: int) -> None:
+        """Adds bytes that were looked at."""
+        if self._progress is not None:
+            with self._mutex:
+                self._done += size
+                # Others write meanwhile, and what changed is looked at twice.
+                self._progress(self._done, max(self._done, self._total))

@@ -1,0 +1,265 @@
+"""Makes a mended copy of a damaged store in a new folder. The damaged one is not touched.
+
+All that is whole is copied, batch by batch, with its offsets. What is not is left out and kept as evidence. Indexes
+and state files are made anew. What was decided to be published is applied to the copy, so nothing staged is needed
+there. `store.json` comes last: before that the folder is no store, and nobody takes a half-made copy for one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark_log.errors import LogDamagedError, PylogError, StoreExistsError, StoreNotFoundError
+from pyspark_log.storage.catalog import (
+    OFFSETS_TOPIC,
+    PUBLISH_TOPIC,
+    STAGING_FOLDER,
+    STORE_FILE,
+    TOPICS_FOLDER,
+    PartitionPlace,
+    StoreDescription,
+    local_path,
+    new_id,
+)
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import read_slots, state_file
+from pyspark_log.storage.maintenance.progress import Progress, Told
+from pyspark_log.storage.maintenance.repair.partition import Damaged, Loss, PartitionCopy, PartitionMender
+from pyspark_log.storage.maintenance.verify import (
+    DecisionRecords,
+    Finding,
+    RecordCheck,
+    Severity,
+    describe,
+    group_record_faults,
+    log_bytes,
+    open_damaged,
+    strangers,
+    written_places,
+)
+from pyspark_log.storage.publish import Decision, DecisionLog, Place, Region, apply, manifest, region_fault
+from pyspark_log.storage.store import Store
+from pyspark_log.types import TopicDescription
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What came of a repair.
+
+    Attributes:
+        path: the folder of the copy.
+        findings: what is wrong with the store itself and its topics, and so is not as it was in the copy.
+        copies: the partitions.
+        unpublished: what had been decided to be published and could not be applied.
+    """
+
+    path: str
+    findings: list[Finding] = field(default_factory=list)
+    copies: list[PartitionCopy] = field(default_factory=list)
+    unpublished: list[Loss] = field(default_factory=list)
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Everything that is not in the copy."""
+        return [loss for copy in self.copies for loss in copy.losses] + self.unpublished
+
+    @property
+    def stopped(self) -> list[PartitionCopy]:
+        """The partitions that have no state in the copy, and so cannot be used there."""
+        return [copy for copy in self.copies if copy.state is None]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the copy has everything, and all of it can be used."""
+        return not (self.findings or self.losses or self.stopped)
+
+
+def repair(
+    path: str | os.PathLike[str], into: str | os.PathLike[str], *, progress: Progress | None = None
+) -> RepairReport:
+    """Copies what is whole of a store into a new folder. Nobody should write to the store meanwhile.
+
+    Args:
+        path: the damaged store.
+        into: a folder that is missing or empty, outside of the store; the folder above it exists.
+        progress: told how many bytes of segments were read, and how many there are.
+
+    Raises:
+        StoreNotFoundError: there is no store, or nowhere to put the copy.
+        StoreVersionError: a newer version wrote it.
+        StoreExistsError: `into` is not empty, or lies in the store.
+        LogDamagedError: the description of the decision log is missing, without which no copy can be right.
+        OSError: e.g. a full disk. What was made of the copy is no store.
+    """
+    source, findings = open_damaged(path)
+    folder = _new_folder(source, into)
+    return _Repair(source, folder, findings).run(progress)
+
+
+def _new_folder(source: Store, into: str | os.PathLike[str]) -> str:
+    folder = local_path(into)
+    inside = os.path.commonpath([os.path.realpath(folder), os.path.realpath(source.path)])
+    if inside in (os.path.realpath(folder), os.path.realpath(source.path)):
+        raise StoreExistsError(f"{folder}: the copy must lie outside of the store {source.path}")
+    try:
+        files.make_folder(folder)
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        raise StoreNotFoundError(f"{folder}: the folder above it does not exist") from None
+    except NotADirectoryError:
+        raise StoreExistsError(f"{folder} is a file") from None
+    if names:
+        raise StoreExistsError(f"{folder} is not empty: a copy is made in an empty or a new folder only")
+    return folder
+
+
+class _Repair:
+    def __init__(self, source: Store, folder: str, findings: list[Finding]) -> None:
+        self._source = source
+        self._copy = Store(folder, source.cluster_id or new_id(), source.settings)
+        self._decisions = DecisionLog.of(self._copy)
+        self._decisions_known = True
+        self._report = RepairReport(folder, findings)
+
+    def run(self, progress: Progress | None) -> RepairReport:
+        described = self._topics()
+        damaged = self._look(described)
+        told = Told(progress, sum(log_bytes(found.place.folder) for found in damaged))
+        self._copy_decisions(damaged, told)
+        for found in damaged:
+            if found.place.topic != PUBLISH_TOPIC:
+                self._copy_partition(found, told)
+        self._publish()
+        self._describe_store()
+        return self._report
+
+    def _topics(self) -> list[TopicDescription]:
+        """Copies the descriptions of topics."""
+        report, root = self._report, self._copy.path
+        files.make_folder(f"{root}/{TOPICS_FOLDER}")
+        self._copy.make_folders()
+        found = [describe(self._source, name, report.findings) for name in self._source.topics(internal=True)]
+        described = [topic for topic in found if topic is not None]
+        report.findings += strangers(self._source, described)
+        report.findings = [finding for finding in report.findings if finding.severity is Severity.DAMAGE]
+        for topic in described:
+            name = f"{TOPICS_FOLDER}/{topic.name}.json"
+            with files.open_read(f"{self._source.path}/{name}") as file:
+                files.create_whole(f"{root}/{name}", file.pread(file.size(), 0))
+        return described
+
+    def _look(self, described: Sequence[TopicDescription]) -> list[Damaged]:
+        """The partitions that have anything to copy."""
+        places = written_places(self._source, described)
+        return [found for place in places if (found := self._damaged(place)) is not None]
+
+    def _damaged(self, place: PartitionPlace) -> Damaged | None:
+        return Damaged.look(place, self._source.topic_config(place.topic))
+
+    def _mender(self, found: Damaged, told: Told, check: RecordCheck | None) -> PartitionMender:
+        topic, partition = found.place.topic, found.place.partition
+        return PartitionMender(
+            found, self._copy.reader(topic, partition).place, self._copy.topic_config(topic),
+            (self._source.path, self._copy.path), told.add, check,
+        )  # fmt: skip
+
+    def _copy_decisions(self, damaged: Sequence[Damaged], told: Told) -> None:
+        """Copies the decision log, first, since it tells what partitions without a state must have."""
+        applied = max((found.slots.state.applied for found in damaged if found.slots.state), default=-1)
+        found = next((found for found in damaged if found.place.topic == PUBLISH_TOPIC), None)
+        if found is None and applied < 0:
+            return
+        if found is None:
+            if PUBLISH_TOPIC not in self._source.topics(internal=True):
+                raise LogDamagedError(
+                    f"{self._source.path}: partitions have applied decision {applied}, but there is no "
+                    f"{TOPICS_FOLDER}/{PUBLISH_TOPIC}.json: bring it back first"
+                )
+            place = self._source.place(PUBLISH_TOPIC, 0)
+            found = Damaged(place, read_slots(place.state_path), [], True, True)
+        # No decision may get a number that a partition takes for applied.
+        copy = self._mender(found, told, DecisionRecords().take).run(-1, applied + 1)
+        self._finish(copy)
+        self._decisions_known = not copy.losses
+        self._decisions.follow(self._copy)
+
+    def _copy_partition(self, found: Damaged, told: Told) -> None:
+        place = found.place
+        check = group_record_faults if place.topic == OFFSETS_TOPIC else None
+        last = self._copy.reader(PUBLISH_TOPIC, 0).state().next_offset - 1 if self._has_decisions() else -1
+        copy = self._mender(found, told, check).run(last)
+        if found.needs_decisions and (reason := self._undecided(place, found.slots.state)):
+            copy.state, copy.reason = None, reason
+        self._finish(copy)
+
+    def _has_decisions(self) -> bool:
+        return PUBLISH_TOPIC in self._copy.topics(internal=True)
+
+    def _undecided(self, place: PartitionPlace, state: state_file.PartitionState | None) -> str:
+        """Why nobody can tell which decisions a partition has; "" if it has all there are."""
+        if not self._decisions_known:
+            return "its state is lost, and so are decisions: nobody can tell which of them it has"
+        mine = Place(place.topic, place.topic_id, place.partition)
+        for offset, decision in sorted(self._decisions.undone.items()):
+            if mine in decision.places and (state is None or state.applied < offset):
+                return (
+                    f"its state is lost, and decision {offset} (publisher {decision.publisher!r}) is not done: nobody "
+                    "can tell whether it has its records"
+                )
+        return ""
+
+    def _finish(self, copy: PartitionCopy) -> None:
+        if copy.state is not None:
+            state_file.create(copy.place.state_path, copy.state)
+        self._report.copies.append(copy)
+
+    # ---- what was decided and not yet applied
+
+    def _publish(self) -> None:
+        undone = [decision for _, decision in sorted(self._decisions.undone.items())]
+        for decision in undone:
+            self._apply(decision)
+        if undone:
+            # What could not be applied is given up: else nobody could publish behind it.
+            with self._decisions.hold(self._copy) as writer:
+                writer.finish(undone, None)
+
+    def _apply(self, decision: Decision) -> None:
+        entries, problem = self._entries(decision)
+        stopped = {(copy.place.topic, copy.place.partition) for copy in self._report.stopped}
+        for place in decision.places:
+            if (place.topic, place.partition) in stopped or self._has(decision, place):
+                continue
+            regions = entries.get(place, ())
+            fault = problem or next(filter(None, map(region_fault, regions)), "")
+            if not fault:
+                appender = self._copy.appender(place.topic, place.partition)
+                # The staged files are those of the damaged store, which stays as it is.
+                apply(appender, decision.offset, decision.time, regions, installs=False)
+                continue
+            who = f"decision {decision.offset} (publisher {decision.publisher!r}, number {decision.number})"
+            self._report.unpublished.append(Loss(
+                place.topic, place.partition, f"{STAGING_FOLDER}/{decision.manifest}", -1,
+                sum(region.size for region in regions), -1, -1, f"{who} was not yet applied: {fault}",
+            ))  # fmt: skip
+
+    def _entries(self, decision: Decision) -> tuple[Mapping[Place, Sequence[Region]], str]:
+        try:
+            folder = f"{self._source.path}/{STAGING_FOLDER}"
+            return manifest.read(folder, decision.manifest, decision.manifest_crc) if decision.manifest else {}, ""
+        except (PylogError, OSError) as error:
+            return {}, f"its manifest cannot be read: {error}"
+
+    def _has(self, decision: Decision, place: Place) -> bool:
+        try:
+            if self._copy.describe_topic(place.topic).topic_id != place.topic_id:
+                return True  # The topic that was meant is gone.
+            return self._copy.reader(place.topic, place.partition).state().applied >= decision.offset
+        except PylogError:
+            return True  # The topic is not in the copy, which is told.
+
+    def _describe_store(self) -> None:
+        described = StoreDescription(self._copy.cluster_id, self._copy.settings)
+        files.create_whole(f"{self._copy.path}/{STORE_FILE}", described.encode())

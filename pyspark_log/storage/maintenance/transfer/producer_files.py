@@ -1,0 +1,85 @@
+"""Makes the files that tell of numbered producers, beside the segments of a copy, from the batches that it gets.
+
+They are those that a writer would have left: a snapshot where each segment begins, and the aborted transactions of
+each. What stood in segments that are gone is known from the snapshot at the log's first segment only, so that one is
+taken over if it can be read.
+"""
+
+from __future__ import annotations
+
+from pyspark_log.errors import CorruptRecordError, SideFileError
+from pyspark_log.storage.fs import now_ms
+from pyspark_log.storage.log import ProducerEntry, ProducerStates
+from pyspark_log.storage.log import snapshot as producer_snapshot
+from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, decode_marker
+from pyspark_log.storage.segment import SNAPSHOT, TXN_INDEX, TxnIndex, segment_path
+
+
+def marker_fault(header: BatchHeader, batch: bytes | bytearray) -> str:
+    """Why nobody can tell what a producer's control batch says; "" of all other batches."""
+    if header.producer_id >= 0 and header.is_control:
+        try:
+            decode_marker(bytes(batch[:MAX_MARKER_BYTES]), header)
+        except CorruptRecordError as error:
+            return error.reason
+    return ""
+
+
+class ProducerFiles:
+    """The files of one partition of a copy; to be told of each segment and batch in order, and of the end.
+
+    Attributes:
+        seen: whether producers with ids have written here.
+    """
+
+    def __init__(self, source: str, folder: str, expiration: int, *, seen: bool) -> None:
+        """Writes nothing yet.
+
+        Args:
+            source: the damaged partition's folder.
+            folder: the copy's.
+            expiration: producer.id.expiration.ms.
+            seen: what the damaged partition's state says.
+        """
+        self.seen = seen
+        self._source, self._folder, self._expiration = source, folder, expiration
+        self._states: ProducerStates | None = None
+        self._index: TxnIndex | None = None
+
+    def begin(self, base_offset: int) -> None:
+        """A segment begins."""
+        self.end()
+        if self._states is None:
+            self._states = ProducerStates(self._taken_over(base_offset), base_offset)
+        self._states.expire(now_ms(), self._expiration)
+        if self.seen and base_offset:
+            producer_snapshot.write(self._folder, base_offset, self._states.entries)
+        self._index = TxnIndex(segment_path(self._folder, base_offset, TXN_INDEX), base_offset)
+
+    def _taken_over(self, base_offset: int) -> list[ProducerEntry]:
+        try:
+            entries = producer_snapshot.read(segment_path(self._source, base_offset, SNAPSHOT))
+        except (FileNotFoundError, SideFileError):
+            return []
+        self.seen = True
+        return entries
+
+    def take(self, header: BatchHeader, batch: memoryview) -> None:
+        """A batch was added to the segment."""
+        if header.producer_id < 0:
+            return
+        assert self._states is not None
+        assert self._index is not None
+        self.seen = True
+        marker = decode_marker(bytes(batch[:MAX_MARKER_BYTES]), header) if header.is_control else None
+        if marker is not None:
+            aborted = self._states.aborted_by(header, marker)
+            if aborted is not None:
+                self._index.append(aborted)
+        self._states.enter(header, marker)
+
+    def end(self) -> None:
+        """The segment, and perhaps the log, ends: its index is on the disk when this returns."""
+        if self._index is not None:
+            self._index.sync()
+            self._index.close()

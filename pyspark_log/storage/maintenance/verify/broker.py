@@ -1,0 +1,102 @@
+"""Looks for damage in one partition of a Kafka broker's folder, and changes nothing. The broker may be at work.
+
+Looked at are every batch with its CRC and records, what checkpoints and markers say against the log, and, as notes, the
+indexes and the leader epochs, which a broker makes anew by itself. Producer snapshots are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from pyspark_log.config import LONG_MAX, TopicConfig
+from pyspark_log.errors import CorruptRecordError, LogDamagedError, SideFileError, UnknownTopicError
+from pyspark_log.storage.broker import BrokerPartition
+from pyspark_log.storage.catalog import read_epochs
+from pyspark_log.storage.log import FILE_NAME as LEADER_EPOCHS
+from pyspark_log.storage.maintenance.verify.epochs import EpochFault, epoch_faults
+from pyspark_log.storage.maintenance.verify.findings import Finder, Finding, Severity
+from pyspark_log.storage.maintenance.verify.partition import PartitionReport
+from pyspark_log.storage.maintenance.verify.segment import SegmentCheck, SegmentReport, Span, Totals
+from pyspark_log.storage.segment import list_segments
+
+# How often segments are looked at anew while their list changes.
+_TRIES = 4
+_DAMAGED = "take the file from another replica or copy: a broker that starts here may cut the log at this place"
+_LOST = "take the partition from another replica or copy; reads end earlier than they did"
+_INDEX = "remove the file while the broker is stopped: it makes it anew when it starts"
+
+
+class BrokerCheck:
+    """The check of one partition of a broker; `run` does it. Not for several threads."""
+
+    def __init__(
+        self, reader: BrokerPartition, config: TopicConfig, root: str, progress: Callable[[int], None]
+    ) -> None:
+        """Prepares it.
+
+        Args:
+            reader: the partition.
+            config: the settings by which it is read.
+            root: the folder to which findings name files.
+            progress: called with the number of bytes that were looked at since the last call.
+        """
+        self._reader, self._place = reader, reader.place
+        self._finding = Finder(self._place.topic, self._place.partition, root)
+        self._check = SegmentCheck(self._place, config, self._finding, progress, None, dense=False)
+
+    def run(self) -> PartitionReport:
+        """Looks at everything. OSError, if a folder cannot be read."""
+        report = PartitionReport(self._place, None)
+        for _ in range(_TRIES):
+            bases = list_segments(self._place.folder)
+            report.totals = Totals()
+            spans = [Span(base, until, None) for base, until in zip(bases, [*bases[1:], None], strict=False)]
+            looks = [self._check.run(span, None, report.totals) for span in spans]
+            report.findings = [self._brokers(finding) for look in looks for finding in look.findings]
+            if not report.findings or list_segments(self._place.folder) == bases:
+                break  # Else retention or the cleaner has taken segments meanwhile.
+        try:
+            report.findings += self._check_reader(looks, damaged=bool(report.findings))
+        except UnknownTopicError:
+            report.findings = []  # It was deleted meanwhile.
+        return report
+
+    def _brokers(self, finding: Finding) -> Finding:
+        """What was found, said of a broker's folder."""
+        if finding.severity is Severity.DAMAGE:
+            return replace(finding, advice=_DAMAGED)
+        if finding.severity is Severity.INDEX:
+            return replace(finding, severity=Severity.NOTE, advice=_INDEX)
+        return replace(finding, advice="none, if the broker is at work: it is being written; else what it left")
+
+    def _check_reader(self, looks: list[SegmentReport], damaged: bool) -> Iterator[Finding]:
+        """What the readers of the partition are told."""
+        folder = self._place.folder
+        try:
+            state = self._reader.state()
+            for what in (self._reader.lost_end(), self._reader.refuted_index()):
+                if what:
+                    yield self._finding(
+                        Severity.DAMAGE, folder, first_offset=state.next_offset, what=what, advice=_LOST
+                    )
+        except (CorruptRecordError, LogDamagedError, SideFileError) as error:
+            if not damaged or isinstance(error, SideFileError):
+                yield self._finding(Severity.DAMAGE, folder, what=str(error), advice=_DAMAGED)
+            return
+        last = looks[-1].span.base_offset if looks else -1
+        for finding in looks[-1].findings if looks else ():
+            # What is half written is not below what readers are shown.
+            if finding.severity is Severity.NOTE and state.active_base == last and finding.position < state.position:
+                yield replace(finding, severity=Severity.DAMAGE, advice=_DAMAGED)
+        path = f"{folder}/{LEADER_EPOCHS}"
+        try:
+            # Epochs may begin above the high watermark.
+            end = state._replace(next_offset=LONG_MAX)
+            faults = list(epoch_faults(path, read_epochs(path), end, [run for look in looks for run in look.epochs]))
+        except SideFileError as error:
+            faults = [EpochFault(Severity.NOTE, -1, str(error))]
+        for fault in faults:
+            yield self._finding(Severity.NOTE, path, first_offset=fault.first_offset, what=fault.what, advice=_INDEX)
+
+

@@ -1,0 +1,152 @@
+"""Compares the files that Kafka keeps beside its logs (checkpoints, `meta.properties`) with the partitions' states.
+
+Nothing of the engine goes by them, but a Kafka broker that is given the folder does. A checkpoint may be late, for it
+is written now and then; what it must not say is more than there is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+
+from pyspark_log.errors import PylogError, SideFileError
+from pyspark_log.storage.catalog import (
+    CLEANER,
+    HIGH_WATERMARK,
+    INTERVAL,
+    LOG_START,
+    META_PROPERTIES,
+    RECOVERY_POINT,
+    read_meta_properties,
+    read_offsets,
+)
+from pyspark_log.storage.log import PartitionState
+from pyspark_log.storage.maintenance.verify.findings import Finding, Severity
+from pyspark_log.storage.publish import is_ready_name
+from pyspark_log.storage.store import Store
+from pyspark_log.types import TopicPartition
+
+# How long (s) the writers of a store have to write what they know; they do so once a second. On a busy machine one may
+# be later: only what is there after so many pauses is a fault.
+_PAUSE = 1.2 * INTERVAL
+_PAUSES = 5
+# What a broker does that believes an offset which is too large.
+_CHECKPOINTS = {
+    RECOVERY_POINT: "would leave out a part of its recovery",
+    HIGH_WATERMARK: "would show more than there is",
+    LOG_START: "would hide records",
+    CLEANER: "would leave records uncompacted",
+}
+_ADVICE = (
+    "none for this engine: whoever begins a segment or flushes writes it anew. Remove it before a Kafka broker gets "
+    "the folder"
+)
+
+
+def log_folder_faults(store: Store) -> Iterator[Finding]:
+    """What is wrong with these files, in each log folder; and which of the folders have failed."""
+    for folder in store.log_folders:
+        if not folder.directory_id and not os.path.exists(folder.path):
+            continue  # It is made with the first record; of lost ones each partition tells.
+        problem = folder.problem()
+        look = _FolderCheck(store, folder.path)
+        try:
+            found = [] if problem else list(look.run())
+        except OSError as error:
+            found, problem = [], f"{error.filename}: {error.strerror}"
+        yield from found
+        if problem:
+            yield Finding(
+                Severity.DAMAGE, "", -1, os.path.relpath(folder.path, store.path), -1, -1, -1,
+                f"the log folder has failed: {problem}", "mend or mount it, or bring it back from a copy",
+            )  # fmt: skip
+
+
+class _FolderCheck:
+    """The check of one log folder that has not failed."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._store, self._path = store, path
+
+    def run(self) -> Iterator[Finding]:
+        """Looks at all of its files. OSError."""
+        for name, consequence in _CHECKPOINTS.items():
+            yield from self._checkpoint(name, consequence)
+        yield from self._properties()
+        yield from self._copies()
+
+    def _finding(self, name: str, what: str, at: TopicPartition | None = None, offset: int = -1) -> Finding:
+        topic, partition = ("", -1) if at is None else (at.topic, at.partition)
+        path = os.path.relpath(f"{self._path}/{name}", self._store.path)
+        return Finding(Severity.INDEX, topic, partition, path, -1, offset, -1, what, _ADVICE)
+
+    def _checkpoint(self, name: str, consequence: str) -> Iterator[Finding]:
+        try:
+            beyond = self._beyond(name)
+            for _ in range(_PAUSES):
+                if not beyond:
+                    break
+                # The log was truncated, or the topic made anew, and who did that has yet to write the file.
+                time.sleep(_PAUSE)
+                known = {entry[:2] for entry in beyond}
+                beyond = [entry for entry in self._beyond(name) if entry[:2] in known]
+        except SideFileError as error:
+            yield self._finding(name, str(error))
+            return
+        if beyond:
+            at, offset, state = beyond[0]
+            others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
+            yield self._finding(
+                name,
+                f"it says offset {offset} for {at}{others}, whose log starts at {state.log_start} and ends at "
+                f"{state.next_offset}: a broker {consequence}",
+                at, offset,
+            )  # fmt: skip
+
+    def _beyond(self, name: str) -> list[tuple[TopicPartition, int, PartitionState]]:
+        """The entries of a checkpoint that say more than there is. SideFileError."""
+        found = []
+        for at, offset in read_offsets(f"{self._path}/{name}").items():
+            state = _state(self._store, at)
+            if state is not None and offset > (state.log_start if name == LOG_START else state.next_offset):
+                found.append((at, offset, state))
+        return found
+
+    def _properties(self) -> Iterator[Finding]:
+        try:
+            found = read_meta_properties(f"{self._path}/{META_PROPERTIES}")
+        except SideFileError as error:
+            yield self._finding(META_PROPERTIES, str(error))
+            return
+        of = self._store.cluster_id
+        if found is not None and of and found.cluster_id != of:
+            yield self._finding(
+                META_PROPERTIES, f"it is of cluster {found.cluster_id!r}, and the store's id is {of!r}"
+            )
+
+
+    def _copies(self) -> Iterator[Finding]:
+        """Staged output that was copied here to become segments, and has not."""
+        names = sorted(filter(is_ready_name, os.listdir(self._path)))
+        size = 0
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                size += os.path.getsize(f"{self._path}/{name}")
+        if names:
+            path = os.path.relpath(f"{self._path}/{names[0]}", self._store.path)
+            yield Finding(
+                Severity.NOTE, "", -1, path, -1, -1, -1,
+                f"{len(names)} files of {size} bytes that were to become segments, this is the first: who made them is "
+                "at it, or was stopped",
+                "none: what was decided is staged elsewhere. `pylog clean` removes them when they are a day old",
+            )  # fmt: skip
+
+
+def _state(store: Store, at: TopicPartition) -> PartitionState | None:
+    """A partition's state, read after the checkpoint; None: it has none, or its damage is told where it is."""
+    try:
+        return store.reader(at.topic, at.partition).state()
+    except (PylogError, OSError):
+        return None

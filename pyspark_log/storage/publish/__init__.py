@@ -1,0 +1,77 @@
+"""Exactly once: output is staged, the publish is decided with one record, and the decision is applied."""
+
+from pyspark_log.storage.publish import install, manifest, publishing, recovery
+from pyspark_log.storage.publish.agreed_topics import AgreedTopic
+from pyspark_log.storage.publish.applier import apply_in, staging_folder, unlink_all, waits_in
+from pyspark_log.storage.publish.decision import (
+    NO_NUMBER,
+    Decision,
+    Origin,
+    Place,
+    SetAside,
+    decode_decision,
+    publisher_of,
+)
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.gather import gather
+from pyspark_log.storage.publish.install import is_ready_name
+from pyspark_log.storage.publish.output import discard
+from pyspark_log.storage.publish.partition_applier import apply
+from pyspark_log.storage.publish.publisher_admin import delete_publisher, forget_one_offs, publishers
+from pyspark_log.storage.publish.publishing import (
+    PublishResult,
+    check_claim,
+    claim,
+    help_apply,
+    publish,
+    take_back,
+    tidy,
+)
+from pyspark_log.storage.publish.recovery import Waiting
+from pyspark_log.storage.publish.staged_batches import Region, region_fault
+from pyspark_log.storage.publish.staged_names import SUFFIX, Job, job_of
+from pyspark_log.storage.publish.staging import PlannedTopic, StagedPart, StagedWriter, StagingPlan
+
+__all__ = [
+    "NO_NUMBER",
+    "SUFFIX",
+    "AgreedTopic",
+    "Decision",
+    "DecisionLog",
+    "Job",
+    "Origin",
+    "Place",
+    "PlannedTopic",
+    "PublishResult",
+    "Region",
+    "SetAside",
+    "StagedPart",
+    "StagedWriter",
+    "StagingPlan",
+    "Waiting",
+    "apply",
+    "apply_in",
+    "check_claim",
+    "claim",
+    "decode_decision",
+    "delete_publisher",
+    "discard",
+    "forget_one_offs",
+    "gather",
+    "help_apply",
+    "install",
+    "is_ready_name",
+    "job_of",
+    "manifest",
+    "publish",
+    "publisher_of",
+    "publishers",
+    "publishing",
+    "recovery",
+    "region_fault",
+    "staging_folder",
+    "take_back",
+    "tidy",
+    "unlink_all",
+    "waits_in",
+]

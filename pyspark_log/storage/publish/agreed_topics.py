@@ -1,0 +1,68 @@
+"""Topics that a job's tasks meet and its plan does not have: the first task settles what all of them go by.
+
+It makes the topic if need be, and writes a file to the staging folder, `HOST.PROCESS.BIRTH.JOB.DIGEST.staged`, with the
+topic's id and how many partitions count. The others take both from there: tasks that looked for themselves could hash
+keys over different counts while partitions are added.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import NamedTuple
+
+from pyspark_log.errors import StagedOutputError, UnknownTopicError
+from pyspark_log.storage.catalog import MAX_DESCRIPTION_BYTES, STAGING_FOLDER, check_open_to_all
+from pyspark_log.storage.fs import Fields, files
+from pyspark_log.storage.publish.staged_names import Job
+from pyspark_log.storage.store import Store
+
+
+class AgreedTopic(NamedTuple):
+    """What all tasks of a job go by.
+
+    Attributes:
+        name: the topic's.
+        topic_id: its id.
+        partitions: how many of its partitions count.
+        made: whether the job made it, as far as this task knows; one at least of its tasks does.
+        file: the name of the file that says so, in the staging folder; for the job to remove in the end.
+    """
+
+    name: str
+    topic_id: str
+    partitions: int
+    made: bool
+    file: str
+
+
+def agree(store: Store, job: Job, topic: str) -> AgreedTopic:
+    """What the tasks of a job go by for a topic; it is made if it is missing and the store lets writers do so.
+
+    Raises:
+        UnknownTopicError: it is missing and may not be made.
+        InvalidTopicError: no topic can have that name, or it is one of the engine's own.
+        StagedOutputError: the file is damaged.
+        OSError: e.g. a full disk.
+    """
+    check_open_to_all(topic)
+    folder, file = f"{store.path}/{STAGING_FOLDER}", job.name_for(topic)
+    path, made = f"{folder}/{file}", False
+    if not os.path.exists(path):
+        try:
+            made = store.make_topic_if_missing(topic)
+        except UnknownTopicError as error:
+            raise UnknownTopicError(f"{error}, and auto.create.topics.enable is false: create it first") from None
+        found = store.describe_topic(topic)
+        content = {"topic": topic, "topic_id": found.topic_id, "partitions": found.partitions, "made": made}
+        files.make_folder(folder)
+        # Another task may be faster; then it is what that one has found that counts.
+        with contextlib.suppress(FileExistsError):
+            files.create_whole(path, json.dumps(content).encode())
+    try:
+        kept = Fields.parse(files.read_whole(path, MAX_DESCRIPTION_BYTES))
+        made = made or kept.value("made") is True
+        return AgreedTopic(topic, kept.text("topic_id"), kept.whole("partitions", low=1), made, file)
+    except ValueError as error:
+        raise StagedOutputError(f"{path}, by which a write's tasks agree on {topic!r}, is damaged: {error}") from None

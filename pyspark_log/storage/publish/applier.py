@@ -1,0 +1,223 @@
+"""Applies what was decided, wherever it is not yet; and removes what was staged for it.
+
+Whoever comes by does this: the publisher, the next publisher, a reader that looks for new records. The decision log's
+lock is not held meanwhile; the lock of each partition, and the number that its state has, see to it that nothing is
+applied twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from pyspark_log.errors import PylogError, StagedOutputError, UnknownTopicError
+from pyspark_log.storage.catalog import STAGING_FOLDER
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.publish import manifest
+from pyspark_log.storage.publish.decision import Decision, Place
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.partition_applier import apply, pass_over
+from pyspark_log.storage.publish.staged_batches import Region
+from pyspark_log.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+# Partitions of one decision that are applied side by side, so that the file system can share its journal's commits.
+_APPLY_THREADS = 4
+
+#: What a decision gives to which partition.
+Entries = Mapping[Place, Sequence[Region]]
+
+
+def staging_folder(store: Store) -> str:
+    """Where staged output is."""
+    return f"{store.path}/{STAGING_FOLDER}"
+
+
+# ---- looking
+
+
+def is_applied_in(store: Store, decision: Decision, place: Place) -> bool:
+    """Whether a partition has what a decision gives to it; looked up without a lock."""
+    try:
+        if store.describe_topic(place.topic).topic_id == place.topic_id:
+            # A power loss may hide that it has, until the partition is put right.
+            return store.recovered(place.topic, place.partition).state().applied >= decision.offset
+    except UnknownTopicError:
+        pass
+    return True  # The topic that was meant is gone, so this part of the decision is void.
+
+
+def is_applied(store: Store, decisions: DecisionLog, decision: Decision) -> bool:
+    """Whether all partitions have what a decision gives to them."""
+    if decision.offset not in decisions.applied:
+        if not all(is_applied_in(store, decision, place) for place in decision.places):
+            return False
+        decisions.applied.add(decision.offset)
+    return True
+
+
+def seems_applied(store: Store, decisions: DecisionLog, decision: Decision) -> bool:
+    """The same; False too where a partition is damaged, so that nobody can tell."""
+    try:
+        return is_applied(store, decisions, decision)
+    except (PylogError, OSError):
+        return False
+
+
+def entries_of(store: Store, decisions: DecisionLog, decision: Decision) -> Entries:
+    """What a decision gives to which partition; nothing any more if it was finished meanwhile.
+
+    Raises:
+        StagedOutputError: its manifest is missing, or damaged.
+    """
+    if not decision.manifest:
+        return {}
+    try:
+        return manifest.read(staging_folder(store), decision.manifest, decision.manifest_crc)
+    except FileNotFoundError as error:
+        # It goes only after a record says that it is done with. A power loss can hide that record, until somebody
+        # takes the lock.
+        with decisions.hold(store):
+            pass
+        if decision.offset not in decisions.undone:
+            return {}
+        raise StagedOutputError(
+            f"decision {decision.offset} of publisher {decision.publisher!r}: its manifest {error.filename} is missing"
+        ) from None
+
+
+# ---- applying
+
+
+def apply_decision(store: Store, decisions: DecisionLog, decision: Decision, timeout: float) -> None:
+    """Applies a decision wherever it is not yet; in each partition after the decisions before it.
+
+    Args:
+        store, decisions: where.
+        decision: which one.
+        timeout: how long to wait for each partition's lock, in seconds.
+
+    Raises:
+        StagedOutputError, OSError, LockTimeoutError, LogDamagedError: the first that a partition gave. The others
+            have theirs. It can be tried again.
+    """
+    if decision.offset in decisions.undone:
+        _bring_up(store, decisions, decision.places, decision.offset, timeout)
+        decisions.applied.add(decision.offset)
+
+
+def apply_in(store: Store, place: Place, timeout: float) -> None:
+    """Applies in one partition whatever was decided for it. Errors as of `apply_decision`."""
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    if decisions.undone:
+        _bring_up(store, decisions, [place], max(decisions.undone), timeout)
+
+
+def waits_in(store: Store, place: Place, applied: int) -> bool:
+    """Whether anything was decided for a partition that is not applied; `applied` is the last that is."""
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    return any(
+        decision.offset > applied and place in decision.places for decision in list(decisions.undone.values())
+    )
+
+
+def _bring_up(
+    store: Store, decisions: DecisionLog, places: Collection[Place], until: int, timeout: float
+) -> None:
+    """Applies in some partitions, one after another in each, the decisions up to `until`."""
+    steps = [
+        step
+        for step in decisions.in_order()
+        if step.offset <= until
+        and not set(places).isdisjoint(step.places)
+        and not seems_applied(store, decisions, step)
+    ]
+    if not steps:
+        return
+    # What cannot be read holds up only the partitions that it is for.
+    entries: dict[int, Entries | PylogError | OSError] = {}
+    for step in steps:
+        try:
+            entries[step.offset] = entries_of(store, decisions, step)
+        except (PylogError, OSError) as error:
+            entries[step.offset] = error
+
+    def bring_up(place: Place) -> PylogError | OSError | None:
+        try:
+            for step in steps:
+                if place in step.places and not is_applied_in(store, step, place):
+                    _apply_in(store, step, place, entries[step.offset], timeout)
+        except (PylogError, OSError) as error:
+            return error
+        return None
+
+    touched = sorted(places)
+    if len(touched) > 1:
+        with ThreadPoolExecutor(min(_APPLY_THREADS, len(touched))) as pool:
+            failed = list(pool.map(bring_up, touched))
+    else:
+        failed = [bring_up(place) for place in touched]
+    for problem in failed:
+        if problem is not None:
+            raise problem
+
+
+def _apply_in(
+    store: Store, step: Decision, place: Place, entries: Entries | PylogError | OSError, timeout: float
+) -> None:
+    """Applies a decision in one partition; `entries` is what it gives to all, or why that cannot be told."""
+    here = state_file.this_boot().hex()
+    # Then nothing of it was synced before the machine went down: what is there may be anything.
+    unsure = step.boot not in ("", here)
+    # A topic that is deleted (and perhaps made anew) at this moment makes the part void.
+    with contextlib.suppress(UnknownTopicError):
+        appender = store.appender(place.topic, place.partition)
+        if appender.place.topic_id != place.topic_id:
+            return
+        try:
+            if isinstance(entries, Exception):
+                raise entries
+            if place in entries:
+                # Copying looks at every byte.
+                apply(
+                    appender, step.offset, step.time, entries[place],
+                    sync=step.boot != here, installs=not unsure, timeout=timeout,
+                )  # fmt: skip
+        except StagedOutputError as error:
+            if not unsure:
+                raise
+            log.error(  # noqa: TRY400  (where it was found says nothing)
+                "%s: decision %d (publisher %r, number %d) was made without syncing, and the machine went down: %s "
+                "gets nothing of it: %s",
+                store.path, step.offset, step.publisher, step.number, appender.place, error,
+            )  # fmt: skip
+            pass_over(appender, step.offset, timeout=timeout)
+
+
+# ---- removing what was staged
+
+
+def remove_staged(store: Store, decision: Decision) -> None:
+    """Removes what a finished decision no longer needs. What stays behind costs space only."""
+    folder = staging_folder(store)
+    if decision.manifest:
+        try:
+            unlink_all(store, manifest.paths(manifest.read(folder, decision.manifest, decision.manifest_crc)))
+        except (FileNotFoundError, StagedOutputError) as error:
+            log.warning("%s: what decision %d had staged is not known: %s", store.path, decision.offset, error)
+        unlink_all(store, [f"{folder}/{decision.manifest}"])
+
+
+def unlink_all(store: Store, paths: Iterable[str]) -> None:
+    """Removes files of staged output, as far as it can."""
+    for path in paths:
+        try:
+            files.unlink(path)
+        except OSError as error:
+            log.warning("%s: staged output %s could not be removed: %s", store.path, path, error)

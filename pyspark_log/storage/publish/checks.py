@@ -1,0 +1,130 @@
+"""What is refused when a publish is decided; the lock of the decision log is held, so what is found stays so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark_log.arguments import check_text, check_whole
+from pyspark_log.config import LONG_MAX
+from pyspark_log.errors import PublisherFencedError, PublishNumberError, StagedOutputError, UnknownTopicError
+from pyspark_log.storage.fs import files, shown
+from pyspark_log.storage.publish.applier import staging_folder
+from pyspark_log.storage.publish.decision import NO_NUMBER, NOBODY, Decision
+from pyspark_log.storage.publish.staging import StagedPart
+from pyspark_log.storage.store import Store
+
+
+def check_given(publisher: str, number: int = 0, *texts: str) -> None:
+    """Refuses what a decision cannot hold: it could be written, and never read again. InvalidConfigError."""
+    check_text("publisher", publisher)
+    check_whole(f"publisher {publisher!r}: number", number, low=-LONG_MAX - 1, high=LONG_MAX)
+    for text in texts:
+        check_text(f"publisher {publisher!r}: run, location or plan", text)
+
+
+def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None:
+    """Refuses a run that was replaced, and a checkpoint that the publisher does not belong to.
+
+    Args:
+        wanted: what is to be decided.
+        last: what is known of the publisher; None: nothing.
+        claimed: the run has had the publisher, so any other that has it is a newer one.
+
+    Raises:
+        PublisherFencedError: who has the publisher, and since when.
+    """
+    if last is None:
+        if claimed:
+            raise PublisherFencedError(
+                f"publisher {wanted.publisher!r} is not known here any more: it was deleted, or an older copy of the "
+                "store has taken its place; begin anew",
+                *NOBODY,
+            )
+        return
+    holder = last.holder
+    who = f"process {holder.process} on {holder.host}, since {shown(holder.time)}"
+    if wanted.run and wanted.run != last.run and (claimed or wanted.run in last.replaced):
+        raise PublisherFencedError(
+            f"publisher {wanted.publisher!r}: run {wanted.run} was replaced by run {last.run} ({who}); this one "
+            "must stop",
+            *holder,
+        )
+    if wanted.location and last.location and wanted.location != last.location:
+        raise PublisherFencedError(
+            f"publisher {wanted.publisher!r} belongs to the checkpoint {last.location} ({who}); this is the checkpoint "
+            f"{wanted.location}: a copied checkpoint cannot be used beside the original, nor one id by two queries; "
+            "start the second query with a checkpoint (and a publishId) of its own",
+            *holder,
+        )
+
+
+def check_number(wanted: Decision, last: Decision | None) -> None:
+    """Takes only the next number, and the last one for the same plan. PublishNumberError, which says what to do."""
+    if last is not None and last.is_taken_back:
+        _check_after_taking_back(wanted, last)
+        return
+    if last is None or last.number == NO_NUMBER:
+        if wanted.number <= NO_NUMBER:
+            raise PublishNumberError(f"publisher {wanted.publisher!r}: number {wanted.number}: numbers begin at 0")
+        return
+    if wanted.number == last.number + 1:
+        return
+    what = f"publisher {wanted.publisher!r}: number {wanted.number}"
+    when = f"process {last.process} on {last.host}, {shown(last.time)}"
+    advice = "Go on with a new checkpoint or publisher id, from offsets that you choose"
+    if wanted.number != last.number:
+        raise PublishNumberError(
+            f"{what} after {last.number} ({when}): the last number again (a replay) or {last.number + 1} was expected. "
+            "The checkpoint (or the count that the number comes from) and the store are not of one time: one of "
+            f"them was deleted, copied, or restored from an older copy. {advice}"
+        )
+    if wanted.plan and last.plan and wanted.plan != last.plan:
+        raise PublishNumberError(
+            f"{what} was published with other input ({when}), so this is no replay: records would be lost. The "
+            f"checkpoint was copied, or restored from an older copy, and the other one went on. {advice}"
+        )
+
+
+def _check_after_taking_back(wanted: Decision, last: Decision) -> None:
+    """Takes the number that was taken back, and no other: the one before it is not the publisher's last one.
+
+    Whoever has that one again has an older copy of its checkpoint, and with what input it was published is not known.
+    """
+    aside = last.set_aside
+    if aside is not None and wanted.number != aside.number:
+        raise PublishNumberError(
+            f"publisher {wanted.publisher!r}: number {wanted.number}: {aside.number} was expected, which was decided, "
+            f"set aside ({aside.origin}), and can be published again. The checkpoint (or the count that the number "
+            "comes from) is older or newer than the store. Go on with a new checkpoint or publisher id, from offsets "
+            "that you choose"
+        )
+
+
+def check_log_folders(store: Store, wanted: Decision) -> None:
+    """Looks whether each partition that gets something can be written to. LogFolderOfflineError, or OSError."""
+    store.check_log_folders((place.topic, place.partition) for place in wanted.places)
+
+
+def check_parts(store: Store, parts: Sequence[StagedPart], manifest: str) -> None:
+    """Looks whether staged output, its manifest, and the topics that it is for are still there. StagedOutputError."""
+    for topic, topic_id in {(part.topic, part.topic_id) for part in parts}:
+        try:
+            now = store.describe_topic(topic).topic_id
+        except UnknownTopicError:
+            now = ""
+        if now != topic_id:
+            raise StagedOutputError(f"topic {topic!r} was deleted (or made anew) while output for it was being staged")
+    needed = {manifest: 0} if manifest else {}
+    for part in parts:
+        if part.file:
+            needed[part.file] = max(needed.get(part.file, 0), part.position + part.size)
+    for name, size in needed.items():
+        path = f"{staging_folder(store)}/{name}"
+        try:
+            file = files.open_read(path)
+        except FileNotFoundError:
+            raise StagedOutputError(f"staged output {path} is missing") from None
+        found = file.size()
+        file.close()
+        if found < size:
+            raise StagedOutputError(f"staged output {path} has {found} bytes, {size} were written")

@@ -1,0 +1,248 @@
+"""A decision to publish, and how a record of the decision log says it: JSON, described in docs/format.md.
+
+Version 2 of the records added who has the publisher, the plan, and what was set aside; version 1 is read as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from pyspark_log.config import INT_MAX, LONG_MAX
+from pyspark_log.errors import CorruptRecordError, InvalidTopicError
+from pyspark_log.storage.catalog import PUBLISH_TOPIC, check_id, check_name
+from pyspark_log.storage.fs import Fields, now_ms, shown, text, whole
+
+VERSION = 2
+#: The number of a publisher that has published nothing yet.
+NO_NUMBER = -1
+# How many runs that were replaced a publisher's record remembers.
+_REPLACED_RUNS = 16
+# The name of a manifest, which leads out of no folder; "": nothing was staged.
+_MANIFEST = re.compile(r"([0-9a-f]{32}\.manifest)?")
+
+
+class Place(NamedTuple):
+    """A partition, of the very topic that was meant: one that is made anew has another id."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+
+def place_of(fields: object) -> Place:
+    """The place that a list of topic, topic id and partition in JSON names. ValueError."""
+    if not isinstance(fields, list) or len(fields) != 3:
+        raise ValueError("a place that is no list of topic, topic id and partition")
+    place = Place(text(fields[0], "topic"), text(fields[1], "topic_id"), whole(fields[2], "partition", 0, INT_MAX))
+    try:
+        check_name(place.topic)
+    except InvalidTopicError as error:
+        raise ValueError(str(error)) from None
+    check_id(place.topic_id)
+    return place
+
+
+class Origin(NamedTuple):
+    """Which process did something, on which host, and when (ms)."""
+
+    host: str
+    process: int
+    time: int
+
+    @classmethod
+    def here(cls) -> Origin:
+        """This process, now."""
+        return cls(socket.gethostname(), os.getpid(), now_ms())
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host}, {shown(self.time)}"
+
+
+#: Where it is not known who.
+NOBODY = Origin("", 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A decision that could not be applied everywhere, and that an administrator has set aside.
+
+    Attributes:
+        decision, number: which one.
+        origin: who did it.
+        places: the partitions that did not get what it gives them, and never will.
+    """
+
+    decision: int
+    number: int
+    origin: Origin
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is known of a publisher: its last decision.
+
+    Attributes:
+        publisher: its id.
+        number: the last decided number; NO_NUMBER if there is none.
+        offset: the decision's own number: the offset of its record.
+        done: whether it is applied everywhere, for certain.
+        run: the run of the publisher that decided it, or took it over; "" if runs do not count.
+        replaced: earlier runs, newest last; they may decide nothing any more.
+        location: the checkpoint from which the number was published; "" if it is not known.
+        plan: what tells the output that was planned under the number from any other; "" if it is not known.
+        records: how many records it publishes.
+        places: the partitions that it gives something to.
+        manifest, manifest_crc: the manifest's name and the CRC-32C of its description.
+        host, process, time: who decided, and when (ms).
+        holder: who has the publisher: its newest run, since when it has it.
+        set_aside: the last decision of the publisher that was set aside, if there is one.
+        boot: if nothing of it was synced, the boot of the machine (as in state files, in hex); else "".
+        one_off: the publisher has this one publish only.
+    """
+
+    publisher: str
+    number: int
+    offset: int = -1
+    done: bool = False
+    run: str = ""
+    replaced: tuple[str, ...] = ()
+    location: str = ""
+    plan: str = ""
+    records: int = 0
+    places: tuple[Place, ...] = ()
+    manifest: str = ""
+    manifest_crc: int = 0
+    host: str = ""
+    process: int = 0
+    time: int = 0
+    holder: Origin = NOBODY
+    set_aside: SetAside | None = None
+    boot: str = ""
+    one_off: bool = False
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether the decision behind this number was set aside before any partition had something of it."""
+        return self.set_aside is not None and self.set_aside.number == self.number + 1
+
+    def taken_over(self, run: str) -> Decision:
+        """The same decision in the hands of a newer run of its publisher, which this process is."""
+        replaced = (*self.replaced, self.run)[-_REPLACED_RUNS:] if self.run else self.replaced
+        return replace(self, run=run, replaced=replaced, holder=Origin.here())
+
+
+def encode_decision(decision: Decision) -> bytes:
+    """The value of a record that says so."""
+    return json.dumps({
+        "version": VERSION,
+        "number": decision.number,
+        "decision": decision.offset,
+        "status": "done" if decision.done else "decided",
+        "run": decision.run,
+        "replaced": list(decision.replaced),
+        "location": decision.location,
+        "plan": decision.plan,
+        "records": decision.records,
+        "places": decision.places,
+        "manifest": decision.manifest,
+        "manifest_crc": decision.manifest_crc,
+        "host": decision.host,
+        "process": decision.process,
+        "time": decision.time,
+        "holder": decision.holder._asdict(),
+        "set_aside": None if decision.set_aside is None else _set_aside_fields(decision.set_aside),
+        "boot": decision.boot,
+        **({"one_off": True} if decision.one_off else {}),
+    }).encode()
+
+
+def _set_aside_fields(set_aside: SetAside) -> dict[str, object]:
+    return {
+        "decision": set_aside.decision, "number": set_aside.number, **set_aside.origin._asdict(),
+        "places": set_aside.places,
+    }  # fmt: skip
+
+
+def decode_decision(publisher: str, value: bytes, offset: int) -> Decision:
+    """What a record of the log says.
+
+    Args:
+        publisher: its key.
+        value: its value; not null.
+        offset: its offset, which is the decision's number if it decides.
+
+    Raises:
+        CorruptRecordError: it is no decision.
+        StoreVersionError: a newer version wrote it.
+    """
+    try:
+        return _from_json(publisher, Fields.parse(value), offset)
+    except ValueError as error:
+        raise no_decision(offset, str(error)) from None
+
+
+def publisher_of(key: bytes | None, offset: int) -> str:
+    """The publisher that a record's key names. CorruptRecordError."""
+    try:
+        return (key or b"").decode()
+    except UnicodeDecodeError as error:
+        raise no_decision(offset, f"its key is no publisher: {error}") from None
+
+
+def no_decision(offset: int, reason: str) -> CorruptRecordError:
+    """What to say of a record of the log that is no decision."""
+    return CorruptRecordError(
+        f"the record at offset {offset} is no decision: {reason}", base_offset=offset, topic=PUBLISH_TOPIC, partition=0
+    )
+
+
+def _from_json(publisher: str, content: Fields, offset: int) -> Decision:
+    content.check_version(VERSION, f"{PUBLISH_TOPIC}-0: the decision at offset {offset}")
+    decision, status, manifest = content.whole("decision", low=-1), content.text("status"), content.text("manifest")
+    if decision > offset or status not in ("decided", "done"):
+        raise ValueError(f"decision {decision} with status {status!r}")
+    if not _MANIFEST.fullmatch(manifest):
+        raise ValueError(f"{manifest!r} is no name of a manifest")
+    origin, later = _origin(content), content.whole("version", low=1) >= 2
+    return Decision(
+        publisher=publisher,
+        number=content.whole("number", low=-LONG_MAX - 1),
+        # The record that decides cannot name its own offset; later ones of the decision name it.
+        offset=decision if decision >= 0 else offset,
+        done=status == "done",
+        run=content.text("run"),
+        replaced=tuple(text(run, "replaced") for run in content.list("replaced")),
+        location=content.text("location"),
+        plan=content.text("plan") if later else "",
+        records=content.whole("records"),
+        places=tuple(place_of(place) for place in content.list("places")),
+        manifest=manifest,
+        manifest_crc=content.whole("manifest_crc", high=0xFFFFFFFF),
+        host=origin.host,
+        process=origin.process,
+        time=origin.time,
+        holder=_origin(Fields(content.value("holder"))) if later else origin,
+        set_aside=_set_aside(content.value("set_aside")) if later else None,
+        boot=content.text("boot") if content.has("boot") else "",
+        one_off=content.has("one_off") and content.value("one_off") is True,
+    )
+
+
+def _origin(content: Fields) -> Origin:
+    return Origin(content.text("host"), content.whole("process"), content.whole("time"))
+
+
+def _set_aside(value: object) -> SetAside | None:
+    if value is None:
+        return None
+    content = Fields(value)
+    return SetAside(
+        content.whole("decision"), content.whole("number", low=-LONG_MAX - 1), _origin(content),
+        tuple(place_of(place) for place in content.list("places")),
+    )  # fmt: skip

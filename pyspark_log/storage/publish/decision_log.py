@@ -1,0 +1,266 @@
+"""The decisions of a store: which publish happened, in which order, and how far each one is.
+
+They are records of the topic `__pylog_publish`, which has one partition. The offset of a record that says
+"decided" is the decision's number; it is synced before the log's end moves, so nobody ever acts on a decision
+that a power loss could take back. The key is the publisher's id; the last record of a key is all that is
+known, and all that needs to be known, of that publisher.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from pyspark_log.errors import TopicExistsError, UnknownTopicError
+from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex, now_ms
+from pyspark_log.storage.ingest import encode, packed
+from pyspark_log.storage.log import READ_SIZE, Appender, state_file
+from pyspark_log.storage.publish.decision import (
+    NO_NUMBER,
+    Decision,
+    Origin,
+    Place,
+    SetAside,
+    decode_decision,
+    encode_decision,
+    publisher_of,
+)
+from pyspark_log.storage.store import Store
+
+# All that a setting of the store could make unfit for decisions.
+_TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    "compression.type": "uncompressed",
+    # Who follows the log has so long to see that a publisher was forgotten.
+    "delete.retention.ms": "86400000",
+    "max.message.bytes": "1048588",
+    # Only closed segments are compacted, and each process reads the whole log.
+    "segment.bytes": "1048576",
+}
+
+
+class DecisionLog:
+    """The decisions of one store, as this process has read them. Safe to use from several threads.
+
+    Attributes:
+        last: the last decision of each publisher.
+        undone: decisions that no record calls done, by number.
+        applied: numbers of those among them that were found to be applied everywhere.
+    """
+
+    def __init__(self) -> None:
+        self.last: dict[str, Decision] = {}
+        self.undone: dict[int, Decision] = {}
+        self.applied: set[int] = set()
+        self._position = 0
+        self._followed = 0
+        self._seen = ((-1, -1), 0)  # the stamp of the store that all this was read in, and the incarnation of the log
+        self._mutex = Mutex()
+
+    @classmethod
+    def of(cls, store: Store) -> DecisionLog:
+        """The decision log of an open store: one object as long as the store's lives."""
+        with _known_mutex:
+            found = _known.get(store)
+            if found is None:
+                found = _known[store] = cls()
+            return found
+
+    def follow(self, store: Store) -> None:
+        """Reads what was decided since the last call; nothing if nothing was ever published.
+
+        All of it, if the store was replaced by a copy meanwhile, or if the last call is so long ago that compaction can
+        have removed a tombstone since.
+
+        Raises:
+            LockTimeoutError, LogDamagedError, OSError: the machine went down since the log was written to, and it could
+                not be put right, so there may be decisions that are not seen. Who went on could overtake one of them.
+            CorruptRecordError: a record is no decision, or damaged.
+        """
+        try:
+            reader = store.put_right(PUBLISH_TOPIC, 0)
+        except UnknownTopicError:
+            reader = None
+        with self._mutex:
+            now = now_ms()  # before the end: this process may stand still in between
+            state = state_file.EMPTY if reader is None else reader.state()
+            end = state.high_watermark
+            seen = (store_json.stamp(store.path), state.incarnation)
+            slept = self._position > 0 and not 0 <= now - self._followed < _tombstones_stay(store) // 2
+            if slept or seen != self._seen or not state.log_start <= self._position <= end:
+                self._forget(state.log_start)
+                self._seen = seen
+            if reader is None or end <= self._position:
+                self._followed = now
+                return
+            for chunk in reader.read(self._position, end, max_bytes=READ_SIZE):
+                names = ("key", "value", "offset")
+                for key, value, offset in zip(*(chunk.columns[name].to_pylist() for name in names), strict=True):
+                    self._take(publisher_of(key, offset), value, offset)
+            # Only now: what could not be read to its end has not been followed.
+            self._position, self._followed = end, now
+
+    def _forget(self, log_start: int) -> None:
+        self.last, self.undone, self.applied, self._position = {}, {}, set(), log_start
+
+    def in_order(self) -> list[Decision]:
+        """The undone decisions, in the order in which they were made."""
+        # One step, as another thread may be following the log.
+        undone = list(self.undone.values())
+        return sorted(undone, key=lambda decision: decision.offset)
+
+    def _take(self, publisher: str, value: bytes | None, offset: int) -> None:
+        before = self.last.get(publisher)
+        decision = None if value is None else decode_decision(publisher, value, offset)
+        if decision is None:
+            self.last.pop(publisher, None)
+        else:
+            self.last[publisher] = decision
+            # First this, so that no other thread finds one missing that only has a newer record.
+            if not decision.done:
+                self.undone[decision.offset] = decision
+        # A publisher decides again only when its last decision is done.
+        if before is not None and (decision is None or decision.done or decision.offset != before.offset):
+            self.undone.pop(before.offset, None)
+            self.applied.discard(before.offset)
+
+    @contextlib.contextmanager
+    def hold(self, store: Store, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:
+        """Holds the lock of the log; what was decided up to now has been read. Errors as Appender.hold and `follow`."""
+        try:
+            partition = store.appender(PUBLISH_TOPIC, 0)
+        except UnknownTopicError:
+            with contextlib.suppress(TopicExistsError):
+                store.create_topic(PUBLISH_TOPIC, 1, _TOPIC_CONFIGS)
+            partition = store.appender(PUBLISH_TOPIC, 0)
+        with partition.hold(timeout) as appender:
+            self.follow(store)
+            yield DecisionWriter(store, self, appender)
+
+
+def _tombstones_stay(store: Store) -> int:
+    """For how long compaction keeps the records that say that a publisher was forgotten, in ms."""
+    try:
+        return store.topic_config(PUBLISH_TOPIC).delete_retention_ms
+    except UnknownTopicError:
+        return 0  # it was deleted
+
+
+_known: weakref.WeakKeyDictionary[Store, DecisionLog] = weakref.WeakKeyDictionary()
+_known_mutex = Mutex()
+
+
+def _done(decision: Decision) -> tuple[str, bytes]:
+    return decision.publisher, encode_decision(replace(decision, done=True))
+
+
+class DecisionWriter:
+    """Adds to the decision log, whose lock is held."""
+
+    def __init__(self, store: Store, log: DecisionLog, appender: Appender) -> None:
+        self._store = store
+        self._log = log
+        self._appender = appender
+
+    def decide(self, decision: Decision, done: Sequence[Decision] = ()) -> Decision:
+        """Makes a decision; when this returns it holds, whatever happens. The caller follows the log then.
+
+        In the same write it says of others that they are done, so that nobody looks at them any more. If the decision
+        has a time already, some of its records bear it.
+
+        Raises:
+            OutcomeUnknownError: it may hold or not.
+            PylogError, OSError: it was not made.
+        """
+        finished = [_done(other) for other in done if other.publisher != decision.publisher]
+        number = self._appender.state.next_offset + len(finished)
+        origin = Origin.here()
+        before = self._log.last.get(decision.publisher)
+        decision = replace(
+            decision, offset=-1, host=origin.host, process=origin.process, time=decision.time or origin.time,
+            holder=origin if before is None or before.run != decision.run else before.holder,
+        )  # fmt: skip
+        left = self._log.undone.keys() - {other.offset for other in done} - {before.offset if before else -1}
+        # What is synced of one decision is synced of those before it, as they stand in one log.
+        records = [*finished, (decision.publisher, encode_decision(decision))]
+        self._write(records, min([*left, number]), sync=not decision.boot)
+        return replace(decision, offset=number)
+
+    def settle(self) -> None:
+        """Makes durable what is there. OSError, OutcomeUnknownError."""
+        self._appender.settle()
+
+    def take_over(self, publisher: str, run: str) -> None:
+        """Records that a newer run has the publisher now, which may be one that is not known yet."""
+        last = self._log.last.get(publisher)
+        if last is None:
+            origin = Origin.here()
+            last = Decision(publisher, NO_NUMBER, done=True, host=origin.host, process=origin.process, time=origin.time)
+        self._append([(publisher, encode_decision(last.taken_over(run)))], None)
+
+    def finish(self, done: Sequence[Decision], forget: str | None, *, sync: bool = True) -> None:
+        """Records that decisions are applied everywhere, and forgets the publisher `forget` (None: nobody)."""
+        records = [
+            (decision.publisher, None) if decision.publisher == forget else _done(decision) for decision in done
+        ]
+        last = None if forget is None else self._log.last.get(forget)
+        if last is not None and last.done:
+            # Somebody else was faster with the record that it is done.
+            records.append((last.publisher, None))
+        self._end(done, records, sync=sync)
+
+    def forget(self, publishers: Sequence[str]) -> None:
+        """Takes publishers back whose decisions are all done, as if there had never been any."""
+        self._end([], [(publisher, None) for publisher in publishers])
+
+    def set_aside(
+        self, decision: Decision, places: Sequence[Place], origin: Origin, taken_back: bool
+    ) -> None:
+        """Records that an undone decision is not to be applied any more.
+
+        Args:
+            decision: which one.
+            places: the partitions that do not have what it gives to them.
+            origin: who says so.
+            taken_back: no partition has anything of it; its publisher may decide its number again.
+        """
+        aside = replace(decision, set_aside=SetAside(decision.offset, decision.number, origin, tuple(places)))
+        if taken_back:
+            before = decision.number - 1
+            aside = replace(
+                aside, number=before, offset=-1, plan="", records=0, places=(), manifest="", manifest_crc=0
+            )  # fmt: skip
+        self._end([decision], [_done(aside)])
+
+    def _end(
+        self, done: Sequence[Decision], records: Sequence[tuple[str, bytes | None]], *, sync: bool = True
+    ) -> None:
+        if records:
+            left = self._log.undone.keys() - {decision.offset for decision in done}
+            self._append(records, min([*left, self._appender.state.next_offset + len(records)]), sync=sync)
+
+    def _append(
+        self, records: Sequence[tuple[str, bytes | None]], first_undone: int | None, *, sync: bool = True
+    ) -> None:
+        self._write(records, first_undone, sync=sync)
+        self._log.follow(self._store)
+
+    def _write(
+        self, records: Sequence[tuple[str, bytes | None]], first_undone: int | None, *, sync: bool
+    ) -> None:
+        keys, values = zip(*records, strict=True)
+        data = pa.record_batch({
+            "key": pa.array([key.encode() for key in keys], pa.binary()),
+            "value": pa.array(values, pa.binary()),
+        })
+        batches = encode(PUBLISH_TOPIC, 1, self._appender.config, data, now_ms())[0]
+        # More than fits into a segment says first of others that they are done, which holds by itself.
+        *before, last = packed(batches, self._appender.config.segment_bytes)
+        for pack in before:
+            self._appender.append(pack, sync=sync)
+        self._appender.append(last, sync=sync, first_undone=first_undone)

@@ -1,0 +1,156 @@
+"""Makes few large files of much output that was staged in little pieces, before it is published.
+
+What tasks stage for a partition in large files of their own becomes segments of its log as it is. Little pieces are
+copied while the partition's lock is held, so many of them, from many tasks, would keep other writers out for long. The
+publisher copies them together first, while nobody waits for anything. It is the same with topics whose records
+get the time of the append, which stands under the CRCs of their batches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyspark_log.config import INT_MAX, TopicConfig
+from pyspark_log.errors import CorruptRecordError, StagedOutputError, UnknownTopicError
+from pyspark_log.storage.catalog import STAGING_FOLDER, STATE_FOLDER
+from pyspark_log.storage.fs import files, is_shared, now_ms
+from pyspark_log.storage.publish.install import copy_limit, install_size, most_batches
+from pyspark_log.storage.publish.staged_batches import Region, read_region
+from pyspark_log.storage.publish.staged_names import Job
+from pyspark_log.storage.publish.staging import PartFile, StagedPart
+from pyspark_log.storage.record import crcs_of, restamp, scan
+from pyspark_log.storage.store import Store
+
+# Partitions that are worked at side by side.
+_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Staged output that is ready to be published.
+
+    Attributes:
+        parts: all of it, with those of each partition in order.
+        time: the time (ms) that records of topics with LogAppendTime must get, as some have it by now; 0: any.
+    """
+
+    parts: Sequence[StagedPart]
+    time: int
+
+
+def gather(store: Store, parts: Sequence[StagedPart], *, sync: bool) -> Gathered:
+    """Copies staged output together where its pieces are many and little. The pieces stay.
+
+    Args:
+        store: where.
+        parts: the output.
+        sync: whether the copies are on the disk when this returns.
+
+    Raises:
+        StagedOutputError: staged output is gone, or is not what was staged.
+        OSError: e.g. a full disk. Nothing new is left behind.
+    """
+    # Where other hosts may have a file open, none becomes a segment; see apply.py.
+    if is_shared(f"{store.path}/{STATE_FOLDER}"):
+        return Gathered(list(parts), 0)
+    shared_files = {name for name, count in Counter(part.file for part in parts).items() if count > 1 or not name}
+    places: dict[tuple[str, int, str], list[StagedPart]] = {}
+    for part in parts:
+        places.setdefault((part.topic, part.partition, part.topic_id), []).append(part)
+    time = now_ms()
+    job = Job.new()
+    work = [_Place(store, list(of_place), shared_files, time, job) for of_place in places.values()]
+    wanting = [place for place in work if place.wants_gathering]
+    if not wanting:
+        return Gathered(list(parts), 0)
+    try:
+        with ThreadPoolExecutor(min(_THREADS, len(wanting))) as pool:
+            list(pool.map(lambda place: place.gather(sync), wanting))
+        if sync:
+            files.sync_folder(f"{store.path}/{STAGING_FOLDER}")
+    except BaseException as error:
+        for path in [path for place in wanting for path in place.made]:
+            files.unlink(path)
+        if isinstance(error, FileNotFoundError | CorruptRecordError):
+            raise StagedOutputError(f"staged output that was to be published: {error}") from error
+        raise
+    restamped = any(place.restamps for place in wanting)
+    return Gathered([part for place in work for part in place.parts], time if restamped else 0)
+
+
+class _Place:
+    """What one partition gets.
+
+    Attributes:
+        parts: the staged output.
+        made: the files that were made for it.
+        restamps: whether its records get the time of the append.
+        wants_gathering: whether some of it is to be copied together.
+    """
+
+    def __init__(
+        self, store: Store, parts: list[StagedPart], shared_files: Iterable[str], time: int, job: Job
+    ) -> None:
+        self.parts = parts
+        self.made: list[str] = []
+        self._folder = f"{store.path}/{STAGING_FOLDER}"
+        self._time = time
+        self._job = job
+        try:
+            self._config: TopicConfig = store.topic_config(parts[0].topic)
+        except UnknownTopicError:
+            self.restamps = self.wants_gathering = False  # The publish will be refused.
+            return
+        self.restamps = self._config.log_append_time
+        self._little = [
+            self.restamps or part.file in shared_files or part.size < install_size(self._config) for part in parts
+        ]
+        limit = copy_limit(self._config)
+        sizes = (part.size for part, little in zip(parts, self._little, strict=True) if little)
+        self.wants_gathering = sum(sizes) > limit
+
+    def gather(self, sync: bool) -> None:
+        """Copies what is little into new files, durably if `sync`; each is no larger than a segment."""
+        parts, file = list[StagedPart](), None
+        for part, little in zip(self.parts, self._little, strict=True):
+            if file is not None and not (little and self._fits(file, part)):
+                parts.append(self._end(file, part, sync))
+                file = None
+            if not little:
+                parts.append(part)
+                continue
+            if file is None:
+                file = PartFile(self._folder, self._job)
+                self.made.append(file.file.path)
+            self._copy(part, file)
+        if file is not None:
+            parts.append(self._end(file, self.parts[-1], sync))
+        self.parts = parts
+
+    def _fits(self, file: PartFile, part: StagedPart) -> bool:
+        return (
+            file.size + part.size <= self._config.segment_bytes
+            and file.count + part.count <= INT_MAX
+            and file.batches + len(part.crcs) // 4 <= most_batches(self._config)
+        )
+
+    def _copy(self, part: StagedPart, file: PartFile) -> None:
+        if part.file:
+            path = f"{self._folder}/{part.file}"
+            pieces = read_region(Region(path, part.position, part.size, part.count, part.crcs))
+        else:
+            pieces = iter([bytearray(part.data)])
+        for data in pieces:
+            if self.restamps:
+                restamp(data, 0, len(data), self._time)
+            headers = scan(data, 0, len(data))
+            file.add(data, sum(header.last_offset_delta + 1 for header in headers), crcs_of(headers))
+
+    def _end(self, file: PartFile, part: StagedPart, sync: bool) -> StagedPart:
+        if sync:
+            file.file.sync()
+        file.file.close()
+        return file.part(part.topic, part.partition, part.topic_id)

@@ -1,0 +1,254 @@
+"""Staged files that become segments of a log as they are, instead of being copied while its lock is held.
+
+A batch's CRC covers neither its base offset nor its leader epoch, and the entries of indexes are relative to the
+segment's base. So a staged file that holds batches of one partition alone needs 12 bytes a batch to be a
+segment. All else is done before the lock is taken: the indexes are made, and the file gets a second name; or it is
+copied to the device of the log, if it is on another one, or may have no second name.
+
+Several helpers may do this with one staged file at once. What they do without the lock, they do to names of
+their own: the second name and the indexes. The file itself is only read then, and nothing is taken from it but fields
+that nobody changes. Offsets are written under the partition's lock alone, by who has found there that the decision is
+not applied. Until it is, the file is in no log, or stands behind a log's end and is taken away from there by its
+name; and once it is, nobody writes to it by another name than that of the segment. The staged name keeps the file
+until the decision is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import stat
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from pyspark_log.config import TopicConfig
+from pyspark_log.errors import CorruptRecordError, StagedOutputError
+from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.fs import files, forbids_links, on_one_device
+from pyspark_log.storage.publish.staged_batches import Region, read_region
+from pyspark_log.storage.record import BASE_OFFSET_AT, LEADER_EPOCH_AT, LOG_APPEND_TIME, BatchHeader, crcs_of
+from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, TimeIndex, read_headers, segment_path
+
+log = logging.getLogger(__name__)
+
+# What a decision gives to a partition is copied if it is no more than segment.bytes / 8, within these bounds (bytes):
+# this little is copied soon, and as a segment of its own it would be a small one. More is copied only where it must be.
+_COPY_LEAST, _COPY_MOST = 4 * 1024 * 1024, 64 * 1024 * 1024
+# Of more than that, a file becomes a segment if it has segment.bytes / 8, or this much.
+_INSTALL_MOST = 16 * 1024 * 1024
+
+_READY = re.compile(r"[0-9]{20}\.(log|index|timeindex)")
+_OFFSET, _EPOCH = struct.Struct(">q"), struct.Struct(">i")
+
+
+class Ways(Enum):
+    """How staged batches may get into the log."""
+
+    BY_SIZE = 1
+    COPIED = 2  # because nothing else is possible
+    INSTALLED = 3  # because there is no room for copies
+
+
+def copy_limit(config: TopicConfig) -> int:
+    """How many bytes of a decision are copied into a partition of a topic while its lock is held."""
+    return max(_COPY_LEAST, min(_COPY_MOST, config.segment_bytes // 8))
+
+
+def install_size(config: TopicConfig) -> int:
+    """From how many bytes on a file may become a segment of its own."""
+    return min(_INSTALL_MOST, config.segment_bytes // 8)
+
+
+def most_batches(config: TopicConfig) -> int:
+    """How many batches a staged file may have, so that the indexes have room for each of them."""
+    # One place of the time index is for the closing entry. An offset index of that size has more.
+    return max(1, config.segment_index_bytes // TimeIndex.WIDTH - 1)
+
+
+def choose(
+    regions: Sequence[Region], place: PartitionPlace, config: TopicConfig, append_time: int | None, ways: Ways
+) -> list[bool]:
+    """Which regions are to become segments.
+
+    Args:
+        regions: all that a decision gives to a partition.
+        place, config: which partition, and its topic's settings.
+        append_time: the time of all records if the topic has LogAppendTime, in ms; else None.
+        ways: which are open.
+    """
+    chosen = [False] * len(regions)
+    left = sum(region.size for region in regions)
+    if ways is Ways.COPIED or (ways is Ways.BY_SIZE and left <= copy_limit(config)):
+        return chosen
+    # The largest first; less than is worth a segment only if too much would be copied else.
+    for number in sorted(range(len(regions)), key=lambda number: -regions[number].size):
+        region = regions[number]
+        if ways is Ways.BY_SIZE and region.size < install_size(config) and left <= copy_limit(config):
+            break
+        # Where there is no room for copies, one made beforehand finds none either.
+        is_fit = can_be_linked(region, place) if ways is Ways.INSTALLED else _is_whole_file(region)
+        if is_fit and (append_time is None or _has_time(region, append_time)):
+            chosen[number] = True
+            left -= region.size
+    return chosen
+
+
+def _is_whole_file(region: Region) -> bool:
+    """Whether a region is a file of its own."""
+    try:
+        return region.position == 0 and os.path.getsize(region.path) == region.size
+    except FileNotFoundError:
+        return False  # Whoever reads it will say so.
+
+
+def can_be_linked(region: Region, place: PartitionPlace) -> bool:
+    """Whether a region is a file of its own, which all can read and write who can do so with the partition's files; and
+    on the device of its log.
+    """
+    try:
+        found, wanted = os.stat(region.path), os.stat(place.state_path)
+        if not on_one_device(os.path.dirname(region.path), os.path.dirname(place.folder)):
+            return False
+    except FileNotFoundError:
+        return False
+    same_rights = (found.st_mode, found.st_gid) == (wanted.st_mode, wanted.st_gid)
+    same_owner = found.st_uid == wanted.st_uid or bool(found.st_mode & stat.S_IWGRP)
+    return _is_whole_file(region) and same_rights and same_owner
+
+
+def _has_time(region: Region, append_time: int) -> bool:
+    """Whether all records of a region have the time of the append already; it is under the CRC."""
+    try:
+        with files.open_read(region.path) as file:
+            return all(
+                header.attributes & LOG_APPEND_TIME and header.max_timestamp == append_time
+                for header in read_headers(file, 0, region.size)
+            )
+    except (FileNotFoundError, CorruptRecordError):
+        return False
+
+
+class ReadySegment:
+    """A staged file under a second name, or a copy of it, with its indexes; what is missing are its offsets.
+
+    It is a segment in the staging folder, or in the log folder if that is on another device, under a base offset that
+    was drawn by lot. A copy is nobody else's: it is read and synced before the lock is taken, and the staged file stays
+    as it was.
+
+    Attributes:
+        size, count, crcs: as of the region.
+        closed: whether the time index has its closing entry.
+        staged_path: the staged file's own name.
+    """
+
+    def __init__(
+        self, region: Region, place: PartitionPlace, config: TopicConfig, *, closed: bool, sync: bool
+    ) -> None:
+        """Gives a region that is a whole file its second name, or makes the copy, and the indexes.
+
+        Args:
+            region: the file.
+            place: where the partition is; its log folder was found to be the right one.
+            config: of its topic.
+            closed: whether another segment will begin behind it at once.
+            sync: whether the file may have bytes that are not on the disk.
+
+        Raises:
+            OSError: e.g. a full disk.
+            CorruptRecordError, StagedOutputError: it holds something else than what was staged.
+        """
+        self.size, self.count, self.crcs, self.closed = region.size, region.count, region.crcs, closed
+        self.staged_path = region.path
+        staging, log_folder = os.path.dirname(region.path), os.path.dirname(place.folder)
+        is_far = os.path.isdir(log_folder) and not on_one_device(staging, log_folder)
+        self._folder = log_folder if is_far else staging
+        self._base = secrets.randbits(62)
+        self._positions, self._offsets = array("Q"), array("Q")
+        self._left = [LOG, INDEX, TIME_INDEX]
+        try:
+            if not (can_be_linked(region, place) and self._link(region)):
+                self._copy(region)
+                sync = True
+            writer = SegmentWriter(self._folder, self._base, 0, config)
+            try:
+                writer.enter(self._headers(writer.log, region))
+                if closed:
+                    writer.finish()
+                if sync:
+                    writer.log.sync()
+            finally:
+                writer.close()
+        except BaseException:
+            self.discard()
+            raise
+
+    def _link(self, region: Region) -> bool:
+        """Gives the file its second name; False if it may have none. OSError."""
+        try:
+            files.link(region.path, self._path(LOG))
+        except OSError as error:
+            if forbids_links(error):
+                return False
+            raise
+        return True
+
+    def _copy(self, region: Region) -> None:
+        with files.create(self._path(LOG)) as target:
+            position = 0
+            for data in read_region(region):
+                target.pwrite(data, position)
+                position += len(data)
+
+    def _path(self, suffix: str) -> str:
+        return segment_path(self._folder, self._base, suffix)
+
+    def _headers(self, file: files.File, region: Region) -> Iterator[BatchHeader]:
+        """The file's headers as they will be for the indexes: the offsets in them may be another helper's by now."""
+        offset, crcs = self._base, bytearray()
+        for header in read_headers(file, 0, region.size):
+            self._positions.append(header.position)
+            self._offsets.append(offset - self._base)
+            yield header._replace(base_offset=offset)
+            offset += header.last_offset_delta + 1
+            crcs += crcs_of([header])
+        if crcs != region.crcs or offset - self._base != region.count:
+            raise StagedOutputError(f"{region.path}: not the batches that were staged")
+
+    def put(self, folder: str, base_offset: int, epoch: int) -> None:
+        """Makes it the segment with that base in a partition's folder, whose lock is held; all but the name is durable.
+
+        A file of that name is replaced: that of an active segment that is empty.
+        """
+        with files.open_write(self._path(LOG)) as file:
+            if file.size() > self.size:
+                # It was a segment before, for a decision that was dropped, and more was put behind it.
+                file.truncate(self.size)
+            # The two fields one by one, and not the length between them. This is all that there is of what was decided:
+            # what a power loss can tear must be what the next one who tries writes anew.
+            stamp = _EPOCH.pack(epoch)
+            for position, offset in zip(self._positions, self._offsets, strict=True):
+                file.pwrite(_OFFSET.pack(base_offset + offset), position + BASE_OFFSET_AT)
+                file.pwrite(stamp, position + LEADER_EPOCH_AT)
+            file.sync()
+        # The log first: who finds it there, without the rest, looks after the rest.
+        for suffix in (LOG, INDEX, TIME_INDEX):
+            files.rename(self._path(suffix), segment_path(folder, base_offset, suffix))
+            self._left.remove(suffix)
+
+    def discard(self) -> None:
+        """Removes what was not put anywhere, as far as it can."""
+        for suffix in self._left:
+            try:
+                files.unlink(self._path(suffix))
+            except OSError as error:
+                log.warning("%s could not be removed: %s", self._path(suffix), error)
+        self._left = []
+
+
+def is_ready_name(name: str) -> bool:
+    """Whether a file of the staging folder, or of a log folder, can be one of a segment that is ready."""
+    return _READY.fullmatch(name) is not None

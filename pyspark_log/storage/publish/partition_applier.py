@@ -1,0 +1,294 @@
+"""Puts the staged records of a decision into one partition, once.
+
+An intent in the state file comes first, durably (see apply_intent.py). Then the bytes: what is little is copied
+behind the end, a large file of the partition's own (or a copy of it) becomes a segment (see install.py). Then one
+move of the end that also says "applied up to this decision".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark_log.config import INT_MAX
+from pyspark_log.errors import CorruptRecordError, OutcomeUnknownError, StagedOutputError
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, forbids_links
+from pyspark_log.storage.log import RESERVE, Appender, Flags, Intent, apply_intent
+from pyspark_log.storage.publish.install import ReadySegment, Ways, choose
+from pyspark_log.storage.publish.staged_batches import Region, read_region
+from pyspark_log.storage.record import BatchHeader, crc32c, crcs_of, restamp, scan, stamp
+from pyspark_log.storage.segment import SegmentWriter, read_headers
+from pyspark_log.types import NO_TIMESTAMP
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+# Staged output that is not what was staged.
+_NOT_AS_STAGED = (FileNotFoundError, CorruptRecordError, StagedOutputError)
+
+
+def apply(
+    appender: Appender,
+    decision: int,
+    decided_at: int,
+    regions: Sequence[Region],
+    *,
+    sync: bool = True,
+    installs: bool = True,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> bool:
+    """Appends the regions in order, as one, unless that was done already; True if it was done here.
+
+    Args:
+        appender: of the partition.
+        decision: the decision's number.
+        decided_at: when it was made (ms); the records' time if the topic has LogAppendTime, whoever applies it.
+        regions: what the partition gets.
+        sync: whether the records are on the disk when they are visible. Those of segments of their own always are.
+        installs: whether staged files may become segments; not if they are those of another store.
+        timeout: how long to wait for the lock, in seconds.
+
+    Raises:
+        StagedOutputError: a region is missing, or is not what was decided; nothing was appended.
+        OSError: e.g. a full disk; nothing was appended, and it can be tried again.
+        LockTimeoutError, UnknownTopicError, LogDamagedError: as Appender.hold says.
+    """
+    work = _Work(appender, decision, decided_at if appender.config.log_append_time else None, regions, sync, timeout)
+    # Another host that lost its lock without noticing may still write to a file that it has open; so it gets none to
+    # share.
+    installs = installs and not appender.shared
+    try:
+        return work.do(Ways.BY_SIZE if installs else Ways.COPIED)
+    except OSError as error:
+        if error.errno in _NO_ROOM and installs and work.can_install():
+            # That needs no room, except for the indexes.
+            return work.do(Ways.INSTALLED)
+        if forbids_links(error):
+            # It was made ready where the partition is not any more, or for a mount of the same device.
+            return work.do(Ways.COPIED)
+        raise
+
+
+def pass_over(appender: Appender, decision: int, *, timeout: float = DEFAULT_TIMEOUT) -> None:
+    """Has a decision taken for applied to a partition which gets nothing of it, so that those behind it can be.
+
+    Raises:
+        OSError, LockTimeoutError, UnknownTopicError, LogDamagedError: as Appender.hold says.
+    """
+    with appender.hold(timeout):
+        if appender.state.applied < decision:
+            appender.save(appender.state._replace(applied=decision), durable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One piece, and where in the log it goes: byte `position` of segment `base`, from `offset` on."""
+
+    piece: Region | ReadySegment
+    base: int
+    position: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One decision to be applied to one partition."""
+
+    appender: Appender
+    decision: int
+    append_time: int | None
+    regions: Sequence[Region]
+    sync: bool
+    timeout: float
+
+    def do(self, ways: Ways) -> bool:
+        """Applies the decision, unless that was done already; True if it was done here. Errors as of `apply`."""
+        with contextlib.ExitStack() as leftovers:
+            try:
+                pieces = self._prepare(ways, leftovers)
+                digest, newest = self._digest(pieces), self._newest(pieces)
+            except _NOT_AS_STAGED as error:
+                # What was staged goes when the decision is done.
+                with self.appender.hold(self.timeout):
+                    if self.appender.state.applied >= self.decision:
+                        return False
+                raise self._named(error) from error
+            with self.appender.hold(self.timeout):
+                if self.appender.state.applied >= self.decision:
+                    return False
+                self._apply(pieces, digest, newest)
+                return True
+
+    def can_install(self) -> bool:
+        """Whether some of it could become segments if size did not matter."""
+        return any(self._choose(Ways.INSTALLED))
+
+    def _choose(self, ways: Ways) -> list[bool]:
+        return choose(self.regions, self.appender.place, self.appender.config, self.append_time, ways)
+
+    def _named(self, error: Exception) -> StagedOutputError:
+        return StagedOutputError(f"{self.appender.place}: decision {self.decision}: {error}")
+
+    # ---- without the lock
+
+    def _prepare(self, ways: Ways, leftovers: contextlib.ExitStack) -> list[Region | ReadySegment]:
+        """The regions, with those that become segments made ready."""
+        installs = self._choose(ways)
+        pieces: list[Region | ReadySegment] = []
+        for region, is_installed, next_is in zip(self.regions, installs, [*installs[1:], False], strict=True):
+            if is_installed:
+                ready = self._ready(region, closed=next_is)
+                leftovers.callback(ready.discard)
+                pieces.append(ready)
+            else:
+                pieces.append(region)
+        return pieces
+
+    def _ready(self, region: Region, *, closed: bool) -> ReadySegment:
+        appender = self.appender
+        # What is made in the log folder must not come to where it should be mounted.
+        place = appender.whereabouts()
+        try:
+            return ReadySegment(region, place, appender.config, closed=closed, sync=not self.sync)
+        except OSError as error:
+            appender.fail(error)
+
+    def _digest(self, pieces: Sequence[Region | ReadySegment]) -> int:
+        """What tells the records of this decision from all others, as they will be in the log."""
+        return crc32c(b"".join(map(self._crcs, pieces)))
+
+    def _crcs(self, piece: Region | ReadySegment) -> bytes:
+        if self.append_time is None or isinstance(piece, ReadySegment):
+            return piece.crcs
+        crcs = bytearray()
+        for data in read_region(piece):
+            restamp(data, 0, len(data), self.append_time)
+            crcs += crcs_of(scan(data, 0, len(data)))
+        return bytes(crcs)
+
+    def _newest(self, pieces: Sequence[Region | ReadySegment]) -> int:
+        """The largest time (ms) of the records that are copied, by which a segment may have to end before them."""
+        if self.append_time is not None:
+            return self.append_time
+        return max((_newest(piece) for piece in pieces if isinstance(piece, Region)), default=NO_TIMESTAMP)
+
+    # ---- with the lock
+
+    def _apply(self, pieces: Sequence[Region | ReadySegment], digest: int, newest: int) -> None:
+        appender = self.appender
+        self._check_staged(pieces)
+        active, was_empty = appender.state.active_base, appender.state.position == 0
+        steps = list(self._layout(pieces, newest))
+        # A segment of its own is on the disk before it gets its name, and so must be the apply_intent.
+        installs = any(isinstance(piece, ReadySegment) for piece in pieces)
+        end = steps[-1].offset + steps[-1].piece.count
+        sync = self.sync or installs or appender.must_sync(end)
+        appender.drop_newer_segments()
+        self._begin(steps[-1], digest, sync=sync)
+        try:
+            segment, headers = self._write(steps, sync=sync)
+        except (OSError, OutcomeUnknownError, CorruptRecordError, StagedOutputError) as error:
+            apply_intent.drop(appender)
+            if isinstance(error, _NOT_AS_STAGED):
+                raise self._named(error) from error
+            raise
+        apply_intent.fulfil(appender, synced=sync)
+        appender.use_segment(segment)
+        appender.index(headers)
+        if segment.base_offset != active or (installs and was_empty):
+            appender.maintain()
+
+    def _check_staged(self, pieces: Sequence[Region | ReadySegment]) -> None:
+        """Refuses files that were taken away since they got their second name, which still names them.
+
+        Who sets a decision aside moves its files first, and looks at each partition under its lock after that. So it
+        either finds applied what is applied here, or has moved the files before this look.
+        """
+        for piece in pieces:
+            if isinstance(piece, ReadySegment) and not os.path.exists(piece.staged_path):
+                raise self._named(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), piece.staged_path))
+
+    def _layout(self, pieces: Sequence[Region | ReadySegment], newest: int) -> Iterator[_Step]:
+        appender, state = self.appender, self.appender.state
+        base, position, offset = state.active_base, state.position, state.next_offset
+        first = pieces[0]
+        roll = bool(state.flags & Flags.SUSPECT) or appender.segment.must_roll(
+            first.size, offset + first.count - 1, newest
+        )
+        for piece in pieces:
+            # A piece goes into one segment, so the limits of one are looked at for it as a whole.
+            full = (
+                isinstance(piece, ReadySegment)
+                or position > appender.config.segment_bytes - piece.size
+                or offset + piece.count - 1 - base > INT_MAX
+            )
+            if (position > 0 or base != offset) and (full or roll):
+                base, position, roll = offset, 0, False
+            yield _Step(piece, base, position, offset)
+            position += piece.size
+            offset += piece.count
+
+    def _begin(self, last: _Step, digest: int, *, sync: bool) -> None:
+        state, end = self.appender.state, last.offset + last.piece.count
+        # Offsets that a power loss could take back must be reserved before readers see them.
+        reserve = end + RESERVE if not sync and end > state.reserve else state.reserve
+        begun = state._replace(
+            reserve=reserve,
+            intent=Intent.APPLY,
+            intent_decision=self.decision,
+            intent_digest=digest,
+            intent_next=end,
+            intent_base=last.base,
+            intent_position=last.position + last.piece.size,
+        )
+        self.appender.save(self.appender.claiming(begun), durable=sync or reserve != state.reserve)
+
+    def _write(self, steps: Sequence[_Step], *, sync: bool) -> tuple[SegmentWriter, list[BatchHeader]]:
+        """Writes all steps; gives the last segment and its batches that are not indexed yet."""
+        appender = self.appender
+        segment: SegmentWriter | None = appender.segment
+        base, headers, copied, installed = appender.state.active_base, list[BatchHeader](), False, False
+        for step in steps:
+            piece = step.piece
+            if step.base != base and segment is not None:
+                segment.enter(headers)
+                appender.close_segment(segment, segment.position)
+            if isinstance(piece, ReadySegment):
+                piece.put(appender.place.folder, step.base, appender.state.leader_epoch)
+                segment = None if piece.closed else self._open(step.base, piece.size)
+                base, headers, copied, installed = step.base, [], False, True
+                continue
+            if step.base != base:
+                segment, headers = appender.new_segment(step.base), []
+                appender.claim()
+                base = step.base
+            assert segment is not None, "what lies behind a segment that is closed begins another one"
+            headers += self._copy(segment, piece, step)
+            copied = True
+        assert segment is not None, "the last segment is never closed"
+        if copied and sync:
+            appender.sync_log(segment)
+        if installed:
+            files.sync_folder(appender.place.folder)
+        return segment, headers
+
+    def _open(self, base: int, position: int) -> SegmentWriter:
+        appender = self.appender
+        return SegmentWriter(appender.place.folder, base, position, appender.config, appender.clock)
+
+    def _copy(self, segment: SegmentWriter, region: Region, step: _Step) -> Iterator[BatchHeader]:
+        offset, target = step.offset, step.position
+        for data in read_region(region):
+            offset = stamp(data, 0, len(data), offset, self.appender.state.leader_epoch)
+            if self.append_time is not None:
+                restamp(data, 0, len(data), self.append_time)
+            segment.log.pwrite(data, target)
+            yield from scan(data, 0, len(data))
+            target += len(data)
+
+
+def _newest(region: Region) -> int:
+    with files.open_read(region.path) as source:
+        headers = read_headers(source, region.position, region.position + region.size)
+        return max((header.max_timestamp for header in headers), default=NO_TIMESTAMP)

@@ -1,0 +1,73 @@
+"""Publishers that a store remembers: who they are, and how they are forgotten.
+
+A publisher of a query, or one with a name, is remembered for ever, however long it is idle: a query that was stopped
+for a year repeats its last batch when it is started again, and must be told that it is published. One with a single
+publish is forgotten by its own call; by this, if that was killed.
+"""
+
+from __future__ import annotations
+
+from pyspark_log.errors import InvalidConfigError, PublishError
+from pyspark_log.storage.fs import now_ms
+from pyspark_log.storage.publish.decision import Decision
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.publishing import tidy
+from pyspark_log.storage.store import Store
+
+#: For so long (ms) the call of a publisher with a single publish may still come back to ask what became of it.
+ONE_OFF_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
+
+
+def publishers(store: Store) -> list[Decision]:
+    """The last decision of each publisher, by its id. Errors as of DecisionLog.follow."""
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    return sorted(decisions.last.values(), key=lambda decision: decision.publisher)
+
+
+def delete_publisher(store: Store, publisher: str) -> Decision:
+    """Forgets a publisher; returns what was known of it.
+
+    Whoever publishes under that id afterwards begins anew: with any number, and what he repeats is published again. So
+    this is for publishers that never come back.
+
+    Raises:
+        InvalidConfigError: there is no such publisher.
+        PublishError: its last decision is not applied everywhere; nothing was changed.
+        LockTimeoutError, OSError: it could not be written down.
+    """
+    store.check_writable()
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    if decisions.undone:
+        tidy(store)
+    if publisher in decisions.last:
+        with decisions.hold(store) as writer:
+            last = decisions.last.get(publisher)
+            if last is not None:
+                if not last.done:
+                    raise PublishError(
+                        f"publisher {publisher!r}: decision {last.offset} (number {last.number}) is not applied "
+                        "everywhere; `pylog recover` applies it, or says what stands in the way"
+                    )
+                writer.forget([publisher])
+                return last
+    raise InvalidConfigError(f"{store.path}: there is no publisher {publisher!r}")
+
+
+def forget_one_offs(store: Store) -> int:
+    """Forgets publishers with a single publish, which is done, and whose call was killed before it could; how many."""
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+
+    def left() -> list[str]:
+        before = now_ms() - ONE_OFF_LIFETIME_MS
+        return [one.publisher for one in publishers(store) if one.one_off and one.done and one.time < before]
+
+    if not left():
+        return 0
+    with decisions.hold(store) as writer:
+        names = left()
+        if names:
+            writer.forget(names)
+    return len(names)

@@ -1,0 +1,201 @@
+"""Decisions that are not applied everywhere: what they wait for, and how they end.
+
+Publishers, replays and readers apply what was decided as they come by. This is for when none of them does: nobody
+comes, or something stands in the way.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark_log.errors import InvalidConfigError, PylogError, StagedOutputError, UnknownTopicError
+from pyspark_log.storage.catalog import CUT_FOLDER
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files
+from pyspark_log.storage.publish import manifest
+from pyspark_log.storage.publish.applier import apply_decision, is_applied_in, seems_applied, staging_folder
+from pyspark_log.storage.publish.decision import Decision, Origin, Place
+from pyspark_log.storage.publish.decision_log import DecisionLog
+from pyspark_log.storage.publish.publishing import tidy
+from pyspark_log.storage.publish.staged_batches import Region, region_fault
+from pyspark_log.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A decision that is not applied everywhere.
+
+    Attributes:
+        decision: which one.
+        places: the partitions that do not have what it gives to them.
+        size: how many bytes are staged for these; -1: nobody can tell.
+        problem: why it cannot be applied; "" if nothing is known to stand in its way.
+    """
+
+    decision: Decision
+    places: tuple[Place, ...]
+    size: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetAsideResult:
+    """What became of a decision that was set aside.
+
+    Attributes:
+        places: the partitions that did not get what it had for them, and never will.
+        taken_back: no partition has got anything; so its publisher may publish the same number again.
+        folder: where the staged output is kept.
+    """
+
+    places: tuple[Place, ...]
+    taken_back: bool
+    folder: str
+
+
+def waiting(store: Store) -> list[Waiting]:
+    """The decisions that are not applied everywhere, in their order. Reads all that is staged for them; takes no lock.
+
+    Raises:
+        CorruptRecordError, LogDamagedError: the decision log is damaged.
+    """
+    decisions = DecisionLog.of(store)
+    decisions.follow(store)
+    return [_looked_at(store, one) for one in decisions.in_order() if not seems_applied(store, decisions, one)]
+
+
+def _looked_at(store: Store, decision: Decision) -> Waiting:
+    places, damage = list[Place](), ""
+    for place in decision.places:
+        try:
+            if not is_applied_in(store, decision, place):
+                places.append(place)
+        except (PylogError, OSError) as error:
+            places.append(place)
+            damage = damage or str(error)
+    return _with_what_is_staged(store, Waiting(decision, tuple(places), -1, damage))
+
+
+def _with_what_is_staged(store: Store, found: Waiting) -> Waiting:
+    """The same, with its size, and with what is wrong with what is staged."""
+    decision = found.decision
+    try:
+        entries = manifest.read(staging_folder(store), decision.manifest, decision.manifest_crc)
+    except FileNotFoundError as error:
+        begun = os.path.exists(f"{_aside_folder(store, decision.offset)}/{decision.manifest}")
+        what = "it is half set aside: --set-aside it again" if begun else f"its manifest {error.filename} is missing"
+        return replace(found, problem=what)
+    except (PylogError, OSError) as error:
+        return replace(found, problem=f"its manifest cannot be read: {error}")
+    regions = [region for place in found.places for region in entries.get(place, ())]
+    found = replace(found, size=sum(region.size for region in regions))
+    for region in regions:
+        fault = region_fault(region)
+        if fault:
+            return replace(found, problem=f"{region.path}, byte {region.position}: {fault}")
+    return found
+
+
+def recover(store: Store) -> list[Waiting]:
+    """Applies all that was decided and is not applied, and removes what was staged for it.
+
+    Returns:
+        What was found, in the order of decisions; those that could not be applied have a problem.
+
+    Raises:
+        CorruptRecordError, LogDamagedError, LockTimeoutError, OSError: the decision log cannot be read, or written.
+    """
+    store.check_writable()
+    decisions = DecisionLog.of(store)
+    found = []
+    for one in waiting(store):
+        try:
+            apply_decision(store, decisions, one.decision, DEFAULT_TIMEOUT)
+            found.append(replace(one, problem=""))
+        except (PylogError, OSError) as error:
+            found.append(replace(one, problem=str(error)))
+    if decisions.undone:
+        tidy(store)
+    return found
+
+
+def set_aside(store: Store, number: int) -> SetAsideResult:
+    """Gives up a decision that cannot be applied, where it is not applied, so that what waits behind it can go on.
+
+    A record of it is kept with its publisher. If no partition has got anything of it, it is as if it had never been
+    made: its publisher may publish the same number again (a streaming query does when it is started again). Else
+    a replay is answered as published, and what the other partitions lack is lost; the staged output is kept.
+
+    Args:
+        store: where.
+        number: the decision's number.
+
+    Raises:
+        InvalidConfigError: there is no such decision, or it is applied everywhere; nothing was changed.
+        LockTimeoutError, OSError, PylogError: it could not be done to the end. The decision is not applied
+            meanwhile; call again.
+    """
+    decisions = DecisionLog.of(store)
+    with decisions.hold(store):
+        decision = decisions.undone.get(number)
+    if decision is None or seems_applied(store, decisions, decision):
+        raise InvalidConfigError(f"{store.path}: decision {number} is applied everywhere, or there is none")
+    folder = _aside_folder(store, number)
+    # First, so that nobody begins to apply it any more, not even who has looked it up already.
+    _move_staged(store, decision, folder)
+    # Who is at work in a partition holds its lock; so what is found now stays so.
+    has = [_has(store, decision, place) for place in decision.places]
+    lacking = tuple(place for place, had in zip(decision.places, has, strict=True) if had is False)
+    taken_back = True not in has
+    with decisions.hold(store) as writer:
+        decision = decisions.undone.get(number)
+        if decision is None:
+            raise InvalidConfigError(f"{store.path}: decision {number} was finished, or set aside, by somebody else")
+        writer.set_aside(decision, lacking, Origin.here(), taken_back)
+    log.warning(
+        "%s: decision %d (publisher %s, number %d) was set aside; its staged output is in %s",
+        store.path, number, decision.publisher, decision.number, folder,
+    )  # fmt: skip
+    return SetAsideResult(lacking, taken_back, folder)
+
+
+def _aside_folder(store: Store, number: int) -> str:
+    return f"{store.path}/{CUT_FOLDER}/decision-{number}"
+
+
+def _has(store: Store, decision: Decision, place: Place) -> bool | None:
+    """Whether a partition has its part of a decision; None if its topic is gone, so that the part is void."""
+    try:
+        appender = store.appender(place.topic, place.partition)
+        if appender.place.topic_id != place.topic_id:
+            return None
+        with appender.hold() as held:
+            return held.state.applied >= decision.offset
+    except UnknownTopicError:
+        return None
+
+
+def _move_staged(store: Store, decision: Decision, folder: str) -> None:
+    """Moves a decision's manifest, and the files that it names, to another folder; also if a part is there already."""
+    staging = staging_folder(store)
+    for path in (os.path.dirname(folder), folder):
+        files.make_folder(path)
+    _move(f"{staging}/{decision.manifest}", folder)
+    try:
+        entries: Mapping[Place, Sequence[Region]] = manifest.read(folder, decision.manifest, decision.manifest_crc)
+    except (FileNotFoundError, StagedOutputError) as error:
+        log.warning("%s: which files decision %d needs is not known: %s", store.path, decision.offset, error)
+        entries = {}
+    for path in manifest.paths(entries):
+        _move(f"{staging}/{os.path.basename(path)}", folder)
+    files.sync_folder(folder)
+    files.sync_folder(staging)
+
+
+def _move(path: str, folder: str) -> None:
+    if os.path.exists(path):
+        files.rename(path, f"{folder}/{os.path.basename(path)}")

@@ -1,0 +1,350 @@
+"""Output of tasks that is not published yet: written aside, in whole record batches, under names that nobody guesses.
+
+A task's output stays in memory while it is small and travels in its commit message; so a micro-batch of a
+few rows makes no file. What is larger goes to files in the store's staging folder, synced before the task
+reports it: a partition that gets much has files of its own, which can become segments of its log. Nothing
+staged is visible to anybody, and a task that dies leaves only files of no meaning.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from pyspark_log.config import CODEC_NAMES, INT_MAX, TopicConfig
+from pyspark_log.errors import InvalidConfigError, UnknownTopicError
+from pyspark_log.storage.catalog import STAGING_FOLDER, check_open_to_all
+from pyspark_log.storage.fs import Process, files
+from pyspark_log.storage.ingest import FILLING_BYTES, TopicEncoder
+from pyspark_log.storage.publish.agreed_topics import AgreedTopic, agree
+from pyspark_log.storage.publish.install import install_size, most_batches
+from pyspark_log.storage.publish.staged_names import Job
+from pyspark_log.storage.record import CRC_AT
+from pyspark_log.storage.store import Store
+from pyspark_log.types import TopicDescription
+
+log = logging.getLogger(__name__)
+
+#: A task whose whole output is smaller than this (bytes) sends it along instead of making a file.
+INLINE_LIMIT = 256 * 1024
+# What a task keeps in memory before it writes it to files, in bytes, beside the batches that it is filling.
+_MEMORY = 32 * 1024 * 1024
+# From then on the task's output is large. A partition with this much of what was kept (bytes) gets a file of its own,
+# so that the files cost little beside what is written to them; up to _OWN_FILES are open at a time.
+_OWN_FILE_SIZE = _MEMORY // 64
+_OWN_FILES = 64
+
+# A topic's name and a partition of it.
+_Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """Record batches for one partition, back to back, with offsets from 0.
+
+    Attributes:
+        topic, partition, topic_id: where they are to go.
+        count: how many records.
+        size: bytes.
+        crcs: the CRC fields of the batches, 4 bytes each, in order.
+        file: the staged file's name, or "" if `data` holds the bytes.
+        position: where in the file, in bytes.
+        data: the bytes, if there is no file.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    count: int
+    size: int
+    crcs: bytes
+    file: str = ""
+    position: int = 0
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """What all tasks must agree on about a topic, whatever changes while they run."""
+
+    topic_id: str
+    partitions: int
+    config: TopicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class StagingPlan:
+    """Topics as they were when the job was planned; made once, and sent to every task.
+
+    Tasks that looked for themselves could hash keys over different counts while partitions are added.
+
+    Attributes:
+        cluster_id: which store it is for.
+        topics: by name.
+        job: what all tasks name their files by.
+        compression_type: the codec of the writer's choice, for topics that leave it to the writer, or None.
+        others: whether tasks may write to topics that are not among these; then they make those that are missing.
+    """
+
+    cluster_id: str
+    topics: Mapping[str, PlannedTopic]
+    job: Job = field(default_factory=Job.new)
+    compression_type: str | None = None
+    others: bool = False
+
+    @classmethod
+    def make(
+        cls, store: Store, topics: Iterable[str], compression_type: str | None = None, owner: Process | None = None,
+        *, others: bool = False,
+    ) -> StagingPlan:
+        """Looks the topics up.
+
+        Args:
+            store: whose topics.
+            topics: their names.
+            compression_type, others: as the attributes.
+            owner: the process without which nobody publishes what is staged; None: this one. Once it is dead, its
+                staged output that is not decided goes soon.
+
+        Raises:
+            UnknownTopicError: one of them does not exist.
+            InvalidTopicError: it is one of the engine's own.
+            InvalidConfigError: there is no such codec.
+        """
+        store.check_writable()
+        if compression_type not in (None, "none", *CODEC_NAMES[:-1]):
+            raise InvalidConfigError(
+                f"compression.type = {compression_type!r}: must be none, gzip, snappy, lz4 or zstd"
+            )
+        planned = {}
+        for name in topics:
+            check_open_to_all(name)
+            description = store.describe_topic(name)
+            config = _resolved(store, description, compression_type)
+            planned[name] = PlannedTopic(description.topic_id, description.partitions, config)
+        return cls(store.cluster_id, planned, Job.new(owner), compression_type=compression_type, others=others)
+
+
+def _resolved(store: Store, topic: TopicDescription, compression_type: str | None) -> TopicConfig:
+    """A topic's settings, with the codec of the writer's choice if the topic leaves it to the writer."""
+    configs = topic.configs
+    if compression_type and configs.get("compression.type", "producer") == "producer":
+        codec = "uncompressed" if compression_type == "none" else compression_type
+        configs = {**configs, "compression.type": codec}
+    return TopicConfig.resolve(configs, store.settings)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Batches of one partition that follow each other, in memory."""
+
+    count: int = 0
+    size: int = 0
+    batches: list[bytes] = field(default_factory=list)
+
+    def crcs(self) -> bytes:
+        return b"".join(batch[CRC_AT : CRC_AT + 4] for batch in self.batches)
+
+
+class PartFile:
+    """A file that holds batches of one partition alone, and so can become a segment of its log; it is being written.
+
+    Attributes:
+        file: where.
+        count: how many records it has.
+        size: bytes.
+    """
+
+    def __init__(self, folder: str, job: Job) -> None:
+        """Makes it in the staging folder, which is made if it is missing."""
+        files.make_folder(folder)
+        self.file = files.create(f"{folder}/{job.new_name()}")
+        self.count = self.size = 0
+        self._crcs = bytearray()
+
+    @property
+    def batches(self) -> int:
+        """How many batches it has."""
+        return len(self._crcs) // 4
+
+    def add(self, data: bytes | bytearray, count: int, crcs: bytes) -> None:
+        """Adds whole batches with `count` records."""
+        self.file.pwrite(data, self.size)
+        self.count += count
+        self.size += len(data)
+        self._crcs += crcs
+
+    def part(self, topic: str, partition: int, topic_id: str) -> StagedPart:
+        """What it holds, as a part for that partition."""
+        name = os.path.basename(self.file.path)
+        return StagedPart(topic, partition, topic_id, self.count, self.size, bytes(self._crcs), name)
+
+
+class StagedWriter:
+    """Collects one task's output, in bounded memory. Not for several threads.
+
+    Attributes:
+        agreed: the topics that it has written to and the plan does not have.
+    """
+
+    def __init__(self, store: Store, plan: StagingPlan) -> None:
+        """`plan` comes from the planner and is for this very store."""
+        store.check_writable()
+        self.agreed: list[AgreedTopic] = []
+        self._store = store
+        self._planned: dict[str, PlannedTopic] = {}  # the topics that it has written to
+        self._folder = f"{store.path}/{STAGING_FOLDER}"
+        self._plan = plan
+        self._encoders: dict[str, TopicEncoder] = {}
+        self._runs: dict[_Place, _Run] = {}
+        self._size = 0  # bytes of all runs
+        self._files: list[files.File] = []
+        self._shared: files.File | None = None  # for partitions that get little
+        self._written = 0  # bytes of the shared file
+        self._own: dict[_Place, PartFile] = {}
+        self._parts: list[StagedPart] = []
+
+    def append(self, topic: str, data: pa.RecordBatch) -> None:
+        """Adds records, with the columns of Store.append.
+
+        Raises:
+            UnknownTopicError: the plan does not have the topic, nor allows for others; or it may not be made.
+            InvalidTopicError: the plan does not have it, and none can have that name, or it is the engine's own.
+            InvalidRecordError: a column or record is refused.
+            OSError: e.g. a full disk.
+        """
+        encoder = self._encoders.get(topic)
+        if encoder is None:
+            planned = self._planned[topic] = self._plan.topics.get(topic) or self._agree(topic)
+            encoder = TopicEncoder(
+                topic, planned.partitions, planned.config,
+                lambda partition, batch, count: self._take((topic, partition), batch, count),
+            )  # fmt: skip
+            self._encoders[topic] = encoder
+        encoder.add(data, time.time_ns() // 1_000_000)
+        encoders = self._encoders.values()
+        if len(encoders) > 1 and sum(one.held for one in encoders) > FILLING_BYTES:
+            for one in encoders:
+                one.flush()
+
+    def _agree(self, topic: str) -> PlannedTopic:
+        """A topic that the plan does not have, as all tasks see it."""
+        if not self._plan.others:
+            raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
+        agreed = agree(self._store, self._plan.job, topic)
+        self.agreed.append(agreed)
+        description = self._store.describe_topic(topic)
+        if description.topic_id != agreed.topic_id:
+            raise UnknownTopicError(f"topic {topic!r} was deleted and made again while this write was at work")
+        config = _resolved(self._store, description, self._plan.compression_type)
+        return PlannedTopic(agreed.topic_id, agreed.partitions, config)
+
+    def _take(self, place: _Place, batch: bytes, count: int) -> None:
+        if self._is_full(place, batch, count):
+            self._write(place, _OWN_FILE_SIZE)
+            self._end_part(place)
+        run = self._runs.setdefault(place, _Run())
+        run.count += count
+        run.size += len(batch)
+        run.batches.append(batch)
+        self._size += len(batch)
+        if self._size > _MEMORY:
+            self._spill()
+
+    def _is_full(self, place: _Place, batch: bytes, count: int) -> bool:
+        """Whether the partition's part cannot take one more batch: a part goes into one segment, or is one."""
+        run, own = self._runs.get(place, _Run()), self._own.get(place)
+        size, records, batches = run.size, run.count, len(run.batches)
+        if own is not None:
+            size, records, batches = size + own.size, records + own.count, batches + own.batches
+        config = self._planned[place[0]].config
+        return batches > 0 and (
+            size + len(batch) > config.segment_bytes
+            or records + count > INT_MAX
+            or batches >= most_batches(config)
+        )
+
+    def _spill(self) -> None:
+        """Moves what is in memory to files."""
+        for place in list(self._runs):
+            self._write(place, _OWN_FILE_SIZE)
+
+    def _write(self, place: _Place, own_size: int) -> None:
+        """Moves what is in memory for a partition to its own file, if it has one or has `own_size` bytes, else to the
+        shared one.
+        """
+        run = self._runs.pop(place, None)
+        if run is None:
+            return
+        self._size -= run.size
+        own = self._own.get(place)
+        if own is None and run.size >= own_size and len(self._own) < _OWN_FILES:
+            own = self._own[place] = PartFile(self._folder, self._plan.job)
+            self._files.append(own.file)
+        data = b"".join(run.batches)
+        if own is not None:
+            own.add(data, run.count, run.crcs())
+            return
+        if self._shared is None:
+            files.make_folder(self._folder)
+            self._shared = files.create(f"{self._folder}/{self._plan.job.new_name()}")
+            self._files.append(self._shared)
+        self._shared.pwrite(data, self._written)
+        name = os.path.basename(self._shared.path)
+        self._parts.append(
+            StagedPart(*place, self._topic_id(place), run.count, run.size, run.crcs(), name, self._written)
+        )
+        self._written += run.size
+
+    def _end_part(self, place: _Place) -> None:
+        """Makes what the partition's own file holds a part; the next one gets another file."""
+        own = self._own.pop(place, None)
+        if own is not None:
+            self._parts.append(own.part(*place, self._topic_id(place)))
+
+    def _topic_id(self, place: _Place) -> str:
+        return self._planned[place[0]].topic_id
+
+    def finish(self, *, sync: bool = True) -> list[StagedPart]:
+        """Ends the task's output.
+
+        Args:
+            sync: whether what is in files is on the disk when this returns. Without it, `publish` must not be told to
+                sync either.
+
+        Returns:
+            The parts, with those of each partition in the order of its records.
+        """
+        for encoder in self._encoders.values():
+            encoder.flush()
+        if not self._files and self._size < INLINE_LIMIT:
+            return [
+                StagedPart(*place, self._topic_id(place), run.count, run.size, run.crcs(), data=b"".join(run.batches))
+                for place, run in self._runs.items()
+            ]
+        for place in list(self._runs):
+            # No more will come, so a file pays only if it can become a segment.
+            self._write(place, install_size(self._planned[place[0]].config))
+        for place in list(self._own):
+            self._end_part(place)
+        for file in self._files:
+            if sync:
+                file.sync()
+            file.close()
+        if sync:
+            files.sync_folder(self._folder)
+        return self._parts
+
+    def discard(self) -> None:
+        """Removes what was staged, as far as it can; for output that will not be published."""
+        for file in self._files:
+            file.close()
+            try:
+                files.unlink(file.path)
+            except OSError as error:
+                log.warning("staged output %s could not be removed: %s", file.path, error)

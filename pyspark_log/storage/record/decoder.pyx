@@ -1,0 +1,322 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Record batches of any format, to Arrow columns.
+
+First batches are admitted: their headers and CRCs are checked, and they are decompressed. Then, when it is
+known how many rows there can be, all their records are read in one go, without a Python object for any.
+Any bytes give rows or a CorruptRecordError.
+"""
+
+from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record.batch import CODECS, ROW_BYTES
+from pyspark_log.config import MAX_BATCH_BYTES
+from pyspark_log.storage.record.compression import decompress, mend_lz4_header
+from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
+
+cimport cython
+from cpython.buffer cimport PyBUF_READ
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+
+from pyspark_log.storage.record.headers cimport Bytes, Header, check_crc, corrupt, read_header
+from pyspark_log.storage.record.parse_legacy cimport read_messages, survey, wrapped_set
+from pyspark_log.storage.record.parse_v2 cimport SMALLEST_RECORD, Span, read_records
+from pyspark_log.storage.record.arrow_builder cimport RowColumns, Rows
+
+cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
+cdef int MAGIC = layout.MAGIC
+cdef int CODEC_MASK = layout.CODEC_MASK
+cdef int CONTROL = layout.CONTROL
+cdef int TRANSACTIONAL = layout.TRANSACTIONAL
+cdef int LZ4 = CODECS.index("lz4")
+cdef int64_t ROW_COST = ROW_BYTES
+
+
+cdef const char* read_spans(
+    const Span* spans, Py_ssize_t count, int64_t from_offset, int64_t until_offset, Rows* rows,
+    Py_ssize_t* done, int32_t* bad
+) noexcept nogil:
+    """Append the records of batches to `rows`, up to a bad one; `done` tells how many were good."""
+    cdef const char* reason
+    cdef int64_t header_count
+    done[0] = 0
+    while done[0] < count:
+        header_count = rows.header_count
+        if spans[done[0]].header.magic == MAGIC:
+            reason = read_records(&spans[done[0]], from_offset, until_offset, rows, bad)
+        else:
+            reason = read_messages(&spans[done[0]], from_offset, until_offset, rows, bad)
+        if reason != NULL:
+            rows.header_count = header_count
+            return reason
+        done[0] += 1
+    return NULL
+
+
+cdef class Chunk:
+    """What `decode` made of some batches.
+
+    Attributes:
+        columns: key, value (binary), offset (int64), timestamp (timestamp[us, UTC]), timestampType
+            (int32: 0 created, 1 appended, -1 none), and headers if they were asked for.
+        num_rows: length of the columns.
+        position: where the last batch that was consumed ends, in bytes from the start of the buffer.
+        next_offset: the offset behind that batch; what was asked for, if there was none. `until_offset`, if the
+            batch behind it begins there or later.
+        follows: what the next call is to be given as `follows`: the offset behind the last batch, passed
+            over or not.
+    """
+
+    cdef readonly dict columns
+    cdef readonly Py_ssize_t num_rows
+    cdef readonly Py_ssize_t position
+    cdef readonly int64_t next_offset
+    cdef readonly int64_t follows
+
+
+@cython.final
+cdef class Decoder:
+    """The state of one call of `decode`: first batches are admitted, then their records are read."""
+
+    cdef Bytes source
+    cdef Py_ssize_t start
+    cdef Py_ssize_t position
+    cdef int64_t next_offset
+    cdef int64_t from_offset
+    cdef int64_t until_offset
+    cdef int64_t follows  # the offset behind the last batch, or -1
+    cdef bint dense
+    cdef bint check_crcs
+    cdef object aborted  # None, or tells whether a transactional batch is to be left out
+    cdef int64_t limit  # bytes in memory
+    cdef list kept  # decompressed streams that spans point into
+    cdef Span* spans
+    cdef Py_ssize_t span_count
+    cdef Py_ssize_t span_room
+    cdef Py_ssize_t taken  # bytes of records admitted
+    cdef int64_t capacity  # rows admitted
+    cdef RowColumns columns
+
+    def __cinit__(self):
+        self.spans = NULL
+        self.kept = []
+        self.columns = RowColumns.__new__(RowColumns)
+
+    def __dealloc__(self):
+        free(self.spans)
+
+    cdef int admit_all(self, Py_ssize_t end, Py_ssize_t max_bytes) except -1:
+        cdef Header h
+        cdef const char* reason
+        cdef Py_ssize_t left
+        while self.span_count == 0 or self.taken < max_bytes:
+            left = end - self.position
+            reason = read_header(self.source.data + self.position, left, left, &h)
+            try:
+                if reason != NULL:
+                    raise CorruptRecordError(reason.decode())
+                if h.size == 0 or not self.step(&h):
+                    return 0
+            except CorruptRecordError as error:
+                if self.position > self.start:
+                    return 0
+                if isinstance(error, BatchTooLargeError):
+                    raise BatchTooLargeError(h.size, self.limit, self.position, h.base_offset) from None
+                raise CorruptRecordError(error.reason, self.position, h.base_offset) from error.__cause__
+            self.follows = h.last_offset + 1
+            self.position += h.size
+        return 0
+
+    cdef bint step(self, Header* h) except -1:
+        """Admit one batch or pass it over; False if the chunk ends before it."""
+        cdef bint is_set = h.magic < MAGIC and (h.attributes & CODEC_MASK) != 0
+        # Where a set of messages begins is known only once it is decompressed.
+        if not is_set and not self.continues(h):
+            return False
+        if h.last_offset < self.from_offset:
+            return True
+        if self.check_crcs:
+            check_crc(self.source.data + self.position, self.position, h)
+        if not (self.admit_set(h) if is_set else self.admit_plain(h)):
+            return False
+        self.next_offset = h.last_offset + 1
+        return True
+
+    cdef bint continues(self, const Header* h) except -1:
+        """Whether the batch belongs to the range; CorruptRecordError if it cannot come next."""
+        if self.follows >= 0 and (h.base_offset != self.follows if self.dense else h.base_offset < self.follows):
+            raise CorruptRecordError(f"the batch before it ends at offset {self.follows}")
+        if h.base_offset >= self.until_offset:
+            self.next_offset = max(self.next_offset, self.until_offset)
+            return False
+        return True
+
+    cdef bint admit_plain(self, const Header* h) except -1:
+        """Admit a batch of format 2, or a message that stands for itself."""
+        cdef const uint8_t* p = self.source.data + self.position
+        cdef Py_ssize_t size = h.size - HEADER_SIZE
+        cdef int codec = h.attributes & CODEC_MASK
+        cdef Bytes held
+        if h.magic < MAGIC:
+            return self.add_span(h, p, h.size, None)
+        if h.attributes & CONTROL:
+            return True
+        if self.aborted is not None and h.attributes & TRANSACTIONAL and self.aborted(h.producer_id, h.base_offset):
+            return True
+        p += HEADER_SIZE
+        if not codec:
+            if h.count > size // SMALLEST_RECORD:
+                raise CorruptRecordError(f"{h.count} records do not fit into {size} bytes")
+            return self.add_span(h, p, size, None)
+        held = self.decompressed(codec, PyMemoryView_FromMemory(<char*>p, size, PyBUF_READ))
+        if h.count > held.view.len // SMALLEST_RECORD:
+            raise CorruptRecordError(f"{h.count} records do not fit into {held.view.len} bytes")
+        return self.add_span(h, held.data, held.view.len, held)
+
+    cdef bint admit_set(self, Header* h) except -1:
+        """Admit a compressed set of messages of format 0 or 1, and complete its header."""
+        cdef const uint8_t* p = self.source.data + self.position
+        cdef const uint8_t* stop = p + h.size
+        cdef int codec = h.attributes & CODEC_MASK
+        cdef Bytes held
+        p = wrapped_set(p, stop)
+        stream = PyMemoryView_FromMemory(<char*>p, stop - p, PyBUF_READ)
+        if h.magic == 0 and codec == LZ4:
+            stream = mend_lz4_header(stream)
+        held = self.decompressed(codec, stream)
+        survey(held.data, held.data + held.view.len, self.check_crcs, h)
+        return self.continues(h) and self.add_span(h, held.data, held.view.len, held)
+
+    cdef Bytes decompressed(self, int codec, stream):
+        return Bytes(decompress(CODECS[codec], stream, self.limit), 0, 0)
+
+    cdef bint add_span(self, const Header* h, const uint8_t* data, Py_ssize_t size, Bytes held) except -1:
+        """Note where the records of a batch are; False if it is too much for this chunk."""
+        cdef int64_t cost = size + ROW_COST * h.count
+        cdef Span* span
+        if cost > self.limit:
+            raise BatchTooLargeError(size, self.limit)
+        if self.span_count and self.taken + ROW_COST * self.capacity + cost > self.limit:
+            return False
+        if held is not None:
+            self.kept.append(held)
+        if self.span_count == self.span_room:
+            self.grow()
+        span = &self.spans[self.span_count]
+        span.data = data
+        span.end = data + size
+        span.cost = cost
+        span.position = self.position
+        span.offset_before = self.next_offset
+        span.header = h[0]
+        self.span_count += 1
+        self.taken += size
+        self.capacity += h.count
+        return True
+
+    cdef int grow(self) except -1:
+        cdef Py_ssize_t room = 2 * self.span_room + 16
+        cdef Span* grown = <Span*>realloc(self.spans, room * sizeof(Span))
+        if grown == NULL:
+            raise MemoryError
+        self.spans = grown
+        self.span_room = room
+        return 0
+
+    cdef int read_all(self, bint headers) except -1:
+        """Fill the columns with the records of all admitted batches, up to one that is bad."""
+        cdef Rows* rows = &self.columns.rows
+        cdef int64_t header_limit = -1
+        cdef Py_ssize_t done = 0
+        cdef int32_t bad = 0
+        cdef const char* reason
+        if headers:
+            # What one batch may have. Others share it: those that do not get by are left to the next chunk.
+            header_limit = self.limit // ROW_COST
+            if self.span_count:
+                header_limit = (self.limit - self.spans[0].cost) // ROW_COST
+        self.columns.allocate_all(self.capacity, self.taken, header_limit)
+        with nogil:
+            reason = read_spans(
+                self.spans, self.span_count, self.from_offset, self.until_offset, rows, &done, &bad
+            )
+        if reason != NULL:
+            self.stop_before(&self.spans[done], reason.decode(), bad)
+        return 0
+
+    cdef int stop_before(self, const Span* span, str reason, int32_t bad) except -1:
+        if span.position == self.start:
+            if self.columns.rows.too_many_headers:
+                raise BatchTooLargeError(span.header.size, self.limit, span.position, span.header.base_offset)
+            if bad >= 0:
+                reason = f"record {bad} of {span.header.count}: {reason}"
+            raise corrupt(reason, span.position, &span.header)
+        self.position = span.position
+        self.next_offset = span.offset_before
+        self.follows = span.header.base_offset
+        return 0
+
+    cdef Chunk finish(self):
+        cdef Chunk chunk = Chunk.__new__(Chunk)
+        chunk.columns = self.columns.finish()
+        chunk.num_rows = self.columns.rows.count
+        chunk.position = self.position
+        chunk.next_offset = self.next_offset
+        chunk.follows = self.follows
+        return chunk
+
+
+def decode(
+    buffer, Py_ssize_t start, Py_ssize_t end, *, int64_t from_offset, int64_t until_offset,
+    Py_ssize_t max_bytes, bint check_crcs=True, bint headers=False, bint dense=False, int64_t follows=-1,
+    int64_t max_batch_bytes=MAX_BATCH_BYTES, aborted=None,
+):
+    """Records of the whole batches in `buffer[start:end]`, as columns.
+
+    Batches that end before `from_offset` are passed over by their headers; control batches are
+    checked but give no rows. It stops at a batch that is not all there, at one that starts at
+    `until_offset` or later, and once `max_bytes` are reached.
+
+    Args:
+        buffer: any contiguous bytes-like object; it must not change meanwhile.
+        start, end: the range in bytes; `start` is the start of a batch.
+        from_offset, until_offset: records outside [from_offset, until_offset) are dropped.
+        max_bytes: bytes of uncompressed records after which to stop, at the end of a batch. At least
+            one batch is read.
+        check_crcs: whether to compare each batch's CRC.
+        headers: whether to give a column of headers.
+        dense: whether each batch must begin where the one before it ends. The base offset is not under the
+            CRC, so this is what tells that it is damaged, where a log has no gaps. Where it has some, each must at
+            least not begin before that. A compressed set of messages of format 0 or 1 that is passed over does not
+            tell where it begins.
+        follows: the offset at which the first batch must begin, or which it must have reached; -1 for any.
+        max_batch_bytes: the most that one batch may become in memory, in bytes: its uncompressed records,
+            and batch.ROW_BYTES for each record, and for each header if they are asked for. At most 2^31 - 64. A
+            chunk takes no more than about three times as much, whatever `max_bytes` is.
+        aborted: tells of a producer id and the base offset of a transactional batch whether it is to give no rows;
+            None: all give theirs.
+
+    Returns:
+        A Chunk. Batches before a bad one are returned first: the error comes when the bad one is at
+        `start`.
+
+    Raises:
+        CorruptRecordError: the bytes at `start` are no record batch; BatchTooLargeError: they are one that becomes
+            more than `max_batch_bytes`.
+        ValueError: a limit that is out of range.
+    """
+    if not 0 < max_batch_bytes <= INT32_MAX - 63:
+        raise ValueError(f"max_batch_bytes {max_batch_bytes} is outside 1 to {INT32_MAX - 63}")
+    cdef Decoder decoder = Decoder.__new__(Decoder)
+    decoder.source = Bytes(buffer, start, end)
+    decoder.start = decoder.position = start
+    decoder.from_offset = decoder.next_offset = from_offset
+    decoder.until_offset = until_offset
+    decoder.check_crcs = check_crcs
+    decoder.dense = dense
+    decoder.follows = follows
+    decoder.aborted = aborted
+    decoder.limit = max_batch_bytes
+    decoder.admit_all(end, max_bytes)
+    decoder.read_all(headers)
+    return decoder.finish()

@@ -1,0 +1,84 @@
+"""The record inside a control batch that ends a transaction (Kafka's EndTransactionMarker, KIP-98).
+
+A marker's key is `version int16, type int16` (0 abort, 1 commit), its value `version int16, coordinator
+epoch int32`; what a later version adds behind them is skipped. The batch's header says whose transaction
+it ends.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.record.batch import HEADER_SIZE, BatchHeader
+from pyspark_log.storage.record.compression import decompress
+
+_ABORT, _COMMIT = 0, 1
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+# Far more than any control record holds. Brokers do not compress these batches, but may read them so.
+_MAX_RECORD_BYTES = 64 * 1024
+#: So much of a control batch is enough to read its record.
+MAX_MARKER_BYTES = HEADER_SIZE + _MAX_RECORD_BYTES
+
+
+class Marker(NamedTuple):
+    """The end of a transaction: `commit` or abort, written by the coordinator of that epoch."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def decode_marker(data: bytes | memoryview, header: BatchHeader) -> Marker | None:
+    """The marker in a control batch.
+
+    Args:
+        data: the whole batch.
+        header: its header; a control batch.
+
+    Returns:
+        None for a batch whose marker the cleaner took out, and for control records of other types.
+
+    Raises:
+        CorruptRecordError: no control record; its position is the header's.
+    """
+    if header.count == 0:
+        return None
+    try:
+        return _parse(bytes(decompress(header.codec, data[HEADER_SIZE : header.size], _MAX_RECORD_BYTES)))
+    except (ValueError, IndexError, struct.error, CorruptRecordError) as error:
+        raise CorruptRecordError(f"no control record: {error}", header.position, header.base_offset) from error
+
+
+def _parse(record: bytes) -> Marker | None:
+    _, at = _varint(record, 0)
+    at += 1  # attributes, unused
+    for _ in ("timestamp", "offset"):
+        _, at = _varint(record, at)
+    key, at = _field(record, at)
+    value, at = _field(record, at)
+    _, kind = _KEY.unpack_from(key)
+    if kind not in (_ABORT, _COMMIT):
+        return None
+    _, coordinator_epoch = _VALUE.unpack_from(value)
+    return Marker(kind == _COMMIT, coordinator_epoch)
+
+
+def _field(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _varint(data, at)
+    if not 0 <= size <= len(data) - at:
+        raise ValueError(f"a field of {size} bytes where {len(data) - at} are left")
+    return data[at : at + size], at + size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint and the place behind it; ten bytes hold the longest one."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    raise ValueError("a varint of more than ten bytes")

@@ -1,0 +1,127 @@
+"""The columns of records: as they are read, and as they are handed in to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_log.errors import InvalidRecordError
+from pyspark_log.storage.record.builder import RecordColumns
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+#: What a read gives: the columns of Spark's Kafka connector.
+ROW_SCHEMA = pa.schema([
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("timestamp", pa.timestamp("us", tz="UTC")),
+    ("timestampType", pa.int32()),
+])
+_ROW_SCHEMA_WITH_HEADERS = ROW_SCHEMA.append(pa.field("headers", HEADERS))
+
+# Rows of a constant column that are made at once; a batch takes a slice of them, which copies nothing.
+_CONSTANT_ROWS = 64 * 1024
+
+
+def row_schema(headers: bool = False) -> pa.Schema:
+    """The columns that a read gives, with or without the column of headers."""
+    return _ROW_SCHEMA_WITH_HEADERS if headers else ROW_SCHEMA
+
+
+class RowBuilder:
+    """Makes rows of a partition's columns: adds its topic and number to each."""
+
+    def __init__(self, topic: str, partition: int, headers: bool) -> None:
+        self._schema = row_schema(headers)
+        self._constants = {
+            "topic": pa.scalar(topic, pa.string()),
+            "partition": pa.scalar(partition, pa.int32()),
+        }
+        self._columns: dict[str, pa.Array] = {}
+        self._rows = 0
+
+    def rows(self, columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
+        """A batch of `count` rows in the row schema."""
+        if count > self._rows:
+            self._rows = max(count, _CONSTANT_ROWS)
+            self._columns = {name: pa.repeat(value, self._rows) for name, value in self._constants.items()}
+        arrays = [
+            self._columns[name].slice(0, count) if name in self._columns else columns[name]
+            for name in self._schema.names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class WriteColumns:
+    """The columns of records that are to be written, found by name and brought into the types that the kernels take.
+
+    Attributes:
+        records: key, value, headers and time.
+        key, value: their arrays; `key` is None if there is no such column.
+        partition: the partition that each row asks for (null: none), or None.
+        timestamp: the time in ms that each row brings (null: none), or None.
+    """
+
+    __slots__ = ("key", "partition", "records", "timestamp", "value")
+
+    def __init__(self, data: pa.RecordBatch, now: int, *, keys_required: bool, where: str) -> None:
+        """Looks at the columns `value` (required), `key`, `headers`, `timestamp` and `partition`.
+
+        Args:
+            data: the records; other columns are left alone.
+            now: the time in ms of records that bring none.
+            keys_required: refuses a null key, as a compacted topic must.
+            where: the topic, for errors.
+
+        Raises:
+            InvalidRecordError: a column is missing or of a wrong type, or a key is null.
+        """
+        columns = dict(zip(data.schema.names, data.columns, strict=True))
+        if "value" not in columns:
+            raise InvalidRecordError(f"{where}: there is no column 'value'; there are {data.schema.names}")
+        self.value = _bytes(columns["value"], "value", where)
+        self.key = _bytes(columns["key"], "key", where) if "key" in columns else None
+        if keys_required and (self.key is None or self.key.null_count):
+            raise InvalidRecordError(
+                f"{where}: a record without a key; the topic is compacted (cleanup.policy), which goes by keys"
+            )
+        self.partition = _cast(columns["partition"], pa.int32(), "partition", where) if "partition" in columns else None
+        self.timestamp = _timestamp(columns["timestamp"], where) if "timestamp" in columns else None
+        headers = _cast(columns["headers"], HEADERS, "headers", where) if "headers" in columns else None
+        self.records = RecordColumns(self.key, self.value, self.timestamp, headers, now)
+
+
+def _bytes(array: pa.Array, name: str, where: str) -> pa.Array:
+    kind = array.type
+    if kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
+        return array
+    if pa.types.is_fixed_size_binary(kind) or pa.types.is_null(kind):
+        return array.cast(pa.binary())
+    raise InvalidRecordError(f"{where}: column '{name}' is of type {kind}; it must be binary or string")
+
+
+def _timestamp(array: pa.Array, where: str) -> pa.Array:
+    if pa.types.is_timestamp(array.type):
+        # Finer times are cut to ms; seconds may be too many.
+        exact = array.type.unit == "s"
+        try:
+            return array.cast(pa.timestamp("ms", tz=array.type.tz), safe=exact).cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise InvalidRecordError(f"{where}: column 'timestamp': {error}") from None
+    return _cast(array, pa.int64(), "timestamp", where)
+
+
+def _cast(array: pa.Array, kind: pa.DataType, name: str, where: str) -> pa.Array:
+    if array.type == kind:
+        return array
+    try:
+        return pc.cast(array, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRecordError(
+            f"{where}: column '{name}' is of type {array.type}; it must be {kind} ({error})"
+        ) from None

@@ -1,0 +1,180 @@
+"""The two sparse indexes of a segment: `.index` (offsets) and `.timeindex` (timestamps).
+
+Entries are of fixed width and increase, as in Kafka's OffsetIndex and TimeIndex. An index is a cache:
+it has no checksum and is never believed over the log. A reader uses an entry only after the log has
+proven it (see segment.py); a file that is missing, cut short or full of nonsense costs time, not truth.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pyspark_log.config import LONG_MAX
+from pyspark_log.storage.fs import files
+
+#: What an entry that cannot be read says: the file was cut after it was counted. No log proves it.
+_GONE = -1
+
+_OFFSET_ENTRY = struct.Struct(">iI")
+_TIME_ENTRY = struct.Struct(">qi")
+# Entries are read so many at a time where all of them are looked at.
+_BLOCK = 4096
+
+
+def _unpacked(file: files.File, layout: struct.Struct) -> Iterator[tuple[int, int]]:
+    position = 0
+    while data := file.pread(_BLOCK * layout.size, position):
+        position += len(data)
+        yield from layout.iter_unpack(data[: len(data) - len(data) % layout.size])
+
+
+class OffsetEntry(NamedTuple):
+    """The batch that starts at byte `position` of the log has the last offset `offset`."""
+
+    offset: int
+    position: int
+
+
+class TimeEntry(NamedTuple):
+    """`timestamp` (ms) is the largest of the segment up to and with `offset`."""
+
+    timestamp: int
+    offset: int
+
+
+class OffsetIndex:
+    """One `.index` file: 8-byte entries (offset less the segment's base, position)."""
+
+    WIDTH = _OFFSET_ENTRY.size
+
+    def __init__(self, file: files.File, base_offset: int) -> None:
+        self._file = file
+        self._base = base_offset
+        #: How many whole entries the file holds.
+        self.count = file.size() // self.WIDTH
+
+    def entry(self, number: int) -> OffsetEntry:
+        """The entry of that number, from 0."""
+        data = self._file.pread(self.WIDTH, number * self.WIDTH)
+        if len(data) < self.WIDTH:
+            return OffsetEntry(_GONE, _GONE)
+        relative, position = _OFFSET_ENTRY.unpack(data)
+        return OffsetEntry(self._base + relative, position)
+
+    def entries(self) -> Iterator[OffsetEntry]:
+        """All whole entries that the file holds now, in order; a few at a time are in memory."""
+        for relative, position in _unpacked(self._file, _OFFSET_ENTRY):
+            yield OffsetEntry(self._base + relative, position)
+
+    def floor(self, offset: int) -> int:
+        """The number of the last entry with an offset of at most `offset`; -1 if there is none."""
+        low, high = -1, self.count - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            # No entry is of the base itself: those are the zeros behind the last one, in a file made in its full size.
+            if self._base < self.entry(middle).offset <= offset:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def append(self, offset: int, position: int) -> None:
+        """Adds an entry behind the last."""
+        self._file.pwrite(_OFFSET_ENTRY.pack(offset - self._base, position), self.count * self.WIDTH)
+        self.count += 1
+
+    def cut(self, count: int) -> None:
+        """Keeps the first `count` entries."""
+        if self._file.size() != count * self.WIDTH:
+            self._file.truncate(count * self.WIDTH)
+        self.count = count
+
+    def sync(self) -> None:
+        """Makes the entries durable."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+class TimeIndex:
+    """One `.timeindex` file: 12-byte entries (timestamp, offset less the segment's base)."""
+
+    WIDTH = _TIME_ENTRY.size
+
+    def __init__(self, file: files.File, base_offset: int) -> None:
+        self._file = file
+        self._base = base_offset
+        # What stands behind the last entry of a file that Kafka made in its full size.
+        self._zeros = TimeEntry(0, base_offset)
+        #: How many whole entries the file holds.
+        self.count = file.size() // self.WIDTH
+
+    def entry(self, number: int) -> TimeEntry:
+        """The entry of that number, from 0."""
+        data = self._file.pread(self.WIDTH, number * self.WIDTH)
+        if len(data) < self.WIDTH:
+            return TimeEntry(_GONE, _GONE)
+        timestamp, relative = _TIME_ENTRY.unpack(data)
+        return TimeEntry(timestamp, self._base + relative)
+
+    def entries(self) -> Iterator[TimeEntry]:
+        """All whole entries that the file holds now, in order; a few at a time are in memory."""
+        for timestamp, relative in _unpacked(self._file, _TIME_ENTRY):
+            yield TimeEntry(timestamp, self._base + relative)
+
+    def last(self) -> TimeEntry | None:
+        """The last entry, if there is one."""
+        return self.entry(self.count - 1) if self.count else None
+
+    def last_before_zeros(self) -> TimeEntry | None:
+        """The last entry before what a broker has left free at the end of the file, if there is one."""
+        last = self.last()
+        if last != self._zeros:
+            return last
+        number = self.floor(LONG_MAX)
+        return self.entry(number) if number >= 0 else None
+
+    def floor(self, timestamp: int) -> int:
+        """The number of the last entry with a timestamp of at most `timestamp`; -1 if there is none."""
+        low, high = -1, self.count - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            entry = self.entry(middle)
+            if entry.timestamp <= timestamp and entry != self._zeros:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Adds an entry, unless the last one has that timestamp or a larger one already."""
+        last = self.last()
+        if last is not None and timestamp <= last.timestamp:
+            return
+        self._file.pwrite(_TIME_ENTRY.pack(timestamp, offset - self._base), self.count * self.WIDTH)
+        self.count += 1
+
+    def cut(self, offset: int) -> None:
+        """Keeps the entries of offsets below `offset`."""
+        while self.count and self.entry(self.count - 1).offset >= offset:
+            self.count -= 1
+        if self._file.size() != self.count * self.WIDTH:
+            self._file.truncate(self.count * self.WIDTH)
+
+    def clear(self) -> None:
+        """Keeps no entry, whatever they are."""
+        self.count = 0
+        if self._file.size():
+            self._file.truncate(0)
+
+    def sync(self) -> None:
+        """Makes the entries durable."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()

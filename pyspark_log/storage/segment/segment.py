@@ -1,0 +1,406 @@
+"""One segment: a `.log` file of record batches and its two indexes, for reading and for appending.
+
+The indexes only say where to begin. An entry counts once a whole batch with that very last offset and a
+right CRC stands at its position; else the entry before it is tried, and at last the segment's start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+from pyspark_log.config import INT_MAX, TopicConfig
+from pyspark_log.errors import CorruptRecordError
+from pyspark_log.storage.fs import Clock, files, now_ms
+from pyspark_log.storage.record import BatchHeader, crc32c, headers_in
+from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+from pyspark_log.storage.segment.proof import batch_at
+from pyspark_log.types import NO_TIMESTAMP
+
+LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+#: All that a segment can have; the last two only where producers number their records.
+SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
+#: Of a segment of which nobody says where the next one begins.
+NO_OFFSET = -1
+
+#: What is added to the name of a file that was let go.
+DELETED = ".deleted"
+#: And to those of a cleaned segment: until it is whole, and while it is put in place.
+CLEANED, SWAP = ".cleaned", ".swap"
+
+_LOG_NAME = re.compile(r"[0-9]{20}\.log")
+# Headers are read this many bytes at a time: many small batches in one read, and little waste on large ones.
+_HEADER_WINDOW = 16 * 1024
+# After this many entries that the log does not prove, an index is garbage and is not asked further.
+_MAX_DOUBTS = 8
+
+
+def segment_path(folder: str, base_offset: int, suffix: str) -> str:
+    """The name of a segment's file: 20 digits of its base offset and a suffix."""
+    return f"{folder}/{base_offset:020d}{suffix}"
+
+
+def list_segments(folder: str) -> list[int]:
+    """The base offsets of the segments in a partition's folder, ascending; none if there is no folder."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted(int(name[:20]) for name in names if name.endswith(LOG) and _LOG_NAME.fullmatch(name))
+
+
+def let_go(folder: str, bases: Iterable[int]) -> None:
+    """Gives all files of segments the suffix under which they are removed later. Not durable by itself. OSError."""
+    names = set(os.listdir(folder))
+    for base in bases:
+        # The log last: where it is left, the next pass takes the whole segment.
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            path = segment_path(folder, base, suffix)
+            if os.path.basename(path) in names:
+                files.rename(path, path + DELETED)
+
+
+def same_file(path: str, other: str) -> bool:
+    """Whether both names are of one file; not if one is missing."""
+    try:
+        return os.path.samefile(path, other)
+    except FileNotFoundError:
+        return False
+
+
+def read_headers(file: files.File, start: int, end: int, until: int = NO_OFFSET) -> Iterator[BatchHeader]:
+    """The headers of the batches in [start, end) of a log file, of any format. CRCs are not looked at.
+
+    Args:
+        file: the log.
+        start, end: in bytes.
+        until: the batch that ends at this offset is the last one, whatever stands behind it.
+
+    Raises:
+        CorruptRecordError: the bytes are no chain of whole batches that ends at `end` or `until`.
+    """
+    position = start
+    while position < end:
+        window = file.pread(min(_HEADER_WINDOW, end - position), position)
+        try:
+            headers = headers_in(window, position, end)
+        except CorruptRecordError as error:
+            raise error.located(0, file.path, "", -1) from None
+        if not headers:
+            raise CorruptRecordError(f"no whole batch in the {end - position} bytes left", position, file=file.path)
+        for header in headers:
+            yield header
+            if header.next_offset == until:
+                return
+        position = headers[-1].end
+
+
+def _open_index(path: str) -> files.File | None:
+    try:
+        return files.open_read(path)
+    except FileNotFoundError:
+        return None
+
+
+class SegmentReader:
+    """A segment that is open for reading; the files stay readable when they are renamed or deleted.
+
+    Attributes:
+        base_offset: its first possible offset.
+        until: the base offset of the segment behind it; NO_OFFSET: it is the active one, or that is not known. What
+            stands behind the batch that ends there does not count: it was written too late, on a shared file system,
+            by who had lost the partition's lock.
+        log: the open `.log` file.
+    """
+
+    def __init__(self, folder: str, base_offset: int, name: str = "", *, until: int = NO_OFFSET) -> None:
+        """Opens it; `name` is that of the log, where it is another than the base offset's. FileNotFoundError."""
+        self._folder = folder
+        self.base_offset = base_offset
+        self.until = until
+        self.log = files.open_read(f"{folder}/{name}" if name else segment_path(folder, base_offset, LOG))
+
+    def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
+        """The headers of the batches in [start, end) that count, as `read_headers`."""
+        return read_headers(self.log, start, end, self.until)
+
+    def size_up_to(self, offset: int) -> int:
+        """How many bytes hold what stands below an offset; all of them, if no batch reaches it."""
+        end = self.log.size()
+        # What is damaged is told to who reads it.
+        with contextlib.suppress(CorruptRecordError):
+            for header in self.headers(self.position_of(offset - 1, end), end):
+                if header.next_offset >= offset:
+                    return header.end
+        return end
+
+    def position_of(self, offset: int, end: int) -> int:
+        """A byte in the log from which reading forward meets all batches from `offset` on.
+
+        Args:
+            offset: the offset that is looked for.
+            end: the bytes of the log that count.
+        """
+        if offset <= self.base_offset:
+            return 0
+        file = _open_index(segment_path(self._folder, self.base_offset, INDEX))
+        if file is None:
+            return 0
+        try:
+            index = OffsetIndex(file, self.base_offset)
+            # An entry names its batch's last offset, so the batch of the entry for `offset` itself counts too.
+            number = index.floor(offset)
+            for doubted in range(number, max(number - _MAX_DOUBTS, -1), -1):
+                entry = index.entry(doubted)
+                if entry.offset <= offset and _proven(self.log, entry, end):
+                    return entry.position
+        finally:
+            file.close()
+        return 0
+
+    def since(self, timestamp: int, offset: int, end: int) -> Iterator[BatchHeader]:
+        """The batches that reach `offset` and have a record of `timestamp` (ms) or later, in order."""
+        for header in self.headers(self._start_by_time(timestamp, offset, end), end):
+            if header.last_offset >= offset and header.max_timestamp >= timestamp:
+                yield header
+
+    def _start_by_time(self, timestamp: int, offset: int, end: int) -> int:
+        """Where to begin to look for `timestamp`: no batch before it that reaches `offset` has it."""
+        by_offset = self.position_of(offset, end)
+        file = _open_index(segment_path(self._folder, self.base_offset, TIME_INDEX))
+        if file is None:
+            return by_offset
+        try:
+            index = TimeIndex(file, self.base_offset)
+            number = index.floor(timestamp)
+            if number < 0:
+                return by_offset
+            entry = index.entry(number)
+        finally:
+            file.close()
+        header = self._bearing_out(entry, end)
+        return by_offset if header is None else max(by_offset, header.position)
+
+    def _bearing_out(self, entry: TimeEntry, end: int) -> BatchHeader | None:
+        """The batch that a time entry is of, if there is one.
+
+        The entry says that up to its offset nothing is later than its time. Its own batch must bear that out.
+        """
+        for header in self.headers(self.position_of(entry.offset, end), end):
+            if header.last_offset >= entry.offset:
+                same = (header.last_offset, header.max_timestamp) == (entry.offset, entry.timestamp)
+                return header if same else None
+        return None
+
+    def largest_timestamp(self, end: int) -> int:
+        """The largest time (ms) of a record in the first `end` bytes; NO_TIMESTAMP if none has one.
+
+        By the last time entry and the batches behind it; by all batches if the log does not bear the entry out.
+
+        Raises:
+            CorruptRecordError: the bytes are no chain of whole batches.
+        """
+        start, largest = 0, NO_TIMESTAMP
+        file = _open_index(segment_path(self._folder, self.base_offset, TIME_INDEX))
+        if file is not None:
+            with file:
+                entry = TimeIndex(file, self.base_offset).last_before_zeros()
+            header = None if entry is None else self._bearing_out(entry, end)
+            if header is not None:
+                start = header.position
+        for header in self.headers(start, end):
+            largest = max(largest, header.max_timestamp)
+        return largest
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.log.close()
+
+
+def _proven(log: files.File, entry: OffsetEntry, end: int) -> bool:
+    header = batch_at(log, entry.position, end)
+    return header is not None and header.last_offset == entry.offset
+
+
+def _created(folder: str, base_offset: int) -> int:
+    """When a segment was made, in ms; asked for only where its records have no time.
+
+    The time index is made with it, and is not written to before a record has a time.
+    """
+    try:
+        return os.stat(segment_path(folder, base_offset, TIME_INDEX)).st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return os.stat(segment_path(folder, base_offset, LOG)).st_mtime_ns // 1_000_000
+
+
+class SegmentWriter:
+    """The active segment, open for appending. Whoever uses it holds the partition's lock.
+
+    Attributes:
+        base_offset: its first possible offset.
+        log: the open `.log` file.
+        position: bytes of the log that are written and indexed.
+    """
+
+    def __init__(
+        self, folder: str, base_offset: int, position: int, config: TopicConfig, clock: Clock = now_ms
+    ) -> None:
+        """Opens a segment whose log counts up to `position`, and takes its indexes up where they end.
+
+        Entries that are missing (their writer was killed before it came to them) are added, so that the
+        indexes are those that a rebuild would give.
+        """
+        self.base_offset = base_offset
+        self._config = config
+        self._clock = clock
+        self._created = _created(folder, base_offset) if position else clock()
+        self._first_timestamp: int | None = None
+        # By the segment's name, so that all processes that append to it agree.
+        name = segment_path(os.path.basename(folder), base_offset, "")
+        self._jitter = crc32c(name.encode()) % max(1, min(config.segment_jitter_ms, config.segment_ms))
+        self.log = files.open_write(segment_path(folder, base_offset, LOG))
+        self._index = OffsetIndex(files.open_or_create(segment_path(folder, base_offset, INDEX)), base_offset)
+        self._times = TimeIndex(
+            files.open_or_create(segment_path(folder, base_offset, TIME_INDEX)), base_offset
+        )
+        self._since_entry = 0
+        self._asked = -1, -1  # the last position for `offset_at`, and its answer
+        self._take_up(position)
+
+    def resume(self, position: int) -> None:
+        """Counts what another process has appended since, up to `position`.
+
+        That process has made the same index entries; writing them again changes nothing.
+        """
+        for header in read_headers(self.log, self.position, position):
+            self._count(header, index=True)
+
+    def _take_up(self, position: int) -> None:
+        entry, last, start = self._last_proven(position), None, 0
+        if entry is not None:
+            self._times.cut(entry.offset + 1)
+            last, start = self._times.last(), entry.position
+        if last is None or not self._bears_out(last, position):
+            # No time reached the time index, or it is lost, or says what is not so: the log knows.
+            self._index.cut(0)
+            self._times.clear()
+            entry, last, start = None, None, 0
+        self._max_timestamp, self._max_timestamp_offset = last or (NO_TIMESTAMP, self.base_offset)
+        self.position = start
+        for header in read_headers(self.log, start, position):
+            self._count(header, index=header.position != start or entry is None)
+
+    def _last_proven(self, end: int) -> OffsetEntry | None:
+        for number in range(self._index.count - 1, max(self._index.count - 1 - _MAX_DOUBTS, -1), -1):
+            entry = self._index.entry(number)
+            if _proven(self.log, entry, end):
+                self._index.cut(number + 1)
+                return entry
+        self._index.cut(0)
+        return None
+
+    def _bears_out(self, entry: TimeEntry, end: int) -> bool:
+        """Whether the log has a batch that a time entry is of."""
+        number = self._index.floor(entry.offset)
+        try:
+            for header in read_headers(self.log, self._index.entry(number).position if number >= 0 else 0, end):
+                if header.last_offset >= entry.offset:
+                    return (header.last_offset, header.max_timestamp) == (entry.offset, entry.timestamp)
+        except CorruptRecordError:
+            return True  # Nothing can be made anew from a damaged log, and others can still be appended.
+        return False
+
+    def _count(self, header: BatchHeader, *, index: bool) -> None:
+        """Counts a batch that stands at `self.position`, and enters it in the indexes where one is due."""
+        if not self.base_offset <= header.base_offset <= header.last_offset <= self.base_offset + INT_MAX:
+            raise CorruptRecordError(
+                f"its offsets {header.base_offset} to {header.last_offset} are not of this segment",
+                header.position, header.base_offset, self.log.path,
+            )  # fmt: skip
+        if header.max_timestamp > self._max_timestamp:
+            self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
+        if self.position == 0:
+            self._first_timestamp = header.max_timestamp
+        if index and self._since_entry > self._config.index_interval_bytes:
+            # The time entry first: if only one of the two is written, the next resume finds no gap.
+            self._add_time_entry()
+            self._index.append(header.last_offset, self.position)
+            self._since_entry = 0
+        self._since_entry += header.size
+        self.position += header.size
+
+    def _add_time_entry(self) -> None:
+        if self._max_timestamp != NO_TIMESTAMP:
+            self._times.append(self._max_timestamp, self._max_timestamp_offset)
+
+    def offset_at(self, position: int) -> int:
+        """The offset at which the batch that stands at byte `position` begins; the last answer is remembered.
+
+        Raises:
+            CorruptRecordError: no batch stands there.
+        """
+        if self._asked[0] != position:
+            self._asked = position, next(read_headers(self.log, position, self.position)).base_offset
+        return self._asked[1]
+
+    def must_roll(self, size: int, last_offset: int, timestamp: int) -> bool:
+        """Whether an append needs a new segment (LogSegment.shouldRoll).
+
+        Args:
+            size: its bytes.
+            last_offset: the offset of its last record.
+            timestamp: the largest time of its records, in ms; NO_TIMESTAMP if they have none.
+        """
+        if self.position == 0 and last_offset - self.base_offset <= INT_MAX:
+            return False
+        return (
+            self.position > self._config.segment_bytes - size
+            or self._waited(timestamp) > self._config.segment_ms - self._jitter
+            or last_offset - self.base_offset > INT_MAX
+            or self._index.count >= self._config.segment_index_bytes // OffsetIndex.WIDTH
+            # One place of the time index is kept for the closing entry.
+            or self._times.count >= self._config.segment_index_bytes // TimeIndex.WIDTH - 1
+        )
+
+    def _waited(self, timestamp: int) -> int:
+        """How long the segment is active (ms): by the times of its records, else by the clock.
+
+        So records that are loaded with the times of their events are cut into segments by these.
+        """
+        if self._first_timestamp is None:
+            try:
+                self._first_timestamp = next(read_headers(self.log, 0, self.position)).max_timestamp
+            except CorruptRecordError:
+                self._first_timestamp = NO_TIMESTAMP  # Damage is the business of those who read it.
+        first = self._first_timestamp
+        return timestamp - first if first >= 0 else self._clock() - self._created
+
+    def enter(self, headers: Iterable[BatchHeader]) -> None:
+        """Counts and indexes batches that were written at `position` and that readers see by now."""
+        for header in headers:
+            self._count(header, index=True)
+
+    def finish(self) -> None:
+        """Adds the closing time entry, the segment's largest time, and makes the indexes durable.
+
+        The active segment's are made again after a power loss, those of a closed one are not looked at.
+        """
+        self._add_time_entry()
+        self._index.sync()
+        self._times.sync()
+
+    def cut(self, position: int, next_offset: int) -> None:
+        """Removes what stands behind `position`, in the log and in both indexes."""
+        if self.log.size() > position:
+            self.log.truncate(position)
+        while self._index.count and self._index.entry(self._index.count - 1).position >= position:
+            self._index.cut(self._index.count - 1)
+        self._times.cut(next_offset)
+
+    def close(self) -> None:
+        """Closes the files."""
+        self.log.close()
+        self._index.close()
+        self._times.close()

@@ -1,0 +1,75 @@
+"""The structure of the engine, where the import linter cannot see it: faces, and the kernels' cimports."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STORAGE = ROOT / "pyspark_log" / "storage"
+# From the lowest; `.importlinter` has the same order, and more.
+ROWS = [
+    "fs", "record", "ingest", "segment", "catalog", "log", "log_manager", "broker", "compaction", "publish", "groups",
+]  # fmt: skip
+KEEPERS = ["verify", "transfer", "repair", "doctor"]
+PACKAGES = [f"pyspark_log.storage.{name}" for name in ROWS] + [
+    f"pyspark_log.storage.maintenance.{name}" for name in KEEPERS
+]
+_CIMPORT = re.compile(r"^(?:from (pyspark_log\.\S+) c?import|c?import (pyspark_log\.\S+))", re.MULTILINE)
+
+
+def package_of(module):
+    """The package that a module is a part of; None: it is in none of those with a face."""
+    return next((name for name in PACKAGES if module == name or module.startswith(f"{name}.")), None)
+
+
+def sources():
+    for path in sorted((ROOT / "pyspark_log").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        yield path, module.removesuffix(".__init__")
+
+
+def imports(path):
+    """What a file imports: pairs of a module and a name; the name is "" for `import module`."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield from ((node.module, name.name) for name in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((name.name, "") for name in node.names)
+
+
+def test_a_package_is_imported_by_its_face_only():
+    past = [
+        f"{path.relative_to(ROOT)} imports {name or '*'} of {module}"
+        for path, me in sources()
+        for module, name in imports(path)
+        if package_of(module) not in (None, package_of(me)) and (module not in PACKAGES or not name)
+        if me != "pyspark_log"  # It loads its names one by one, when they are used.
+    ]
+    assert past == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_face_has_what_other_packages_use_and_nothing_else(package):
+    face = importlib.import_module(package)
+    assert face.__doc__
+    scripts = [path for folder in ("benchmarks", "examples") for path in (ROOT / folder).glob("*.py")]
+    users = [path for path, me in sources() if package_of(me) != package] + scripts
+    used = {name for path in users for module, name in imports(path) if module == package}
+    assert set(face.__all__) == used
+    assert all(hasattr(face, name) for name in used)
+
+
+def test_kernels_use_what_is_below_them():
+    found = 0
+    for path in [*STORAGE.rglob("*.pyx"), *STORAGE.rglob("*.pxd")]:
+        row = path.relative_to(STORAGE).parts[0]
+        for match in _CIMPORT.finditer(path.read_text()):
+            module = match[1] or match[2]
+            if module.startswith("pyspark_log.storage."):
+                used = module.split(".")[2]
+                assert ROWS.index(used) <= ROWS.index(row), f"{path.relative_to(ROOT)} uses {module}"
+                found += 1
+    assert found > 50
