@@ -26,7 +26,9 @@ def package_of(module):
 
 
 def sources():
-    for path in sorted((ROOT / "pyspark_log").rglob("*.py")):
+    for path in sorted((ROOT / "pyspark_log").rglob("*.py*")):
+        if path.suffix not in (".py", ".pyi"):
+            continue
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         yield path, module.removesuffix(".__init__")
 
