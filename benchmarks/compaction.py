@@ -26,10 +26,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from pyspark_log.config import TopicConfig
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.compaction import (
     CleanedTransactions,
-    KeyOffsets,
+    OffsetMap,
     Rewritten,
     Round,
     Source,
@@ -39,7 +39,7 @@ from pyspark_log.storage.compaction import (
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import AbortedRanges
-from pyspark_log.storage.record import BatchBuilder, RecordColumns, scan, stamp
+from pyspark_log.storage.record import BatchBuilder, RecordColumns, assign_offsets, scan
 from pyspark_log.storage.segment import LOG, SegmentReader, SegmentWriter, list_segments, segment_path
 
 BATCH_SIZE = 16 * 1024
@@ -58,7 +58,7 @@ class Log:
 
     def __init__(self, folder: str, records: int, keys: int, codec: str) -> None:
         self.folder, self.end = folder, records
-        self.place = PartitionPlace("events", "", 0, folder, f"{folder}/state")
+        self.place = PartitionPath("events", "", 0, folder, f"{folder}/state")
         os.makedirs(folder)
         source = random.Random(7)
         words = [b"%-10d" % source.randrange(500) for _ in range(1000)]
@@ -77,7 +77,7 @@ class Log:
             batch = bytearray(builder.seal())
             if writer.position + len(batch) > SEGMENT_BYTES:
                 writer = self._begin(offset, writer)
-            offset = stamp(batch, 0, len(batch), offset, 0)
+            offset = assign_offsets(batch, 0, len(batch), offset, 0)
             writer.log.pwrite(batch, writer.position)
             writer.enter(scan(batch, 0, len(batch)))
         self._begin(records, writer).close()
@@ -108,13 +108,13 @@ class Log:
                 os.fdatasync(target.fileno())
             os.unlink(f"{self.folder}/copy")
 
-    def fill(self, keys: KeyOffsets) -> None:
+    def fill(self, keys: OffsetMap) -> None:
         fill(
             keys, self.place, self.sources(), 0, self.end,
             aborted=AbortedRanges(()), max_batch_bytes=CONFIG.max_batch_bytes, throttle=lambda _: None,
         )  # fmt: skip
 
-    def rewrite(self, keys: KeyOffsets) -> list[Rewritten]:
+    def rewrite(self, keys: OffsetMap) -> list[Rewritten]:
         cleaning = Round(
             self.place, CONFIG, 86_400_000, keys, NOW, 0, CleanedTransactions(()), {}, lambda _: None
         )
@@ -138,7 +138,7 @@ def report(name: str, times: list[float], log: Log) -> float:
 
 def compare_with_copy(log: Log, repeat: int) -> None:
     """Segments of which nothing goes, with all of their keys in the map."""
-    keys, copies, rewrites = KeyOffsets(MAP_BYTES), [], []
+    keys, copies, rewrites = OffsetMap(MAP_BYTES), [], []
     log.fill(keys)
     for _ in range(repeat):
         copies.append(seconds(log.copy))
@@ -153,7 +153,7 @@ def compare_with_kafka(log: Log, codec: str, repeat: int) -> None:
     fills, rewrites, kafka = [], [], []
     done: list[Rewritten] = []
     for _ in range(repeat):
-        keys = KeyOffsets(MAP_BYTES)
+        keys = OffsetMap(MAP_BYTES)
         fills.append(seconds(lambda keys=keys: log.fill(keys)))
         rewrites.append(seconds(lambda keys=keys: done.extend(log.rewrite(keys))))
         if JARS.exists():

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from pyspark_log.storage.ingest import Partitioner, group
-from pyspark_log.storage.record import CODECS, BatchBuilder, RecordColumns, decode, stamp
+from pyspark_log.storage.record import CODECS, BatchBuilder, RecordColumns, assign_offsets, decode
 
 with warnings.catch_warnings():  # loading its protocol's schemas warns on newer Pythons
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -71,7 +71,7 @@ def encode(columns: RecordColumns, batch_size: int, codec: str) -> None:
 
 def log_of(columns: RecordColumns, batch_size: int, codec: str) -> bytes:
     log = bytearray(b"".join(encoded(columns, batch_size, codec)))
-    stamp(log, 0, len(log), 0, 0)
+    assign_offsets(log, 0, len(log), 0, 0)
     return bytes(log)
 
 

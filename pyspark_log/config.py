@@ -208,7 +208,7 @@ def store_setting(settings: Mapping[str, str], name: str) -> Value:
     return key.value(settings.get(name, key.default))
 
 
-def whole_setting(settings: Mapping[str, str], name: str) -> int:
+def int_setting(settings: Mapping[str, str], name: str) -> int:
     """The same, of a setting that is a whole number."""
     value = store_setting(settings, name)
     assert isinstance(value, int)
@@ -281,11 +281,11 @@ class TopicConfig:
             flush_messages=whole("flush.messages"),
             flush_ms=whole("flush.ms"),
             index_interval_bytes=whole("index.interval.bytes"),
-            max_batch_bytes=whole_setting(store, "batch.max.memory.bytes"),
+            max_batch_bytes=int_setting(store, "batch.max.memory.bytes"),
             max_message_bytes=whole("max.message.bytes"),
             message_timestamp_after_max_ms=whole("message.timestamp.after.max.ms"),
             message_timestamp_before_max_ms=whole("message.timestamp.before.max.ms"),
-            producer_id_expiration_ms=whole_setting(store, "producer.id.expiration.ms"),
+            producer_id_expiration_ms=int_setting(store, "producer.id.expiration.ms"),
             retention_bytes=whole("retention.bytes"),
             retention_ms=whole("retention.ms"),
             segment_bytes=whole("segment.bytes"),

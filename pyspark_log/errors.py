@@ -22,7 +22,7 @@ The tree:
     |   `-- BatchTooLargeError   a batch that would take more memory than the store lets it
     |-- LogDamagedError        a partition whose files contradict its state file
     |-- SegmentOverflowError   what is to become one segment is too large for one
-    |-- LogFolderOfflineError  the folder of a partition's log has failed; an OSError too
+    |-- LogDirOfflineError  the folder of a partition's log has failed; an OSError too
     |-- SideFileError          a file beside the log that is not in its format
     |-- ProducerError          a batch of a producer that numbers its records was refused
     |   |-- OutOfOrderSequenceError    a gap, or a repetition of more than five batches ago
@@ -275,14 +275,14 @@ class SegmentOverflowError(PylogError):
         return type(self), (self.base_offset, self.excess)
 
 
-class LogFolderOfflineError(PylogError, OSError):
-    """The log folder in which a partition is has failed: it is missing, can only be read, or gives errors.
+class LogDirOfflineError(PylogError, OSError):
+    """The log dir in which a partition is has failed: it is missing, can only be read, or gives errors.
 
-    Partitions in other log folders can be used as ever. It is an OSError too, with the system's number where there is
+    Partitions in other log dirs can be used as ever. It is an OSError too, with the system's number where there is
     one (Kafka's KafkaStorageException).
     """
 
-    condition = "PYLOG_LOG_FOLDER_OFFLINE"
+    condition = "PYLOG_LOG_DIR_OFFLINE"
 
     def __init__(self, number: int, message: str, path: str) -> None:
         super().__init__(number, message, path)
@@ -290,7 +290,7 @@ class LogFolderOfflineError(PylogError, OSError):
     def __str__(self) -> str:
         return str(self.strerror)
 
-    def __reduce__(self) -> tuple[type[LogFolderOfflineError], tuple[int | None, str, str]]:
+    def __reduce__(self) -> tuple[type[LogDirOfflineError], tuple[int | None, str, str]]:
         return type(self), (self.errno, str(self), self.filename)
 
 

@@ -10,18 +10,18 @@ from pyspark_log.cli.target import Target
 
 @click.group("log-dirs")
 def log_dirs() -> None:
-    """List, add and remove log folders (Kafka's log.dirs), and move partitions between them."""
+    """List, add and remove log dirs (Kafka's log.dirs), and move partitions between them."""
 
 
 @log_dirs.command("list")
 @json_option
 @click.pass_obj
 def list_folders(target: Target, as_json: bool) -> None:
-    """Print the log folders: whether each can be used, how many partitions it has, their size, and the room left.
+    """Print the log dirs: whether each can be used, how many partitions it has, their size, and the room left.
 
     A folder that has failed takes only its own partitions out.
     """
-    found = target.open().log_folder_usage()
+    found = target.open().describe_log_dirs()
     if as_json:
         print_json([
             {
@@ -47,24 +47,24 @@ def _shown(size: int) -> str:
 @click.argument("folder")
 @click.pass_obj
 def add(target: Target, folder: str) -> None:
-    """Give the store the log folder FOLDER: an absolute path, or a plain name of a folder in the store.
+    """Give the store the log dir FOLDER: an absolute path, or a plain name of a folder in the store.
 
     It is missing, or empty. New partitions go to the folder with the fewest; those that are there stay.
     """
     store = target.open()
-    store.add_log_folder(folder)
-    click.echo(f"added {store.log_folders.at(store.log_folders.find(folder)).path}")
+    store.add_log_dir(folder)
+    click.echo(f"added {store.log_dirs.at(store.log_dirs.find(folder)).path}")
 
 
 @log_dirs.command()
 @click.argument("folder")
 @click.pass_obj
 def remove(target: Target, folder: str) -> None:
-    """Take the log folder FOLDER, in which no partition is, off the store's list.
+    """Take the log dir FOLDER, in which no partition is, off the store's list.
 
     Empty it with `move` first. One that has failed is taken off without being touched, if no partition is in it.
     """
-    left = target.open().remove_log_folder(folder)
+    left = target.open().remove_log_dir(folder)
     click.echo(f"removed {folder}" + (f"; it may still hold something of the store: {left}" if left else ""))
 
 
@@ -74,7 +74,7 @@ def remove(target: Target, folder: str) -> None:
 @click.argument("folder")
 @click.pass_obj
 def move(target: Target, topic: str, partition: int, folder: str) -> None:
-    """Move PARTITION of TOPIC to the log folder FOLDER while it is read and written.
+    """Move PARTITION of TOPIC to the log dir FOLDER while it is read and written.
 
     A command that was stopped can be given again. The old files go with `pylog clean`, after file.delete.delay.ms.
     """

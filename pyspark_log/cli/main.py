@@ -34,7 +34,7 @@ COMMANDS = {
     "import-kafka": (
         "Copy topics from FOLDER, in which a Kafka broker keeps its logs, into the store; offsets stay as they are."
     ),
-    "log-dirs": "List, add and remove log folders (Kafka's log.dirs), and move partitions between them.",
+    "log-dirs": "List, add and remove log dirs (Kafka's log.dirs), and move partitions between them.",
     "offsets": "Print earliest and latest offset and size of each partition of each TOPIC; of all if none is named.",
     "produce": "Append each line of standard input to TOPIC as a record.",
     "publishers": (

@@ -42,7 +42,7 @@ def produce(target: Target, topic: str, key_separator: str | None, partition: in
         raise click.UsageError("--key-separator may not be empty.")
     check_name(topic)
     store = target.open_or_create()
-    if store.make_topic_if_missing(topic):
+    if store.ensure_topic(topic):
         click.echo(f"made topic {topic} with {store.describe_topic(topic).partitions} partition(s)", err=True)
     written = 0
     for lines in _batches_of_lines(sys.stdin.fileno()):

@@ -9,7 +9,7 @@ import click
 from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs import shown
-from pyspark_log.storage.publish import Place, Waiting, recovery
+from pyspark_log.storage.publish import TopicIdPartition, Waiting, recovery
 from pyspark_log.storage.store import Store
 
 
@@ -81,5 +81,5 @@ def _print(found: Sequence[Waiting], dry_run: bool) -> None:
     ])  # fmt: skip
 
 
-def _names(places: Sequence[Place]) -> str:
+def _names(places: Sequence[TopicIdPartition]) -> str:
     return ",".join(f"{place.topic}-{place.partition}" for place in places) or NOTHING

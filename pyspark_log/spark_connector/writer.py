@@ -32,7 +32,7 @@ from pyspark_log.spark_connector.query_run import claim_in_first_task
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.spark_connector.write_columns import check_columns
-from pyspark_log.storage.catalog import check_name, check_open_to_all
+from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.publish import StagingPlan
 from pyspark_log.storage.store import Store
 
@@ -99,7 +99,7 @@ def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePla
         if options.topic is not None:
             # Before a store is made for it.
             check_name(options.topic)
-            check_open_to_all(options.topic)
+            check_not_internal(options.topic)
         store = open_for_write(path)
         if options.topic is None:
             # Which topics the column will name is not known before the rows are seen.
@@ -115,5 +115,5 @@ def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePla
 
 def _make_topic(store: Store, topic: str) -> None:
     """Makes the topic if it is missing and the store allows it (auto.create.topics.enable)."""
-    if store.make_topic_if_missing(topic):
+    if store.ensure_topic(topic):
         warn_of_new_topic(store, topic)

@@ -16,26 +16,26 @@ from pyspark_log.arguments import check_whole
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import OffsetOutOfRangeError, StoreExistsError, StoreNotFoundError
 from pyspark_log.isolation_level import READ_UNCOMMITTED, check_isolation
-from pyspark_log.storage.broker import BrokerFolders, BrokerPartitions
+from pyspark_log.storage.broker import BrokerLogDirs, BrokerLogManager
 from pyspark_log.storage.catalog import (
     INTERNAL_TOPICS,
     STORE_FILE,
-    LogFolders,
-    PartitionPlace,
-    check_open_to_all,
+    LogDirs,
+    PartitionPath,
+    check_not_internal,
     local_path,
+    store_json,
 )
-from pyspark_log.storage.catalog import store_json as store_folder
 from pyspark_log.storage.fs import Mutex, now_ms
-from pyspark_log.storage.ingest import admit
-from pyspark_log.storage.log import Appender, Partition, PartitionState
+from pyspark_log.storage.ingest import validate
+from pyspark_log.storage.log import LogReader, LogWriter, PartitionState
 from pyspark_log.storage.log_manager import (
-    FolderUsage,
-    Partitions,
+    LogDirDescription,
+    LogManager,
     TopicAdmin,
     append_rows,
     cleaning,
-    folder_usage,
+    describe_log_dirs,
     partition_move,
     remove_log_dir,
 )
@@ -66,13 +66,13 @@ class Store:
     """
 
     def __init__(
-        self, path: str, cluster_id: str, settings: Mapping[str, str], partitions: Partitions | None = None
+        self, path: str, cluster_id: str, settings: Mapping[str, str], partitions: LogManager | None = None
     ) -> None:
         """For `open`, `create` and `open_or_create`, which look at the folder first."""
         self.path = path
         self.cluster_id = cluster_id
         self.settings = settings
-        self._partitions = partitions or Partitions(path, cluster_id, settings)
+        self._partitions = partitions or LogManager(path, cluster_id, settings)
         self._admin = TopicAdmin(self._partitions)
 
     def __repr__(self) -> str:
@@ -98,14 +98,14 @@ class Store:
         """
         folder = local_path(path)
         try:
-            found = store_folder.describe(folder)
-            partitions = Partitions(folder, found.cluster_id, found.settings, found.log_folders, found.next_log_dir)
+            found = store_json.describe(folder)
+            partitions = LogManager(folder, found.cluster_id, found.settings, found.log_dirs, found.next_log_dir)
             return cls(folder, found.cluster_id, found.settings, partitions)
         except StoreNotFoundError:
-            broker = BrokerFolders.find(folder)
+            broker = BrokerLogDirs.find(folder)
             if broker is None:
                 raise
-            return cls(folder, broker.cluster_id, {}, BrokerPartitions(broker))
+            return cls(folder, broker.cluster_id, {}, BrokerLogManager(broker))
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> Store:
@@ -120,7 +120,7 @@ class Store:
             InvalidConfigError: an unknown setting or a bad value.
         """
         folder = local_path(path)
-        store_folder.make(folder, settings or {})
+        store_json.make(folder, settings or {})
         return cls.open(folder)
 
     @classmethod
@@ -144,7 +144,7 @@ class Store:
         For workers that live longer than what they do. Errors as of `open`.
         """
         folder = local_path(path)
-        stamp = store_folder.stamp(folder)
+        stamp = store_json.stamp(folder)
         with _shared_mutex:
             known = _shared.pop(folder, None)
             if known is None or known[0] != stamp:
@@ -162,7 +162,7 @@ class Store:
     @property
     def is_brokers(self) -> bool:
         """Whether it is a folder of a Kafka broker: it can be read, and every call that would write refuses."""
-        return isinstance(self._partitions, BrokerPartitions)
+        return isinstance(self._partitions, BrokerLogManager)
 
     @property
     def recorded_cluster_id(self) -> str | None:
@@ -210,7 +210,7 @@ class Store:
         """
         return self._admin.create(name, partitions, configs or {})
 
-    def make_topic_if_missing(self, name: str) -> bool:
+    def ensure_topic(self, name: str) -> bool:
         """Makes a topic that is about to be written to, where the store lets writers do so; True if it did.
 
         Raises:
@@ -260,9 +260,9 @@ class Store:
         """
         self._admin.delete(name)
 
-    # ---- log folders
+    # ---- log dirs
 
-    def add_log_folder(self, folder: str | os.PathLike[str]) -> None:
+    def add_log_dir(self, folder: str | os.PathLike[str]) -> None:
         """Gives the store one more folder for logs, durably. New partitions go there while it has the fewest.
 
         Args:
@@ -272,10 +272,10 @@ class Store:
             InvalidConfigError: it holds something, or lies in another of them; or there are too many.
             ReadOnlyError, OSError: nothing was changed.
         """
-        self._partitions.add_log_folder(os.fspath(folder))
+        self._partitions.add_log_dir(os.fspath(folder))
 
-    def remove_log_folder(self, folder: str | os.PathLike[str]) -> str:
-        """Takes a log folder off the store's list, durably. No partition is in it, and none can get there meanwhile.
+    def remove_log_dir(self, folder: str | os.PathLike[str]) -> str:
+        """Takes a log dir off the store's list, durably. No partition is in it, and none can get there meanwhile.
 
         What the store has written in it beside logs is removed. One that has failed is not touched.
 
@@ -286,19 +286,19 @@ class Store:
             Why something of the store may be left in it; "": nothing is.
 
         Raises:
-            InvalidConfigError: it is no log folder of the store, or the only one; or something is in it, and what.
+            InvalidConfigError: it is no log dir of the store, or the only one; or something is in it, and what.
             LogDamagedError: the state of a partition cannot be read, which may be in it.
             LockTimeoutError: a partition is being moved for too long, or written to.
             ReadOnlyError, StoreError, OSError: nothing was changed.
         """
         return remove_log_dir.remove(self._partitions, os.fspath(folder))
 
-    def log_folder_usage(self) -> list[FolderUsage]:
-        """What is in each log folder, whether it can be used, and how much room is left; in the order of store.json."""
-        return folder_usage(self._partitions)
+    def describe_log_dirs(self) -> list[LogDirDescription]:
+        """What is in each log dir, whether it can be used, and how much room is left; in the order of store.json."""
+        return describe_log_dirs(self._partitions)
 
     def move_partition(self, topic: str, partition: int, folder: str | os.PathLike[str]) -> int:
-        """Moves a partition to another log folder, durably, while others read it and write to it.
+        """Moves a partition to another log dir, durably, while others read it and write to it.
 
         Writers wait while the last bytes are copied (some MiB at most, as a rule). One that nothing was written to is
         made there. The files in the old folder stay for file.delete.delay.ms, for readers that have them open;
@@ -313,8 +313,8 @@ class Store:
 
         Raises:
             UnknownTopicError: no such topic or partition.
-            InvalidConfigError: it is no log folder of the store, or has something of the partition's name.
-            LogFolderOfflineError: one of the two folders has failed.
+            InvalidConfigError: it is no log dir of the store, or has something of the partition's name.
+            LogDirOfflineError: one of the two folders has failed.
             LockTimeoutError: another partition is being moved for too long.
             LogDamagedError, OSError: e.g. a full disk. As with the others, the partition stays where it is.
         """
@@ -345,7 +345,7 @@ class Store:
             InvalidRecordError: a column or record is refused; nothing was appended.
             OSError, OutcomeUnknownError: partitions before the one that failed have theirs.
         """
-        check_open_to_all(topic)
+        check_not_internal(topic)
         return self.append_to(topic, data, partition=partition, sync=sync)
 
     def append_to(
@@ -374,9 +374,9 @@ class Store:
                 written here; nothing was appended.
             OSError, OutcomeUnknownError: it can be sent again: what is there by then is recognised.
         """
-        check_open_to_all(topic)
+        check_not_internal(topic)
         target = self.appender(topic, partition)
-        data = admit(batch, target.config, now_ms(), str(target.place))
+        data = validate(batch, target.config, now_ms(), str(target.place))
         with target.hold() as appender:
             return AppendResult(partition, *appender.append(data, sync=sync))
 
@@ -548,11 +548,11 @@ class Store:
     # ---- for the parts of the engine above
 
     @property
-    def log_folders(self) -> LogFolders:
+    def log_dirs(self) -> LogDirs:
         """The folders that its logs are in."""
-        return self._partitions.log_folders
+        return self._partitions.log_dirs
 
-    def place(self, topic: str, partition: int) -> PartitionPlace:
+    def place(self, topic: str, partition: int) -> PartitionPath:
         """Where a partition's files are at this moment. UnknownTopicError."""
         return self._partitions.topic(topic).place(partition)
 
@@ -560,29 +560,29 @@ class Store:
         """Makes the folders that topics and partitions need, if they are missing. OSError, ReadOnlyError."""
         self._partitions.make_folders()
 
-    def check_log_folders(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Looks whether partitions can be written to, as far as their log folders go. LogFolderOfflineError."""
-        self._partitions.check_log_folders(partitions)
+    def check_log_dirs(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Looks whether partitions can be written to, as far as their log dirs go. LogDirOfflineError."""
+        self._partitions.check_log_dirs(partitions)
 
-    def bring_topic(
+    def adopt_topic(
         self, description: TopicDescription, states: Mapping[int, PartitionState], folders: Mapping[int, str]
     ) -> None:
         """Makes a topic of partitions whose logs are ready, at once; see TopicAdmin.bring."""
         self._admin.bring(description, states, folders)
 
-    def recovered(self, topic: str, partition: int) -> Partition:
+    def recovered(self, topic: str, partition: int) -> LogReader:
         """The partition, for reading; after a power loss it is put right first, if possible. UnknownTopicError."""
         return self._partitions.recovered(topic, partition)
 
-    def put_right(self, topic: str, partition: int) -> Partition:
-        """The same, or an error if that was not possible to who may write; see Partitions.put_right."""
+    def put_right(self, topic: str, partition: int) -> LogReader:
+        """The same, or an error if that was not possible to who may write; see LogManager.put_right."""
         return self._partitions.put_right(topic, partition)
 
-    def reader(self, topic: str, partition: int) -> Partition:
+    def reader(self, topic: str, partition: int) -> LogReader:
         """The partition, for reading as it is. UnknownTopicError."""
         return self._partitions.topic(topic).reader(partition)
 
-    def appender(self, topic: str, partition: int) -> Appender:
+    def appender(self, topic: str, partition: int) -> LogWriter:
         """The partition, for changing it. UnknownTopicError."""
         return self._partitions.appender(topic, partition)
 

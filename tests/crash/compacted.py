@@ -23,7 +23,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
-from pyspark_log.storage.compaction import partition_cleaner as compaction
+from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.truncation import truncate
@@ -154,7 +154,7 @@ class CompactedWorkload(Steps):
         """In as many rounds as it takes."""
         store = Store.open(self.path)
         log, reader = store.appender(topic, partition), store.reader(topic, partition)
-        while (done := compaction.run(log, reader, MEMORY, lambda _: None)) is not None and not done.finished:
+        while (done := partition_cleaner.run(log, reader, MEMORY, lambda _: None)) is not None and not done.finished:
             pass
 
     def flush(self):

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pyspark_log.storage.log.producers.state import ProducerStates
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
-from pyspark_log.storage.record.end_txn_marker import decode_marker
+from pyspark_log.storage.record.end_txn_marker import decode_end_txn_marker
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.txn_index import read_entries
 
@@ -45,7 +45,7 @@ def check_index(store, topic, partition):
         log = path.read_bytes()
         for header in scan(log, 0, len(log), check_crcs=True):
             if header.producer_id >= 0:
-                marker = decode_marker(log[header.position : header.end], header) if header.is_control else None
+                marker = decode_end_txn_marker(log[header.position : header.end], header) if header.is_control else None
                 told += [states.aborted_by(header, marker)] if marker else []
                 states.enter(header, marker)
     assert found == [entry for entry in told if entry is not None]

@@ -12,7 +12,7 @@ from faults import FAULTS, again_until_done, try_faults
 from sampling import TIMEOUT, few_or_many, sample
 
 from pyspark_log.errors import UnknownGroupError
-from pyspark_log.storage.compaction import partition_cleaner as compaction
+from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import cleaner_checkpoint
@@ -56,7 +56,7 @@ class Work:
         with log.hold() as held:
             held.roll()
         before = records_of(self.store, "keyed", 1)
-        assert compaction.run(log, self.store.reader("keyed", 1), 1 << 20, lambda _: None).finished
+        assert partition_cleaner.run(log, self.store.reader("keyed", 1), 1 << 20, lambda _: None).finished
         last = {key: offset for offset, (key, _) in before.items()}
         assert records_of(self.store, "keyed", 1) == {offset: before[offset] for offset in sorted(last.values())}
         wrong = [finding for finding in verify(self.path).findings if finding.severity is Severity.DAMAGE]
@@ -114,9 +114,9 @@ class Work:
 
         def once():
             try:
-                done = compaction.run(log, reader, MEMORY, lambda _: None)
+                done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)
                 while done is not None and not done.finished:
-                    done = compaction.run(log, reader, MEMORY, lambda _: None)
+                    done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)
             finally:
                 with calm():
                     after = records_of(self.store, "keyed", 1)

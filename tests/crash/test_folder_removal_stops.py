@@ -1,4 +1,4 @@
-"""The removal of a log folder is stopped before each of its changes to files, or one of them fails, or the power goes.
+"""The removal of a log dir is stopped before each of its changes to files, or one of them fails, or the power goes.
 
 The folder is on the list, or it is not; the partitions that are elsewhere are whole; and it can be done again, or the
 folder can be given to the store again.
@@ -56,7 +56,7 @@ def make(path):
 
 
 def remove(path):
-    Store.open(path).remove_log_folder("second")
+    Store.open(path).remove_log_dir("second")
 
 
 def check(path, removed):
@@ -75,7 +75,7 @@ def check(path, removed):
         # What a removal that was stopped has left there.
         for name in [name for name in os.listdir(f"{path}/second") if name.endswith("-checkpoint")]:
             os.unlink(f"{path}/second/{name}")
-    store.add_log_folder("second")
+    store.add_log_dir("second")
     assert listed(path) == ["data", None, "second"]
     store.move_partition("t", 0, "second")
     store.append("t", rows(b"third"), partition=0)
@@ -156,7 +156,7 @@ def test_a_move_out_of_it_that_was_not_synced_is_before_the_removal(memory_path,
 
     def until_the_sync_of_the_move(change):
         trace.changes.append(change)
-        if change.kind == "sync" and change.path == state and state_file.read(state).state.log_folder == 0:
+        if change.kind == "sync" and change.path == state and state_file.read(state).state.log_dir == 0:
             killed.append(trace.changes.pop())
         if killed:
             raise Killed
@@ -184,7 +184,7 @@ def test_a_folder_cannot_go_while_a_stopped_move_has_its_partition_in_it(memory_
         path = memory_path / str(change)
         copy_folder(memory_path / "again", path)
         assert run_until(lambda path=path: Store.open(path).move_partition("t", 0, "second"), StopBefore(change))
-        inside = state_file.read(Store.open(path).place("t", 0).state_path).state.log_folder == 1
+        inside = state_file.read(Store.open(path).place("t", 0).state_path).state.log_dir == 1
         outcomes.add(inside)
         if inside:
             with pytest.raises(InvalidConfigError, match="holds 1 partitions: t-0"):

@@ -1,6 +1,6 @@
 """A partition's move is stopped before each of its changes to files, or the power goes there, or one of them fails.
 
-Whatever happens the partition is whole, in one of the two log folders; it can be written to, moved, and deleted; and
+Whatever happens the partition is whole, in one of the two log dirs; it can be written to, moved, and deleted; and
 what the move has left goes.
 """
 
@@ -16,7 +16,7 @@ from power import Trace
 from sampling import TIMEOUT, sample
 from stops import StopBefore, copy_folder, count_changes, run_until
 
-from pyspark_log.errors import LogFolderOfflineError, StoreExistsError, TopicExistsError
+from pyspark_log.errors import LogDirOfflineError, StoreExistsError, TopicExistsError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.maintenance.verify.findings import Severity
@@ -183,7 +183,7 @@ def test_a_folder_that_fails_amid_a_move_leaves_the_partition_where_it_is(memory
     for left in (1, 5, 20):
         files.set_observer(count_or_fail(left))
         try:
-            with pytest.raises(LogFolderOfflineError, match=r"t-0: the log folder .*/second has failed"):
+            with pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed"):
                 shift(path)
         finally:
             files.set_observer(None)

@@ -3,7 +3,7 @@ stopped too, before each change that he makes; then somebody else.
 
 Who comes by: the publisher with its replay, another publisher, one who appends, a reader that helps, `pylog recover`.
 In the end the publish is there once: as a whole in each partition, with the position of the group that moves with it.
-One of the partitions is in a log folder of its own, on another device than what is staged.
+One of the partitions is in a log dir of its own, on another device than what is staged.
 """
 
 import itertools

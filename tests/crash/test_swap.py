@@ -17,7 +17,7 @@ from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.recovery import swap
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.record.empty_batch import gap_batch
+from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.segment import SegmentWriter, list_segments, segment_path
 from pyspark_log.storage.store import Store
@@ -44,7 +44,7 @@ def make(path, base, until):
         with open(segment_path(folder, one, ".log"), "rb") as file:
             log = file.read()
         first, second = scan(log, 0, len(log))
-        cleaned += gap_batch(first.base_offset, first.next_offset, 0) + log[second.position : second.end]
+        cleaned += empty_batch(first.base_offset, first.next_offset, 0) + log[second.position : second.end]
     aside = f"{path}/aside"
     os.mkdir(aside)
     with open(segment_path(aside, base, ".log"), "wb") as file:

@@ -24,8 +24,8 @@ from pyspark_log.storage.record.batch import BatchHeader
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.record.compression import compress, decompress
 from pyspark_log.storage.record.decoder import decode
-from pyspark_log.storage.record.end_txn_marker import decode_marker
-from pyspark_log.storage.record.headers import headers_in, restamp, scan, stamp
+from pyspark_log.storage.record.end_txn_marker import decode_end_txn_marker
+from pyspark_log.storage.record.headers import assign_offsets, headers_in, scan, set_log_append_time
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 # Small, so that the limit is met; what an honest input needs is far less.
@@ -63,8 +63,8 @@ class Decoder(Family):
             lambda: [self._marker(batches, header) for header in scan(batches, 0, len(batches))],
             lambda: scan(batches, 0, len(batches), check_crcs=True),
             lambda: headers_in(batches, 0, 2 * len(batches)),
-            lambda: stamp(bytearray(batches), 0, len(batches), 7, 1),
-            lambda: restamp(bytearray(batches), 0, len(batches), 7),
+            lambda: assign_offsets(bytearray(batches), 0, len(batches), 7, 1),
+            lambda: set_log_append_time(bytearray(batches), 0, len(batches), 7),
         ):
             with contextlib.suppress(CorruptRecordError):
                 work()
@@ -96,7 +96,7 @@ class Decoder(Family):
     def _marker(self, data: bytes, header: BatchHeader) -> None:
         if header.magic == layout.MAGIC:
             with contextlib.suppress(CorruptRecordError):
-                decode_marker(data[header.position : header.end], header)
+                decode_end_txn_marker(data[header.position : header.end], header)
 
     # ---- making
 

@@ -25,8 +25,8 @@ from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import (
     Decision,
     Origin,
-    Place,
     SetAside,
+    TopicIdPartition,
     decode_decision,
     encode_decision,
     publisher_of,
@@ -35,7 +35,7 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.store import Store
 
-_PLACE, _ORIGIN = Place("t", "Xo3aN0fPQvCd5yJmK2s9Bg", 0), Origin("host", 1, 2)
+_PLACE, _ORIGIN = TopicIdPartition("t", "Xo3aN0fPQvCd5yJmK2s9Bg", 0), Origin("host", 1, 2)
 _DECISION = Decision(
     "p", 3, run="r", replaced=("q",), location="/c", plan="p", records=10, places=(_PLACE,),
     manifest=f"{'0' * 32}.manifest", manifest_crc=5, host="h", process=1, time=2, holder=_ORIGIN,

@@ -18,7 +18,7 @@ from mutations import changed, noise, rearranged
 
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.log import segment_cache
-from pyspark_log.storage.log.reader import Partition
+from pyspark_log.storage.log.reader import LogReader
 from pyspark_log.storage.maintenance.verify import indexes as index_check
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
 from pyspark_log.storage.record.checksum import crc32c
@@ -133,18 +133,18 @@ class Indexes(Family):
                 _put(path, self._good[path])
 
     def _by_offset(self, data: Input) -> None:
-        (chunk,) = Partition(self._place).read(data.offset, data.offset + 1, max_bytes=1)
+        (chunk,) = LogReader(self._place).read(data.offset, data.offset + 1, max_bytes=1)
         assert chunk.columns["value"].to_pylist() == [b"%08d" % data.offset * 3]
 
     def _by_time(self, data: Input) -> None:
-        found = Partition(self._place).find_timestamp(data.time)
+        found = LogReader(self._place).find_timestamp(data.time)
         if not data.believed:
             # An entry that is right and stands behind lost ones leads to a record that is not the first; never to none.
             assert (found is None) == (data.time > _time(_END - 2))
         assert found is None or found.timestamp == _time(found.offset) >= data.time
 
     def _by_largest_time(self, data: Input) -> None:
-        latest = Partition(self._place).find_max_timestamp()
+        latest = LogReader(self._place).find_max_timestamp()
         if not data.believed:
             assert latest is not None
             assert latest.timestamp == _time(_END - 2)

@@ -14,13 +14,13 @@ from mutations import changed, noise, rearranged
 from pyspark_log.errors import ProducerError, SideFileError
 from pyspark_log.storage.catalog import kafka_files as checkpoint_files
 from pyspark_log.storage.catalog.kafka_files import MetaProperties
-from pyspark_log.storage.catalog.partition_path import PartitionPlace
+from pyspark_log.storage.catalog.partition_path import PartitionPath
 from pyspark_log.storage.log.leader_epochs import LeaderEpochs
 from pyspark_log.storage.log.producers import snapshot as producer_snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates, WrittenBatch
 from pyspark_log.storage.record.batch import TRANSACTIONAL, BatchHeader
 from pyspark_log.storage.record.checksum import crc32c
-from pyspark_log.storage.record.end_txn_marker import Marker
+from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.segment import txn_index
 from pyspark_log.storage.segment.txn_index import AbortedTransaction, TxnIndex
 from pyspark_log.types import TopicPartition
@@ -107,7 +107,7 @@ class SideFiles(Family):
 
     def _metadata(self, content: bytes, path: str) -> None:
         self._file.with_name("partition.metadata").write_bytes(content)
-        assert len(PartitionPlace("t", _ID, 0, str(self.folder), "").owner()) < 300
+        assert len(PartitionPath("t", _ID, 0, str(self.folder), "").owner()) < 300
         topic_id = checkpoint_files.read_partition_metadata(path)
         assert topic_id is not None
         assert checkpoint_files.encode_partition_metadata(topic_id) in (content, content.rstrip(b"\n"))
@@ -128,9 +128,9 @@ class SideFiles(Family):
                 states.check(header)
                 states.enter(header)
                 end = header._replace(base_offset=header.next_offset, last_offset_delta=0)
-                states.aborted_by(end, Marker(False, 1))
-                states.check(end._replace(attributes=0x30), Marker(False, 1))
-                states.enter(end._replace(attributes=0x30), Marker(False, 1))
+                states.aborted_by(end, EndTxnMarker(False, 1))
+                states.check(end._replace(attributes=0x30), EndTxnMarker(False, 1))
+                states.enter(end._replace(attributes=0x30), EndTxnMarker(False, 1))
         states.expire(10**9, 10)
         assert producer_snapshot.decode(producer_snapshot.encode(states.entries), path) is not None
 

@@ -13,7 +13,7 @@ from mutations import changed, noise
 
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.log import state_slots
-from pyspark_log.storage.log.reader import Partition
+from pyspark_log.storage.log.reader import LogReader
 from pyspark_log.storage.log.state_file import FILE_SIZE, SLOT_COUNT, SLOT_DISTANCE, SLOT_SIZE
 from pyspark_log.storage.maintenance.repair import store as repair
 from pyspark_log.storage.maintenance.verify import store as verify
@@ -67,7 +67,7 @@ class States(Family):
             self._look(counts)
 
     def _read(self) -> None:
-        partition = Partition(self._place)
+        partition = LogReader(self._place)
         state = partition.state()
         for chunk in partition.read(state.log_start, state.high_watermark, max_bytes=1000):
             offsets, values = chunk.columns["offset"].to_pylist(), chunk.columns["value"].to_pylist()

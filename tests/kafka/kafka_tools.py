@@ -58,7 +58,7 @@ class Broker:
 
     Attributes:
         bootstrap: where clients find it.
-        log_folder: its only log.dir.
+        log_dir: its only log.dir.
     """
 
     def __init__(self, folder):
@@ -67,7 +67,7 @@ class Broker:
         self._output = self._folder / "output"
         self._settings = self._folder / "server.properties"
         self._process = None
-        self.log_folder = self._folder / "logs"
+        self.log_dir = self._folder / "logs"
         port, controller_port = free_ports(2)
         self.bootstrap = f"{HOST}:{port}"
         settings = {
@@ -77,7 +77,7 @@ class Broker:
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{controller_port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": self.log_folder,
+            "log.dirs": self.log_dir,
             "offsets.topic.num.partitions": 1,
             "offsets.topic.replication.factor": 1,
             "transaction.state.log.num.partitions": 1,

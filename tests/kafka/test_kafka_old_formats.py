@@ -51,7 +51,7 @@ def old(broker):
     ids = broker.topic_ids()
     broker.stop()
     for topic, (magic, codec) in TOPICS.items():
-        folder = broker.log_folder / f"{topic}-0"
+        folder = broker.log_dir / f"{topic}-0"
         for path in folder.iterdir():
             path.unlink()
         kafka_files.write_partition_metadata(f"{folder}/partition.metadata", ids[topic])
@@ -60,7 +60,7 @@ def old(broker):
             with open(segment_path(str(folder), part[0].offset, LOG), "wb") as file:
                 file.writelines(batches(part, magic, codec))
     # Else the broker does not look at what is new to it.
-    (broker.log_folder / ".kafka_cleanshutdown").unlink()
+    (broker.log_dir / ".kafka_cleanshutdown").unlink()
     broker.start()
     return broker
 
@@ -90,7 +90,7 @@ def test_a_consumer_reads_what_we_read(old, clients, topic):
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_kafka_dumps_them(old, topic):
-    paths = sorted((old.log_folder / f"{topic}-0").glob("*.log"))
+    paths = sorted((old.log_dir / f"{topic}-0").glob("*.log"))
     told = dump("--deep-iteration", *paths)
     magic, codec = TOPICS[topic]
     assert f"magic: {magic} compresscodec: {codec} " in told

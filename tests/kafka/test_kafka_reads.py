@@ -117,8 +117,8 @@ def cleaned(broker, topic):
     deadline = time.monotonic() + PATIENCE
     while True:
         with contextlib.suppress(FileNotFoundError):
-            *_, active = sorted((broker.log_folder / f"{topic}-0").glob("*.log"))
-            known = read_offsets(f"{broker.log_folder}/{CLEANER}").get(TopicPartition(topic, 0), 0)
+            *_, active = sorted((broker.log_dir / f"{topic}-0").glob("*.log"))
+            known = read_offsets(f"{broker.log_dir}/{CLEANER}").get(TopicPartition(topic, 0), 0)
             if known >= int(active.stem):
                 return
         assert time.monotonic() < deadline, f"{topic}-0 is cleaned up to {known}, and not up to {active}"
@@ -129,7 +129,7 @@ def shown(broker, topic, end, partition=0, level=READ_UNCOMMITTED):
     """The broker's folder, once it shows a partition up to that end."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        store = Store.open(broker.log_folder)
+        store = Store.open(broker.log_dir)
         with contextlib.suppress(Exception):
             if store.latest_offset(topic, partition, isolation_level=level) == end:
                 return store
@@ -152,7 +152,7 @@ def test_every_codec(broker, codec):
         with producer(broker, compression_type=codec, linger_ms=20) as found:
             send(found, topic, rows, partition)
         assert is_read_alike(broker, topic, partition) == rows
-    assert len(Store.open(broker.log_folder).segment_files(topic, 0)) > (1 if codec is None else 0)
+    assert len(Store.open(broker.log_dir).segment_files(topic, 0)) > (1 if codec is None else 0)
 
 
 def test_snappy(broker, clients):
@@ -172,7 +172,7 @@ def test_times_of_appends(broker):
         send(found, "append-time", rows_of(50))
     rows = is_read_alike(broker, "append-time")
     assert min(row.timestamp for row in rows) > NOW + 1_000_000
-    kinds = [batch["timestampType"].to_pylist() for batch in Store.open(broker.log_folder).read("append-time", 0)]
+    kinds = [batch["timestampType"].to_pylist() for batch in Store.open(broker.log_dir).read("append-time", 0)]
     assert {kind for part in kinds for kind in part} == {1}
 
 
@@ -244,7 +244,7 @@ def test_a_compacted_topic(broker, tmp_path):
     assert rows[-1].offset == number - 1
     offsets = [row.offset for row in rows]
     assert offsets != list(range(offsets[0], number))
-    store = Store.open(broker.log_folder)
+    store = Store.open(broker.log_dir)
     for start in (0, offsets[1], offsets[1] + 1, number // 2, number):
         assert read(store, "compacted", start=start)[0] == [row for row in rows if row.offset >= start]
     # With its gaps it becomes a topic of a store.
@@ -266,12 +266,12 @@ def test_positions_of_groups(broker):
     finally:
         consumer.close()
     deadline = time.monotonic() + PATIENCE
-    while not (known := OffsetsLog(Store.open(broker.log_folder)).fetch("readers")):
+    while not (known := OffsetsLog(Store.open(broker.log_dir)).fetch("readers")):
         assert time.monotonic() < deadline, "the broker's folder does not show the group's positions"
         time.sleep(0.2)
     kept = known[TopicPartition("grouped", 0)]
     assert (kept.offset, kept.metadata) == (7, "note")
-    assert "readers" in OffsetsLog(Store.open(broker.log_folder)).groups()
+    assert "readers" in OffsetsLog(Store.open(broker.log_dir)).groups()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -326,7 +326,7 @@ def test_a_log_that_is_written_to_meanwhile(broker):
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        store, position, seen = Store.open(broker.log_folder), 0, []
+        store, position, seen = Store.open(broker.log_dir), 0, []
         deadline = time.monotonic() + 2 * PATIENCE
         while (not done.is_set() or position < 6000) and time.monotonic() < deadline:
             try:
@@ -381,13 +381,13 @@ def test_the_end_after_a_shutdown(broker):
             send(found, "closed", rows_of(10), partition)
     broker.stop()
     try:
-        assert (broker.log_folder / ".kafka_cleanshutdown").exists()
-        (path,) = (broker.log_folder / "closed-1").glob("*.log")
+        assert (broker.log_dir / ".kafka_cleanshutdown").exists()
+        (path,) = (broker.log_dir / "closed-1").glob("*.log")
         data = path.read_bytes()
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
         # That of a copy that was made without it; with it the end is known in any case.
-        (broker.log_folder / HIGH_WATERMARK).unlink()
-        store = Store.open(broker.log_folder)
+        (broker.log_dir / HIGH_WATERMARK).unlink()
+        store = Store.open(broker.log_dir)
         ends = [store.latest_offset("closed", partition) for partition in range(2)]
         assert len(read(store, "closed")[0]) == 10
         with pytest.raises(CorruptRecordError):

@@ -106,20 +106,20 @@ def taken_over(broker, written, tmp_path_factory):
         arguments = ["--store", store.path, "export-kafka", topic, str(folder), "--topic-id", ids[topic]]
         assert CliRunner().invoke(main, arguments).exit_code == 0
     broker.stop()
-    # What a log folder of ours can have beside partitions.
+    # What a log dir of ours can have beside partitions.
     for name in ("pylog-store.json", *(f"{12345:020d}{suffix}" for suffix in (".log", ".index", ".timeindex"))):
-        (broker.log_folder / name).write_bytes(b"no file of a broker's")
+        (broker.log_dir / name).write_bytes(b"no file of a broker's")
     for topic in rows.keys() - folders.keys():
         for partition in range(PARTITIONS):
-            place = broker.log_folder / f"{topic}-{partition}"
+            place = broker.log_dir / f"{topic}-{partition}"
             shutil.rmtree(place)
             shutil.copytree(Path(store.path, "data", place.name), place)
             if topic not in STRAYS:
                 kafka_files.write_partition_metadata(f"{place}/partition.metadata", ids[topic])
     for partition in range(PARTITIONS):
-        os.unlink(broker.log_folder / f"{STRAYS[1]}-{partition}" / "partition.metadata")
+        os.unlink(broker.log_dir / f"{STRAYS[1]}-{partition}" / "partition.metadata")
     for folder in folders.values():
-        hand_over(folder, broker.log_folder)
+        hand_over(folder, broker.log_dir)
     broker.start()
     return broker
 
@@ -157,14 +157,14 @@ def test_a_consumer_reads_all_and_a_producer_appends(clients, written, topic):
 def test_the_broker_goes_on_to_compact(taken_over, clients, written):
     deadline = time.monotonic() + PATIENCE
     while True:
-        cleaned = kafka_files.read_offsets(f"{taken_over.log_folder}/{kafka_files.CLEANER}")
+        cleaned = kafka_files.read_offsets(f"{taken_over.log_dir}/{kafka_files.CLEANER}")
         if all(cleaned.get(TopicPartition(COMPACTED[1], partition), 0) > 0 for partition in range(PARTITIONS)):
             break
         assert time.monotonic() < deadline, cleaned
         time.sleep(0.1)
     for partition, rows in enumerate(written[1][COMPACTED[1]]):
         found = clients.read(COMPACTED[1], partition)
-        ours = Store.open(taken_over.log_folder)
+        ours = Store.open(taken_over.log_dir)
         assert read(ours, COMPACTED[1], partition, READ_COMMITTED)[0] == found
         # It has more closed segments than there were for us, where the last of each key stays.
         assert found == [row for row in rows if row in found]
@@ -205,7 +205,7 @@ def test_the_console_consumer_reads_all_and_the_console_producer_appends(taken_o
 def test_folders_without_the_id_of_the_topic_are_set_aside(taken_over, clients, topic):
     for partition in range(PARTITIONS):
         assert clients.records(topic, partition) == []
-        (aside,) = taken_over.log_folder.glob(f"{topic}-{partition}.*-stray")
+        (aside,) = taken_over.log_dir.glob(f"{topic}-{partition}.*-stray")
         assert re.fullmatch(r"[0-9a-f]{32}-stray", aside.name.rpartition(".")[2])
         assert len(list(aside.glob("*.log"))) > 1
 
@@ -214,7 +214,7 @@ def test_leader_epochs_of_an_export_are_below_those_of_the_broker(taken_over, wr
     store, rows = written
     assert store.reader("exported", 0).state().leader_epoch == EPOCHS
     for partition in range(PARTITIONS):
-        file = taken_over.log_folder / f"exported-{partition}" / "leader-epoch-checkpoint"
+        file = taken_over.log_dir / f"exported-{partition}" / "leader-epoch-checkpoint"
         first, *others = kafka_files.read_epochs(str(file))
         assert first == (0, rows["exported"][partition][0].offset)
         assert [start for _, start in others] == [rows["exported"][partition][-1].offset + 1]

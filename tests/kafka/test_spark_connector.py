@@ -33,7 +33,7 @@ def logs(broker):
         for topic, partitions in ((TOPIC, len(COUNTS)), ("beside-ended", 1)):
             for partition in range(partitions):
                 shown(broker, topic, consumed(broker, topic, partition)[1], partition)
-        yield broker.log_folder
+        yield broker.log_dir
         found.abort_transaction()
 
 

@@ -11,17 +11,17 @@ from pathlib import Path
 from record_tools import NOW, Record, build, read
 
 from pyspark_log.config import TopicConfig
-from pyspark_log.storage.catalog.partition_path import PartitionPlace
+from pyspark_log.storage.catalog.partition_path import PartitionPath
 from pyspark_log.storage.compaction.chunks import Source
-from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.compaction.offset_map import fill
 from pyspark_log.storage.compaction.rewrite import CLEANED, LastRecord, Round, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.isolation import AbortedRanges, aborted_between
 from pyspark_log.storage.log.producers.state import ProducerStates
-from pyspark_log.storage.record.end_txn_marker import decode_marker
-from pyspark_log.storage.record.headers import scan, stamp
+from pyspark_log.storage.record.end_txn_marker import decode_end_txn_marker
+from pyspark_log.storage.record.headers import assign_offsets, scan
 from pyspark_log.storage.segment.segment import (
     LOG,
     TXN_INDEX,
@@ -57,7 +57,7 @@ class Log:
         settings = {"index.interval.bytes": 200, **{name.replace("_", "."): text for name, text in settings.items()}}
         self.config = TopicConfig.resolve({name: str(text) for name, text in settings.items()}, {})
         self.folder = str(folder)
-        self.place = PartitionPlace("events", "", 0, self.folder, f"{self.folder}/state")
+        self.place = PartitionPath("events", "", 0, self.folder, f"{self.folder}/state")
         self.end = self.checkpoint = 0
         self.epoch = 0
         self.states = ProducerStates()
@@ -78,14 +78,15 @@ class Log:
         """Adds batches that get the next offsets; of a format that is not stamped, `next_offset` is behind them."""
         data = bytearray(data)
         if next_offset is None:
-            next_offset = stamp(data, 0, len(data), self.end, self.epoch)
+            next_offset = assign_offsets(data, 0, len(data), self.end, self.epoch)
         headers = scan(data, 0, len(data))
         self.writer.log.pwrite(data, self.writer.position)
         self.writer.enter(headers)
         self.end = next_offset
         for header in headers:
             if header.producer_id >= 0:
-                marker = decode_marker(bytes(data[header.position : header.end]), header) if header.is_control else None
+                batch = bytes(data[header.position : header.end])
+                marker = decode_end_txn_marker(batch, header) if header.is_control else None
                 if marker is not None and (aborted := self.states.aborted_by(header, marker)) is not None:
                     index = TxnIndex(self.path(TXN_INDEX, self.writer.base_offset), self.writer.base_offset)
                     index.append(aborted)
@@ -109,7 +110,7 @@ class Log:
     def aborted(self):
         return aborted_between(self.folder, list_segments(self.folder), 0, self.end)
 
-    def fill(self, keys: KeyOffsets, start: int | None = None, end: int | None = None, **options) -> int:
+    def fill(self, keys: OffsetMap, start: int | None = None, end: int | None = None, **options) -> int:
         start = self.checkpoint if start is None else start
         bases = self.closed()
         first = max([base for base in bases if base <= start], default=0)
@@ -124,7 +125,7 @@ class Log:
             for source in sources:
                 source.segment.close()
 
-    def round(self, keys: KeyOffsets, now: int = NOW, **changes) -> Round:
+    def round(self, keys: OffsetMap, now: int = NOW, **changes) -> Round:
         producers = {
             entry.producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else -1, entry.epoch)
             for entry in self.states.entries
@@ -158,7 +159,7 @@ class Log:
         **changes,
     ):  # fmt: skip
         """One cleaning of all closed segments, or of those below `until`; what became of the last group."""
-        keys = KeyOffsets(memory)
+        keys = OffsetMap(memory)
         self.checkpoint = self.fill(keys, end=until)
         cleaning, rewritten = self.round(keys, now, **changes), None
         for group in groups or [self.closed()]:

@@ -8,10 +8,10 @@ from record_tools import Record, build
 
 from pyspark_log.storage.record import batch as layout
 from pyspark_log.storage.record.batch import BatchHeader
-from pyspark_log.storage.record.end_txn_marker import Marker
+from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 
 NOW = 1_700_000_000_000
-COMMIT, ABORT = Marker(True, 0), Marker(False, 0)
+COMMIT, ABORT = EndTxnMarker(True, 0), EndTxnMarker(False, 0)
 
 
 def data(offset, sequence, count=1, *, producer=1, epoch=0, transactional=False, timestamp=NOW):

@@ -145,14 +145,14 @@ def test_processes_that_meet_it_at_the_same_time(store):
 
 
 def test_a_task_that_makes_the_topic_knows_it_also_if_another_one_writes_it_down(store, monkeypatch):
-    job, make = Job.new(), store.make_topic_if_missing
+    job, make = Job.new(), store.ensure_topic
 
     def another_one_is_faster(topic):
         made = make(topic)
         assert not agree(Store.open(store.path), job, topic).made
         return made
 
-    monkeypatch.setattr(store, "make_topic_if_missing", another_one_is_faster)
+    monkeypatch.setattr(store, "ensure_topic", another_one_is_faster)
     assert agree(store, job, "new").made
 
 

@@ -69,13 +69,13 @@ CALLS = {
     "describe_topic": (lambda store, *a: store.describe_topic(*a), (TOPICS,)),
     "topic_config": (lambda store, *a: store.topic_config(*a), (TOPICS,)),
     "create_topic": (lambda store, *a: store.create_topic(*a), (TEXTS, st.one_of(st.none(), NUMBERS), CONFIGS)),
-    "make_topic_if_missing": (lambda store, *a: store.make_topic_if_missing(*a), (TOPICS,)),
+    "ensure_topic": (lambda store, *a: store.ensure_topic(*a), (TOPICS,)),
     "add_partitions": (lambda store, *a: store.add_partitions(*a), (TEXTS, NUMBERS)),
     "alter_configs": (lambda store, *a: store.alter_configs(*a), (TEXTS, CONFIGS, st.lists(TEXTS, max_size=1))),
     "delete_topic": (lambda store, name: store.delete_topic(name + "x"), (TEXTS,)),
-    "add_log_folder": (lambda store, name: store.add_log_folder(name + "/a/b"), (TEXTS,)),
-    "add_log_folder by name": (lambda store, name: store.add_log_folder(name + ",,"), (TEXTS,)),
-    "remove_log_folder": (lambda store, *a: store.remove_log_folder(*a), (TEXTS,)),
+    "add_log_dir": (lambda store, name: store.add_log_dir(name + "/a/b"), (TEXTS,)),
+    "add_log_dir by name": (lambda store, name: store.add_log_dir(name + ",,"), (TEXTS,)),
+    "remove_log_dir": (lambda store, *a: store.remove_log_dir(*a), (TEXTS,)),
     "move_partition": (lambda store, *a: store.move_partition(*a), (TOPICS, FEW, TEXTS)),
     "append": (lambda store, t, d, p: store.append(t, d, partition=p), (TOPICS, ROWS, st.one_of(st.none(), FEW))),
     "append_batch": (lambda store, *a: store.append_batch(*a), (TOPICS, FEW, BYTES)),
@@ -193,10 +193,10 @@ def test_what_is_no_path_is_refused(store):
         with pytest.raises(InvalidConfigError, match="is no path"):
             Store.open(path)
         with pytest.raises(InvalidConfigError, match="is no path"):
-            store.add_log_folder(path)
+            store.add_log_dir(path)
     for name in ("\udcff", "a,b"):
-        with pytest.raises(InvalidConfigError, match="log folder"):
-            store.add_log_folder(name)
+        with pytest.raises(InvalidConfigError, match="log dir"):
+            store.add_log_dir(name)
 
 
 def test_a_record_without_a_time_is_found_by_no_time(store):

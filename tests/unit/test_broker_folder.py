@@ -26,10 +26,10 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.broker import reader as broker_partition
-from pyspark_log.storage.broker.log_dir import BrokerFolder
-from pyspark_log.storage.broker.reader import BrokerPartition
+from pyspark_log.storage.broker.log_dir import BrokerLogDir
+from pyspark_log.storage.broker.reader import BrokerLogReader
 from pyspark_log.storage.catalog import kafka_files as checkpoint_files
-from pyspark_log.storage.catalog import log_dir as log_folder
+from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, PARTITION_METADATA
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance.repair.store import repair
@@ -69,7 +69,7 @@ def high_watermark(root, offset):
 @pytest.fixture(autouse=True)
 def prompt(monkeypatch):
     """Checkpoints as late as Kafka's would hide the end of what a store has written."""
-    monkeypatch.setattr(log_folder, "INTERVAL", 0)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_a_partition_that_a_broker_moves_to_another_of_its_folders(disks):
 
 
 def test_a_partition_that_is_moved_while_the_folders_are_listed(disks, monkeypatch):
-    list_folder = BrokerFolder.topics
+    list_folder = BrokerLogDir.topics
 
     def move_before_the_last(self):
         if self.path == str(disks[2]):
@@ -237,7 +237,7 @@ def test_a_partition_that_is_moved_while_the_folders_are_listed(disks, monkeypat
             os.rename(disks[0] / "u-0", disks[0] / "u-0.0-delete")
         return list_folder(self)
 
-    monkeypatch.setattr(BrokerFolder, "topics", move_before_the_last)
+    monkeypatch.setattr(BrokerLogDir, "topics", move_before_the_last)
     store = Store.open(joined(disks))
     assert store.reader("u", 0).place.folder == str(disks[2] / "u-0")
 
@@ -468,7 +468,7 @@ def test_segments_that_are_merged_right_before_one_is_opened(root, monkeypatch):
     folder = root / "t-0"
     store = Store.open(root)
     assert rows(store) == ALL
-    open_as_ever = BrokerPartition._open
+    open_as_ever = BrokerLogReader._open
 
     def merge_first(self, *which):
         monkeypatch.undo()
@@ -478,7 +478,7 @@ def test_segments_that_are_merged_right_before_one_is_opened(root, monkeypatch):
         add(folder, 0, batch(2, b"c", b"d"), batch(15, b"p", b"q"))
         return open_as_ever(self, *which)
 
-    monkeypatch.setattr(BrokerPartition, "_open", merge_first)
+    monkeypatch.setattr(BrokerLogReader, "_open", merge_first)
     assert rows(store, start=0, end=21) == [(2, b"c"), (3, b"d"), (15, b"p"), (16, b"q"), (20, b"u")]
 
 
@@ -685,7 +685,7 @@ WRITES = {
     "append to the offsets": lambda store: OffsetsLog(store).commit("group", {T0: 3}),
     "a client's batch": lambda store: store.append_batch("t", 0, ready(0, b"x")),
     "create": lambda store: store.create_topic("new"),
-    "make if missing": lambda store: store.make_topic_if_missing("new"),
+    "make if missing": lambda store: store.ensure_topic("new"),
     "more partitions": lambda store: store.add_partitions("t", 4),
     "configs": lambda store: store.alter_configs("t", {"retention.ms": "1"}),
     "delete": lambda store: store.delete_topic("t"),

@@ -14,7 +14,7 @@ from record_tools import NOW, Record, read
 from test_messages import message, message_set
 
 from pyspark_log.storage.log.isolation import AbortedRanges
-from pyspark_log.storage.log.producers.numbered_batches import numbered_batches
+from pyspark_log.storage.log.producers.idempotent_batches import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerStates
 from pyspark_log.storage.record.batch import CODECS
 from pyspark_log.storage.segment.segment import SegmentReader
@@ -157,7 +157,7 @@ class Run:
         states = ProducerStates()
         for base in [*self.log.closed(), self.log.writer.base_offset]:
             segment = SegmentReader(self.log.folder, base)
-            for header, marker in numbered_batches(segment, segment.log.size(), 0, self.log.end):
+            for header, marker in idempotent_batches(segment, segment.log.size(), 0, self.log.end):
                 states.enter(header, marker)
             segment.close()
         return states

@@ -19,10 +19,10 @@ from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, ReadOnlyError, UnknownTopicError
 from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.compaction import cleaner as log_cleaner
-from pyspark_log.storage.compaction import partition_cleaner as compaction
+from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.compaction import plan as compaction_plan
 from pyspark_log.storage.compaction.cleaner import IoRate, LogCleaner, compact, compact_if_due, compact_partition, due
-from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.compaction.plan import Closed
 from pyspark_log.storage.log import cleaner_checkpoint, state_file
 from pyspark_log.storage.log.truncation import truncate
@@ -307,11 +307,11 @@ def test_where_there_is_no_memory_for_keys_the_partition_is_not_marked_and_the_o
 
     def key_offsets(size):
         if next(made):
-            return KeyOffsets(size)
+            return OffsetMap(size)
         with nothing_more_mapped():
-            return KeyOffsets(size)
+            return OffsetMap(size)
 
-    monkeypatch.setattr(compaction, "KeyOffsets", key_offsets)
+    monkeypatch.setattr(partition_cleaner, "OffsetMap", key_offsets)
     poor, rich = (compact_partition(store, TopicPartition(topic, 0)) for topic in ("t", "u"))
     assert (poor.rounds, "log.cleaner.dedupe.buffer.size" in poor.problem, "t-0" in poor.problem) == ((), True, True)
     assert rich.rounds[0].finished
@@ -330,15 +330,15 @@ def test_two_cleaners_exclude_each_other(store):
 def test_segments_that_go_meanwhile_are_left_alone(store, monkeypatch):
     store.alter_configs("t", {"cleanup.policy": "compact,delete", "retention.ms": "-1"})
     fill(store)
-    end, rewrite = store.latest_offset("t", 0), compaction.rewrite
+    end, rewrite = store.latest_offset("t", 0), partition_cleaner.rewrite
 
     def deleted_meanwhile(*arguments):
         result = rewrite(*arguments)
         Store.open(store.path).delete_records("t", 0, end - 6)
         return result
 
-    monkeypatch.setattr(compaction, "rewrite", deleted_meanwhile)
-    done = compaction.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    monkeypatch.setattr(partition_cleaner, "rewrite", deleted_meanwhile)
+    done = partition_cleaner.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
     assert done is not None
     assert not done.finished
     assert [row[0] for row in records(store)] == list(range(end - 6, end))
@@ -348,7 +348,7 @@ def test_segments_that_go_meanwhile_are_left_alone(store, monkeypatch):
 
 def test_what_is_truncated_meanwhile_is_left_alone(store, monkeypatch):
     fill(store)
-    rewrite = compaction.rewrite
+    rewrite = partition_cleaner.rewrite
 
     def truncated_meanwhile(*arguments):
         result = rewrite(*arguments)
@@ -358,9 +358,9 @@ def test_what_is_truncated_meanwhile_is_left_alone(store, monkeypatch):
         fill(Store.open(store.path), 10, keys=30)
         return result
 
-    monkeypatch.setattr(compaction, "rewrite", truncated_meanwhile)
+    monkeypatch.setattr(partition_cleaner, "rewrite", truncated_meanwhile)
     before = records(store)[:9]
-    done = compaction.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    done = partition_cleaner.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
     assert not done.finished
     assert records(store)[:9] == before
     monkeypatch.undo()
@@ -394,11 +394,11 @@ def test_what_is_known_of_cleaners_may_be_lost_or_torn(store):
     before = records(store)
     for damage in (b"", b"x" * 512, Path(place.cleaner_path).read_bytes()[:100]):
         Path(place.cleaner_path).write_bytes(damage)
-        assert cleaner_checkpoint.read(place) == cleaner_checkpoint.CleanerState()
+        assert cleaner_checkpoint.read(place) == cleaner_checkpoint.CleanerCheckpoint()
         list(compact(store, "t"))
         assert records(store) == before
         assert cleaner_checkpoint.read(place).cleaned_to > 0
-    long = cleaner_checkpoint.CleanerState(1, 2, 3, 4, "ü" * 400)
+    long = cleaner_checkpoint.CleanerCheckpoint(1, 2, 3, 4, "ü" * 400)
     with cleaner_checkpoint.cleaning(place):
         cleaner_checkpoint.write(place, long)
     assert cleaner_checkpoint.read(place)._replace(reason="") == long._replace(reason="")
@@ -527,7 +527,7 @@ def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
     store = Store.create(tmp_path / "store", {"log.dirs": f"data,{disk}"})
     store.create_topic("t", 1, COMPACT)
     fill(store)
-    before, rewrite, refused = records(store), compaction.rewrite, []
+    before, rewrite, refused = records(store), partition_cleaner.rewrite, []
 
     def moved_meanwhile(*arguments):
         with pytest.raises(LockTimeoutError) as error:
@@ -535,9 +535,9 @@ def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
         refused.append(error.value)
         return rewrite(*arguments)
 
-    monkeypatch.setattr(compaction, "rewrite", moved_meanwhile)
+    monkeypatch.setattr(partition_cleaner, "rewrite", moved_meanwhile)
     monkeypatch.setattr("pyspark_log.storage.log_manager.partition_move.DEFAULT_TIMEOUT", 0.01)
-    done = compaction.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    done = partition_cleaner.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
     assert refused
     assert done is not None
     assert records(store) == compacted(before, done.cleaned_to)
@@ -545,7 +545,7 @@ def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
     fill(store, 10)
     before = records(store)
     # It goes on where it had come to, in the other folder.
-    done = compaction.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    done = partition_cleaner.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
     assert done is not None
     assert records(store) == compacted(before, done.cleaned_to)
     assert faults(store.path) == []

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pyspark_log.storage.compaction import partition_cleaner as compaction
+from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -113,7 +113,7 @@ class CompactedLog(RuleBasedStateMachine):
     def clean(self, memory):
         appender = self.store.appender("t", 0)
         appender.clock = lambda: self.now
-        return compaction.run(appender, self.store.reader("t", 0), memory, lambda _: None)
+        return partition_cleaner.run(appender, self.store.reader("t", 0), memory, lambda _: None)
 
     def note(self, cleaned_to):
         """After a round that came to its end."""

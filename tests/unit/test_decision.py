@@ -14,8 +14,8 @@ from pyspark_log.storage.publish.decision import (
     VERSION,
     Decision,
     Origin,
-    Place,
     SetAside,
+    TopicIdPartition,
     decode_decision,
     encode_decision,
 )
@@ -52,14 +52,14 @@ def stage(store, value):
 def test_a_record_of_the_first_version_is_read():
     decision = decode_decision("q", json.dumps(FIRST).encode(), 31)
     assert decision == Decision(
-        "q", 4, 31, run="r2", replaced=("r1",), location="/c", records=7, places=(Place("t", ID, 3),),
+        "q", 4, 31, run="r2", replaced=("r1",), location="/c", records=7, places=(TopicIdPartition("t", ID, 3),),
         manifest=FIRST["manifest"], manifest_crc=17,
         host="h", process=12, time=1_700_000_000_000, holder=Origin("h", 12, 1_700_000_000_000),
     )  # fmt: skip
 
 
 def test_a_record_says_all_that_is_known():
-    aside = SetAside(20, 5, Origin("admin", 1, 2), (Place("t", ID, 3),))
+    aside = SetAside(20, 5, Origin("admin", 1, 2), (TopicIdPartition("t", ID, 3),))
     decision = decode_decision("q", json.dumps(FIRST).encode(), 31).taken_over("r3")
     assert (decision.holder.host, decision.holder.process) == (socket.gethostname(), os.getpid())
     for known in (decision, Decision("q", -1, 31, True, set_aside=aside)):
@@ -85,7 +85,7 @@ def test_a_manifest_with_and_without_positions(tmp_path):
     ]
     name, crc = manifest.write(str(tmp_path), [part], steps)
     assert manifest.read_steps(str(tmp_path), name, crc) == steps
-    assert list(manifest.read(str(tmp_path), name, crc)) == [Place("t", ID, 3)]
+    assert list(manifest.read(str(tmp_path), name, crc)) == [TopicIdPartition("t", ID, 3)]
     # The same, as the first version wrote it.
     path = tmp_path / name
     header, description = path.read_bytes()[:8], json.loads(path.read_bytes()[16 : -len(data)])
@@ -93,7 +93,7 @@ def test_a_manifest_with_and_without_positions(tmp_path):
     crc = crc32c(description)
     path.write_bytes(header + len(description).to_bytes(4, "big") + crc.to_bytes(4, "big") + description + data)
     assert manifest.read_steps(str(tmp_path), name, crc) == []
-    assert list(manifest.read(str(tmp_path), name, crc)) == [Place("t", ID, 3)]
+    assert list(manifest.read(str(tmp_path), name, crc)) == [TopicIdPartition("t", ID, 3)]
 
 
 def test_what_a_newer_version_has_decided_stops_who_publishes_and_nobody_else(store):

@@ -267,7 +267,7 @@ def test_a_cleaner_may_swap_segments_meanwhile(store, folder, together):
 
 
 def test_the_log_may_be_moved_meanwhile(store, folder, tmp_path):
-    store.add_log_folder(f"{tmp_path}/second")
+    store.add_log_dir(f"{tmp_path}/second")
     while_exporting(store, folder, lambda: store.move_partition("t", 0, f"{tmp_path}/second"), segment=2)
     assert values(folder) == values(store.path)
 

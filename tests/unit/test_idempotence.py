@@ -25,7 +25,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.producers import manager, numbered_batches
+from pyspark_log.storage.log.producers import idempotent_batches, manager
 from pyspark_log.storage.log.producers import snapshot as producer_snapshot
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
 from pyspark_log.storage.log.state_file import Flags
@@ -222,14 +222,14 @@ def test_two_that_take_turns_read_only_what_the_other_has_added(store, monkeypat
     nine(store)
     send(other, 9)
     read = []
-    headers_of = numbered_batches.read_headers
+    headers_of = idempotent_batches.read_headers
 
     def counted(*where):
         for header in headers_of(*where):
             read.append(header.base_offset)
             yield header
 
-    monkeypatch.setattr(numbered_batches, "read_headers", counted)
+    monkeypatch.setattr(idempotent_batches, "read_headers", counted)
     for sequence in range(10, 40, 2):
         send(store, sequence)
         send(other, sequence + 1)

@@ -31,7 +31,7 @@ from pyspark_log.storage.catalog import kafka_files as checkpoint_files
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import LOG_START
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.reader import Partition
+from pyspark_log.storage.log.reader import LogReader
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -274,7 +274,7 @@ MERGED = [(0, b"a"), (2, b"c", b"d"), (12, b"m"), (15, b"p", b"q")]
 
 
 def test_segments_that_the_cleaner_swaps_while_they_are_copied(root, store, monkeypatch):
-    opened = Partition.opened
+    opened = LogReader.opened
 
     def swapped_behind_the_first(self, state):
         for number, segment in enumerate(opened(self, state)):
@@ -286,7 +286,7 @@ def test_segments_that_the_cleaner_swaps_while_they_are_copied(root, store, monk
                     os.rename(path, path + ".deleted")
                 os.rename(segment_path(str(root / "t-0"), 0, ".log.swap"), segment_path(str(root / "t-0"), 0, LOG))
 
-    monkeypatch.setattr(Partition, "opened", swapped_behind_the_first)
+    monkeypatch.setattr(LogReader, "opened", swapped_behind_the_first)
     import_kafka(store, Store.open(root), "t")
     assert rows(store) == ALL
     assert is_sound(store) == []

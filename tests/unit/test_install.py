@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.errors import (
-    LogFolderOfflineError,
+    LogDirOfflineError,
     PublishFailedError,
     PublishPendingError,
     SetAsideError,
@@ -517,7 +517,7 @@ def test_what_a_killed_helper_made_ready_is_known_and_goes_by_its_age(store, mon
     check(store, expected(("p", 300)))
 
 
-def test_a_copy_that_a_killed_helper_left_in_a_log_folder_goes_by_its_age(store, monkeypatch):
+def test_a_copy_that_a_killed_helper_left_in_a_log_dir_goes_by_its_age(store, monkeypatch):
     parts = stage(store, "p", 300)
     with monkeypatch.context() as patched:
         patched.setattr(install, "on_one_device", lambda *_: False)
@@ -538,7 +538,7 @@ def test_a_copy_that_a_killed_helper_left_in_a_log_folder_goes_by_its_age(store,
     check(store, expected(("p", 300)))
 
 
-def test_a_failed_log_folder_gets_no_copy(tmp_path, monkeypatch):
+def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
     """Its disk is not mounted, so what is made there would be made on another one."""
     small_sizes(monkeypatch)
     second = tmp_path / "second"
@@ -555,7 +555,7 @@ def test_a_failed_log_folder_gets_no_copy(tmp_path, monkeypatch):
     changes = []
     files.set_observer(changes.append)
     try:
-        with pytest.raises(LogFolderOfflineError, match=r"t-0: the log folder .*/second has failed"):
+        with pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed"):
             help_apply(store)
     finally:
         files.set_observer(None)
@@ -569,7 +569,7 @@ def test_a_failed_log_folder_gets_no_copy(tmp_path, monkeypatch):
 
     files.set_observer(fail)
     try:
-        with pytest.raises(LogFolderOfflineError, match=r"t-0: the log folder .*/second has failed"):
+        with pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed"):
             help_apply(store)
     finally:
         files.set_observer(None)

@@ -17,7 +17,7 @@ from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, SideFi
 from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.isolation import StableEnd
+from pyspark_log.storage.log.isolation import LastStableOffset
 from pyspark_log.storage.log.state_file import EMPTY
 from pyspark_log.types import EARLIEST
 
@@ -218,7 +218,7 @@ def test_the_command(log):
 def test_what_was_deleted_is_not_asked_for_where_no_snapshot_tells_of_it(tmp_path):
     """The log has begun anew since the last look; a broker's reader has no second try."""
     asked = []
-    stable = StableEnd()
+    stable = LastStableOffset()
     for first, end in [(0, 2), (2, 4), (7, 9)]:
         state = EMPTY._replace(active_base=first, log_start=first, next_offset=end, high_watermark=end)
         assert stable.look(str(tmp_path), state, first, lambda offset: asked.append(offset) or iter(())) == end

@@ -14,10 +14,10 @@ from record_tools import Record, build, patched, with_crc
 from test_messages import message, message_set, three
 
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError, LogDamagedError
-from pyspark_log.storage.compaction.key_offsets import KeyOffsets, siphash128
+from pyspark_log.storage.compaction.key_offsets import OffsetMap, siphash128
 from pyspark_log.storage.record import batch as layout
 from pyspark_log.storage.record.batch import CODECS
-from pyspark_log.storage.record.headers import scan, stamp
+from pyspark_log.storage.record.headers import assign_offsets, scan
 
 ENTRY = 24
 
@@ -27,7 +27,7 @@ def log(tmp_path):
     return Log(tmp_path)
 
 
-def found(keys: KeyOffsets, *names: str) -> list[int]:
+def found(keys: OffsetMap, *names: str) -> list[int]:
     return [keys.get(name.encode()) for name in names]
 
 
@@ -47,7 +47,7 @@ def test_the_hash_is_siphash(size, digest):
 
 
 def test_a_table_of_4096_bytes_has_170_slots():
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     assert (keys.slots, keys.capacity, keys.latest_offset) == (170, 153, -1)
     for number in range(keys.capacity):
         assert keys.put(b"%d" % number, number)
@@ -63,18 +63,18 @@ def test_a_table_of_4096_bytes_has_170_slots():
 @pytest.mark.parametrize(("memory", "load"), [(0, 0.9), (ENTRY, 0.9), (4096, 0), (4096, 1), (4096, float("nan"))])
 def test_a_table_without_room_is_refused(memory, load):
     with pytest.raises(InvalidConfigError, match=r"log\.cleaner\.dedupe\.buffer\.size"):
-        KeyOffsets(memory, load)
+        OffsetMap(memory, load)
 
 
 def test_a_negative_offset_is_refused():
     with pytest.raises(ValueError, match="negative"):
-        KeyOffsets(4096).put(b"k", -1)
+        OffsetMap(4096).put(b"k", -1)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=20), st.integers(0, 2**63 - 2)), max_size=80), st.integers(2, 90))
 def test_the_table_is_a_map_up_to_its_capacity(entries, slots):
-    keys, model = KeyOffsets(slots * ENTRY, 0.99), {}
+    keys, model = OffsetMap(slots * ENTRY, 0.99), {}
     for key, offset in entries:
         fits = key in model or len(model) < keys.capacity
         assert keys.put(key, offset) == fits
@@ -85,7 +85,7 @@ def test_the_table_is_a_map_up_to_its_capacity(entries, slots):
 
 
 def test_a_table_grows_up_to_the_last_slot():
-    keys = KeyOffsets(100_000 * ENTRY, 0.95)
+    keys = OffsetMap(100_000 * ENTRY, 0.95)
     assert all(keys.put(b"%d" % number, number) for number in range(keys.capacity))
     assert all(keys.get(b"%d" % number) == number for number in range(keys.capacity))
     assert all(keys.get(b"absent %d" % number) == -1 for number in range(1000))
@@ -101,7 +101,7 @@ def test_each_key_has_its_last_offset(log, codec):
     log.roll()
     log.put(Record(b"b", b"3", headers=(("h", b"1"), ("h", None))), Record(b"", b"4"), codec=codec)
     log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     assert log.fill(keys) == 6
     assert found(keys, "a", "b", "", "x") == [3, 4, 5, -1]
     assert (keys.count, keys.latest_offset) == (3, 5)
@@ -113,7 +113,7 @@ def test_only_the_range_is_entered(log, start, end, offsets):
         log.put(pair("a", "1"))
         log.put(pair("b", "2"))
         log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     assert log.fill(keys, start, end) == end == keys.latest_offset + 1
     assert found(keys, "a", "b") == offsets
 
@@ -121,7 +121,7 @@ def test_only_the_range_is_entered(log, start, end, offsets):
 def test_a_range_may_begin_inside_a_batch(log):
     log.put(pair("a", "1"), pair("b", "2"))
     log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     assert log.fill(keys, 1) == 2
     assert found(keys, "a", "b") == [-1, 1]
 
@@ -129,7 +129,7 @@ def test_a_range_may_begin_inside_a_batch(log):
 def test_an_empty_range_knows_all_below_it(log):
     log.put(pair("a", "1"))
     log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     assert log.fill(keys, 1, 1) == 1
     assert (keys.count, keys.latest_offset) == (0, 0)
 
@@ -142,7 +142,7 @@ def test_markers_and_aborted_records_are_passed_over(log):
     log.append(ready(2, b"3", transactional=True))
     log.append(ending(False))
     log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     assert log.fill(keys) == 6
     assert (found(keys, "k"), keys.count) == ([2], 1)
 
@@ -154,7 +154,7 @@ def test_messages_of_old_formats_are_entered(log, magic):
     log.append(message_set(magic, "lz4", inside, offset=5), 6)
     log.append(message(magic, None, b"x", offset=6), 7)
     log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     assert log.fill(keys) == 7
     assert (found(keys, "k"), keys.count) == ([5], 1)
 
@@ -163,7 +163,7 @@ def test_a_full_table_ends_at_a_batch(log):
     for first in range(0, 60, 3):
         log.put(*[pair(f"{first + number}", "v") for number in range(3)])
     log.roll()
-    keys = KeyOffsets(20 * ENTRY)  # 18 keys: six batches
+    keys = OffsetMap(20 * ENTRY)  # 18 keys: six batches
     assert log.fill(keys) == 18 == keys.latest_offset + 1
     assert log.fill(keys, 18) == 36
     assert found(keys, "17", "18", "35", "36") == [-1, 18, 35, -1]
@@ -173,14 +173,14 @@ def test_the_keys_of_a_known_batch_need_no_room(log):
     for _ in range(3):
         log.put(*[pair(f"{number}", "v") for number in range(18)])
     log.roll()
-    assert log.fill(KeyOffsets(20 * ENTRY)) == 54
+    assert log.fill(OffsetMap(20 * ENTRY)) == 54
 
 
 def test_a_batch_that_has_no_room_at_all_is_refused(log):
     log.put(*[pair(f"{number}", "v") for number in range(19)])
     log.roll()
     with pytest.raises(InvalidConfigError, match=r"more than 18: set log\.cleaner\.dedupe\.buffer\.size"):
-        log.fill(KeyOffsets(20 * ENTRY))
+        log.fill(OffsetMap(20 * ENTRY))
 
 
 def test_a_table_that_the_system_lets_grow_no_more_is_full(log):
@@ -192,9 +192,9 @@ def test_a_table_that_the_system_lets_grow_no_more_is_full(log):
         log.put(*(pair(f"a{number}", "v") for number in range(5000)))
         log.put(*(pair(f"b{number}", "v") for number in range(15_000)))
         log.roll()
-        assert log.fill(KeyOffsets(ENTRY << 20), throttle=read) == 5000
+        assert log.fill(OffsetMap(ENTRY << 20), throttle=read) == 5000
     with contextlib.ExitStack() as without_memory, pytest.raises(MemoryError):
-        log.fill(KeyOffsets(ENTRY << 20), start=5000, throttle=read)
+        log.fill(OffsetMap(ENTRY << 20), start=5000, throttle=read)
 
 
 def test_batches_of_any_size_are_read(log):
@@ -202,7 +202,7 @@ def test_batches_of_any_size_are_read(log):
         log.put(pair("a", "x" * 3_000_000), pair(f"{number}", "v"))
         log.put(pair("a", "y"))
     log.roll()
-    keys, told = KeyOffsets(4096), []
+    keys, told = OffsetMap(4096), []
     assert log.fill(keys, throttle=told.append) == 9
     assert found(keys, "a", "0", "2") == [8, 1, 7]
     assert sum(told) >= 9_000_000
@@ -213,7 +213,7 @@ def test_a_bomb_is_refused_with_its_place(log):
     log.put(pair("a", "x" * 100_000), codec="gzip")
     log.roll()
     with pytest.raises(BatchTooLargeError, match=r"events-0.*\.log.*batch\.max\.memory\.bytes") as caught:
-        log.fill(KeyOffsets(4096), max_batch_bytes=10_000)
+        log.fill(OffsetMap(4096), max_batch_bytes=10_000)
     assert (caught.value.base_offset, caught.value.position) == (1, log.headers()[1].position)
 
 
@@ -235,7 +235,7 @@ def test_damage_is_told_with_its_place(log, at, data, what):
     position = log.headers()[1].position
     damage(log, position + at, data)
     with pytest.raises(CorruptRecordError, match=what) as caught:
-        log.fill(KeyOffsets(4096))
+        log.fill(OffsetMap(4096))
     error = caught.value
     assert (error.topic, error.partition, error.position) == ("events", 0, position)
     assert error.file == log.path(".log")
@@ -249,7 +249,7 @@ def test_a_log_that_ends_too_early_is_damaged(log):
     with open(log.path(".log"), "r+b") as file:
         file.truncate(end)
     with pytest.raises(LogDamagedError, match="ends at offset 1, but it must reach 2"):
-        log.fill(KeyOffsets(4096))
+        log.fill(OffsetMap(4096))
 
 
 def test_a_missing_segment_is_damage(log):
@@ -258,7 +258,7 @@ def test_a_missing_segment_is_damage(log):
         log.roll()
     os.unlink(log.path(".log", 1))
     with pytest.raises(LogDamagedError, match="ends at offset 1, but it must reach 3"):
-        log.fill(KeyOffsets(4096))
+        log.fill(OffsetMap(4096))
 
 
 TWO = build([pair("a", "1"), pair("b", "2")])
@@ -286,7 +286,7 @@ def test_records_that_make_no_sense_are_refused(log, batch, what):
     log.end = 3
     log.roll()
     with pytest.raises(CorruptRecordError, match=what) as caught:
-        log.fill(KeyOffsets(4096))
+        log.fill(OffsetMap(4096))
     assert (caught.value.base_offset, caught.value.position) == (1, position)
 
 
@@ -300,7 +300,7 @@ def test_any_bytes_give_offsets_or_an_error(data):
     for _ in range(data.draw(st.integers(1, 3))):
         batch[data.draw(st.integers(16, len(batch) - 1))] = data.draw(st.integers(0, 255))
     mutated = with_crc(bytes(batch))
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     with contextlib.suppress(CorruptRecordError):
         keys.take(
             mutated, 0, len(mutated), from_offset=0, until_offset=100, follows=0, max_batch_bytes=1 << 20,
@@ -310,8 +310,8 @@ def test_any_bytes_give_offsets_or_an_error(data):
 
 def test_stamped_batches_are_taken_from_anywhere_in_a_buffer():
     log = bytearray(b"junk" + build([pair("a", "1")]) + build([pair("a", "2")]) + b"\0" * 70)
-    stamp(log, 4, len(log) - 70, 5, 0)
-    keys = KeyOffsets(4096)
+    assign_offsets(log, 4, len(log) - 70, 5, 0)
+    keys = OffsetMap(4096)
     options = {"from_offset": 0, "until_offset": 100, "max_batch_bytes": 1 << 20, "aborted": lambda *_: False}
     assert keys.take(log, 4, len(log), follows=-1, **options) == (len(log) - 70, 7, False)
     assert found(keys, "a") == [6]

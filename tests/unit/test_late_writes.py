@@ -18,7 +18,7 @@ from pyspark_log.storage.maintenance.transfer.kafka_export import export_kafka
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.record.batch import LENGTH_PREFIX
-from pyspark_log.storage.record.headers import stamp
+from pyspark_log.storage.record.headers import assign_offsets
 from pyspark_log.storage.segment.segment import SNAPSHOT, list_segments, segment_path
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
@@ -30,7 +30,7 @@ LATER = 9_000_000
 def whole(offset):
     """A batch as it would stand there, of a producer who knows of the others' last records, and with a later time."""
     data = bytearray(ready(APPENDS, b"late", producer=7, timestamp=LATER))
-    stamp(data, 0, len(data), offset, 0)
+    assign_offsets(data, 0, len(data), offset, 0)
     return bytes(data)
 
 

@@ -26,11 +26,11 @@ def path(tmp_path):
     return str(file)
 
 
-def _hold(path, held, let_go):
+def _hold(path, held, mark_deleted):
     lock = locks.lock_for(path)
     lock.acquire()
     held.set()
-    let_go.wait(PATIENCE)
+    mark_deleted.wait(PATIENCE)
     lock.release()
 
 
@@ -58,13 +58,13 @@ def test_processes_and_threads_exclude_each_other(path, tmp_path):
 
 
 def test_a_timeout_names_the_process_that_holds_the_lock(path):
-    held, let_go = PROCESSES.Event(), PROCESSES.Event()
-    other = PROCESSES.Process(target=_hold, args=(path, held, let_go), daemon=True)
+    held, mark_deleted = PROCESSES.Event(), PROCESSES.Event()
+    other = PROCESSES.Process(target=_hold, args=(path, held, mark_deleted), daemon=True)
     other.start()
     assert held.wait(PATIENCE), "the other process does not get the lock"
     with pytest.raises(LockTimeoutError, match=f"process {other.pid} "):
         locks.lock_for(path).acquire(timeout=0.05)
-    let_go.set()
+    mark_deleted.set()
     other.join()
     lock = locks.lock_for(path)
     lock.acquire(timeout=PATIENCE)
@@ -90,8 +90,8 @@ def test_a_timeout_within_a_process_says_so(path):
 
 
 def test_the_lock_of_a_killed_process_is_free(path):
-    held, let_go = PROCESSES.Event(), PROCESSES.Event()
-    other = PROCESSES.Process(target=_hold, args=(path, held, let_go), daemon=True)
+    held, mark_deleted = PROCESSES.Event(), PROCESSES.Event()
+    other = PROCESSES.Process(target=_hold, args=(path, held, mark_deleted), daemon=True)
     other.start()
     assert held.wait(PATIENCE), "the other process does not get the lock"
     other.kill()

@@ -1,4 +1,4 @@
-"""A log folder goes off the store's list, if nothing is in it; and nothing ever gets there afterwards."""
+"""A log dir goes off the store's list, if nothing is in it; and nothing ever gets there afterwards."""
 
 import json
 import os
@@ -14,15 +14,15 @@ from pyspark_log.errors import (
     DescriptionError,
     InvalidConfigError,
     LogDamagedError,
-    LogFolderOfflineError,
+    LogDirOfflineError,
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import log_dir
-from pyspark_log.storage.catalog.log_dirs import LogFolders
+from pyspark_log.storage.catalog.log_dirs import LogDirs
 from pyspark_log.storage.catalog.store_json import describe
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log_manager import partition_move as move
+from pyspark_log.storage.log_manager import partition_move
 from pyspark_log.storage.log_manager.topics import TopicAdmin
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.findings import Severity
@@ -47,7 +47,7 @@ def second(tmp_path):
 
 @pytest.fixture
 def store(tmp_path, second):
-    """Two log folders, the second one outside of the store; t-1 is in that."""
+    """Two log dirs, the second one outside of the store; t-1 is in that."""
     store = Store.create(tmp_path / "store", {"log.dirs": f"data,{second}"})
     store.create_topic("t", 2, {"file.delete.delay.ms": "0"})
     for partition in (0, 1):
@@ -59,7 +59,7 @@ def listed(store):
     """The names by their numbers; "" for one that was removed."""
     known = describe(store.path)
     numbers = range(known.next_log_dir)
-    return [known.log_folders[number].name if number in known.log_folders else "" for number in numbers]
+    return [known.log_dirs[number].name if number in known.log_dirs else "" for number in numbers]
 
 
 def empty_second(store):
@@ -68,7 +68,7 @@ def empty_second(store):
 
 
 def number_of(store, partition, topic="t"):
-    return state_file.read(store.place(topic, partition).state_path).state.log_folder
+    return state_file.read(store.place(topic, partition).state_path).state.log_dir
 
 
 def tree(path):
@@ -80,17 +80,17 @@ def test_an_empty_one_goes_and_its_number_is_not_given_again(store, second, monk
     other = Store.open(store.path)
     store.flush()
     empty_second(store)
-    assert store.remove_log_folder(second) == ""
+    assert store.remove_log_dir(second) == ""
     assert listed(store) == ["data", ""]
     assert os.listdir(second) == []
-    store.add_log_folder(second)
+    store.add_log_dir(second)
     assert listed(store) == ["data", "", second]
     store.move_partition("t", 0, second)
     assert (number_of(store, 0), number_of(store, 1)) == (2, 0)
     for one in (store, other, Store.open(store.path)):
         one.append("t", rows(b"more"), partition=0)
         assert values(one, 0)[:2] == [b"first", b"more"]
-    assert [one.path for one in other.log_folder_usage()] == [f"{store.path}/data", second]
+    assert [one.path for one in other.describe_log_dirs()] == [f"{store.path}/data", second]
     store.clean()
     assert not verify(store.path).findings
 
@@ -102,10 +102,10 @@ def test_the_first_one_goes_and_partitions_begin_elsewhere(tmp_path, second):
     # This one does not know yet that the first one has an id.
     other = Store.open(store.path)
     assert values(other, 0) == [b"first"]
-    store.add_log_folder(second)
+    store.add_log_dir(second)
     store.move_partition("t", 0, second)
     store.clean()
-    assert store.remove_log_folder("data") == ""
+    assert store.remove_log_dir("data") == ""
     for number, one in enumerate((other, store, Store.open(store.path))):
         one.create_topic(f"u{number}", 2)
         assert values(one, 1, f"u{number}") == []
@@ -128,9 +128,9 @@ def test_one_that_holds_partitions_stays(store, second):
     for partition in range(30):
         store.append("u", rows(b"x"), partition=partition)
     with pytest.raises(InvalidConfigError, match=r"/second holds 16 partitions: .* and 6 more; move them"):
-        store.remove_log_folder(second)
-    with pytest.raises(InvalidConfigError, match="no log folder"):
-        store.remove_log_folder("third")
+        store.remove_log_dir(second)
+    with pytest.raises(InvalidConfigError, match="no log dir"):
+        store.remove_log_dir("third")
     # Nobody knows where it is whose state is damaged.
     empty_second(store)
     store.delete_topic("u")
@@ -138,28 +138,28 @@ def test_one_that_holds_partitions_stays(store, second):
     state = path.read_bytes()
     path.write_bytes(bytes(len(state)))
     with pytest.raises(LogDamagedError, match="t-0: nobody can tell"):
-        store.remove_log_folder(second)
+        store.remove_log_dir(second)
     path.write_bytes(state)
     # What goes later.
     with pytest.raises(InvalidConfigError, match=r"/second still has u-\d+\.[0-9a-f]{32}-delete, .* and 5 more"):
-        store.remove_log_folder(second)
+        store.remove_log_dir(second)
     assert Path(store.path, "store.json").read_bytes() == before
 
 
 def test_the_log_of_a_partition_that_has_lost_its_state_is_not_left_behind(store, second, tmp_path):
     os.rename(store.place("t", 1).state_path, tmp_path / "lost")
     with pytest.raises(InvalidConfigError, match=r"/second still has t-1\. .*pylog verify"):
-        store.remove_log_folder(second)
+        store.remove_log_dir(second)
 
 
 def test_the_only_one_stays(tmp_path):
     store = Store.create(tmp_path / "store")
-    with pytest.raises(InvalidConfigError, match="the only log folder"):
-        store.remove_log_folder("data")
-    store.add_log_folder("more")
-    store.remove_log_folder("data")
-    with pytest.raises(InvalidConfigError, match="the only log folder"):
-        store.remove_log_folder("more")
+    with pytest.raises(InvalidConfigError, match="the only log dir"):
+        store.remove_log_dir("data")
+    store.add_log_dir("more")
+    store.remove_log_dir("data")
+    with pytest.raises(InvalidConfigError, match="the only log dir"):
+        store.remove_log_dir("more")
     assert listed(store) == ["", "more"]
 
 
@@ -167,9 +167,9 @@ def test_numbers_run_out(store, tmp_path):
     path = Path(store.path, "store.json")
     content = json.loads(path.read_bytes())
     path.write_text(json.dumps(content | {"next_log_dir": 65535}))
-    store.add_log_folder("last")
+    store.add_log_dir("last")
     with pytest.raises(InvalidConfigError, match="not given again"):
-        store.add_log_folder("more")
+        store.add_log_dir("more")
     store.move_partition("t", 0, "last")
     assert number_of(store, 0) == 65535
     assert values(Store.open(store.path), 0) == [b"first"]
@@ -192,11 +192,11 @@ def test_a_failed_one_goes_untouched_when_nothing_is_in_it(store, second, monkey
     mend = fail(monkeypatch, second)
     try:
         with pytest.raises(InvalidConfigError, match=r"holds 1 partitions: t-1; as it has failed \(.*delete their"):
-            store.remove_log_folder(second)
+            store.remove_log_dir(second)
         assert listed(store) == ["data", second]
         store.delete_topic("t")
         before = tree(second) if os.path.isdir(second) and fail in FAILURES[:3] else None
-        assert store.remove_log_folder(second)
+        assert store.remove_log_dir(second)
         assert before is None or tree(second) == before
         assert listed(store) == ["data", ""]
         # What the deleted topic had there is not waited for.
@@ -210,18 +210,18 @@ def test_a_failed_one_goes_untouched_when_nothing_is_in_it(store, second, monkey
     assert tree(second) == inside
     assert [values(Store.open(store.path), partition) for partition in range(4)] == [[b"again"]] * 4
     with pytest.raises(InvalidConfigError, match="not empty"):
-        store.add_log_folder(second)
+        store.add_log_dir(second)
     assert not verify(store.path).findings
 
 
 def test_one_that_was_emptied_and_failed_comes_back_under_another_number(store, second, tmp_path):
     empty_second(store)
     os.rename(second, tmp_path / "away")
-    assert "not mounted" in store.remove_log_folder(second)
+    assert "not mounted" in store.remove_log_dir(second)
     os.rename(tmp_path / "away", second)
     for name in [name for name in os.listdir(second) if name.endswith("-checkpoint")]:
         os.unlink(f"{second}/{name}")
-    store.add_log_folder(second)
+    store.add_log_dir(second)
     assert listed(store) == ["data", "", second]
     store.move_partition("t", 1, second)
     assert (number_of(store, 1), values(Store.open(store.path), 1)) == (2, [b"first"])
@@ -230,7 +230,7 @@ def test_one_that_was_emptied_and_failed_comes_back_under_another_number(store, 
 def test_what_is_not_the_stores_stays_in_it(store, second):
     empty_second(store)
     Path(second, "notes").write_text("mine")
-    assert store.remove_log_folder(second) == "it has notes"
+    assert store.remove_log_dir(second) == "it has notes"
     assert os.listdir(second) == ["notes"]
 
 
@@ -240,10 +240,10 @@ def test_what_is_not_the_stores_stays_in_it(store, second):
 def test_who_has_the_old_list_puts_nothing_there(store, second, monkeypatch):
     stale, blind = Store.open(store.path), Store.open(store.path)
     for one in (stale, blind):
-        one.log_folder_usage()
+        one.describe_log_dirs()
     empty_second(store)
     store.create_topic("u", 2)
-    store.remove_log_folder(second)
+    store.remove_log_dir(second)
     # Whoever cannot look which there are must not go by those that he knows.
     with monkeypatch.context() as patched:
         read = files.read_whole
@@ -260,7 +260,7 @@ def test_who_has_the_old_list_puts_nothing_there(store, second, monkeypatch):
         ):
             with pytest.raises(OSError, match="Too many open files"):
                 change()
-    with pytest.raises(InvalidConfigError, match="no log folder"):
+    with pytest.raises(InvalidConfigError, match="no log dir"):
         stale.move_partition("t", 0, second)
     for partition in (0, 1):
         stale.append("u", rows(b"x"), partition=partition)
@@ -274,13 +274,13 @@ def test_who_is_about_to_write_checkpoints_writes_none_there(store, second, monk
     with stale.appender("t", 1).hold() as appender:
         appender.note_offsets()
     empty_second(store)
-    folder = stale.log_folders.at(1)
+    folder = stale.log_dirs.at(1)
     looked = folder.problem
 
     def then_it_goes():
         monkeypatch.setattr(folder, "problem", looked)
         found = looked()
-        assert store.remove_log_folder(second) == ""
+        assert store.remove_log_dir(second) == ""
         return found
 
     monkeypatch.setattr(folder, "problem", then_it_goes)
@@ -296,18 +296,18 @@ def test_a_topic_that_is_being_imported_does_not_come_into_it(store, second, roo
     store.clean()
 
     def late(admin, description, states, copies):
-        assert [state.log_folder for state in states.values()] == [1]
+        assert [state.log_dir for state in states.values()] == [1]
         with pytest.raises(InvalidConfigError, match=r"still has t-0\.[0-9a-f]{32}-future"):
-            store.remove_log_folder(second)
+            store.remove_log_dir(second)
         away = os.rename(second, f"{second}.away")
-        store.remove_log_folder(second)
+        store.remove_log_dir(second)
         os.rename(f"{second}.away", second)
         return bring(admin, description, states, copies) or away
 
     monkeypatch.setattr(TopicAdmin, "bring", late)
     store.create_topic("filler", 1)
     store.append("filler", rows(b"x"))
-    with pytest.raises(LogFolderOfflineError, match="does not list it"):
+    with pytest.raises(LogDirOfflineError, match="does not list it"):
         import_kafka(store, source, "t")
     assert store.topics() == ["filler"]
     assert folders(second) == []
@@ -333,15 +333,15 @@ def test_who_is_putting_a_partition_there_comes_first(store, second, monkeypatch
 
     def remove():
         try:
-            outcome.append(Store.open(store.path).remove_log_folder(second))
+            outcome.append(Store.open(store.path).remove_log_dir(second))
         except InvalidConfigError as error:
             outcome.append(str(error))
 
     if change == "move":
-        monkeypatch.setattr(move._Move, "_make_room", then_wait(move._Move._make_room))
+        monkeypatch.setattr(partition_move._Move, "_make_room", then_wait(partition_move._Move._make_room))
         work, moved = (lambda: other.move_partition("t", 0, second)), "t"
     else:
-        monkeypatch.setattr(LogFolders, "choose", then_wait(LogFolders.choose))
+        monkeypatch.setattr(LogDirs, "choose", then_wait(LogDirs.choose))
         work, moved = (lambda: other.append("u", rows(b"first"), partition=0)), "u"
     threads = [threading.Thread(target=work), threading.Thread(target=remove)]
     threads[0].start()
@@ -389,10 +389,10 @@ def test_partitions_come_and_go_while_it_is_removed_and_added(store, second):
         for topic in one.topics():
             one.move_partition(topic, 0, "data")
         one.clean()
-        one.remove_log_folder(second)
+        one.remove_log_dir(second)
         rounds.append(count)
         time.sleep(0.01)
-        one.add_log_folder(second)
+        one.add_log_dir(second)
 
     threads = [threading.Thread(target=run, args=(work,)) for work in (create, create, remove)]
     for thread in threads:
@@ -415,12 +415,12 @@ def test_partitions_come_and_go_while_it_is_removed_and_added(store, second):
 def test_the_command(store, second, tmp_path):
     refused = pylog(store, "log-dirs", "remove", second)
     assert refused.exit_code == 1
-    assert "[PYLOG_INVALID_CONFIG] log folder" in refused.output
+    assert "[PYLOG_INVALID_CONFIG] log dir" in refused.output
     assert "pylog log-dirs move TOPIC PARTITION FOLDER" in refused.output
     empty_second(store)
     done = pylog(store, "log-dirs", "remove", second)
     assert (done.exit_code, done.output) == (0, f"removed {second}\n")
-    store.add_log_folder(second)
+    store.add_log_dir(second)
     os.rename(second, tmp_path / "away")
     done = pylog(store, "log-dirs", "remove", second)
     assert done.exit_code == 0

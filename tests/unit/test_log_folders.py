@@ -1,4 +1,4 @@
-"""Several log folders: where partitions go, and what a folder that fails takes out, and what it does not."""
+"""Several log dirs: where partitions go, and what a folder that fails takes out, and what it does not."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from pyspark_log.errors import (
     DescriptionError,
     InvalidConfigError,
     LogDamagedError,
-    LogFolderOfflineError,
+    LogDirOfflineError,
     PublishFailedError,
     PublishPendingError,
     StoreExistsError,
@@ -52,7 +52,7 @@ def memory():
 
 @pytest.fixture
 def store(tmp_path):
-    """Two log folders, the second one outside of the store; the partitions 1 and 3 of "t" are in that."""
+    """Two log dirs, the second one outside of the store; the partitions 1 and 3 of "t" are in that."""
     store = Store.create(tmp_path / "store", {"log.dirs": f"data,{tmp_path}/second"})
     store.create_topic("t", PARTITIONS)
     for partition in range(PARTITIONS):
@@ -104,7 +104,7 @@ def test_partitions_that_a_publish_makes_are_spread_too(store, tmp_path):
     store.create_topic("begun", 8)
     for partition in range(8):
         store.appender("begun", partition)
-    numbers = [state_file.read(store.place("begun", number).state_path).state.log_folder for number in range(8)]
+    numbers = [state_file.read(store.place("begun", number).state_path).state.log_dir for number in range(8)]
     assert sorted(numbers) == [0] * 4 + [1] * 4
 
 
@@ -145,7 +145,7 @@ def test_a_list_that_makes_no_sense_is_damage(store, content):
 def test_folders_that_would_mix_logs_with_other_files_are_refused(tmp_path, dirs):
     (tmp_path / "x").mkdir()
     dirs = dirs.format(tmp=tmp_path, store=tmp_path / "store")
-    with pytest.raises(InvalidConfigError, match=r"log\.dirs|log folder"):
+    with pytest.raises(InvalidConfigError, match=r"log\.dirs|log dir"):
         Store.create(tmp_path / "store", {"log.dirs": dirs})
     assert not (tmp_path / "store" / "store.json").exists()
 
@@ -155,18 +155,18 @@ def test_a_folder_that_holds_something_is_refused(store, tmp_path):
         Store.create(tmp_path / "other", {"log.dirs": f"data,{tmp_path}/second"})
     # What was made of it is in nobody's way.
     other = Store.create(tmp_path / "other", {"log.dirs": "data,more"})
-    assert [os.path.basename(folder.path) for folder in other.log_folders] == ["data", "more"]
+    assert [os.path.basename(folder.path) for folder in other.log_dirs] == ["data", "more"]
     with pytest.raises(StoreExistsError):
         Store.create(tmp_path / "other", {"log.dirs": "data,more"})
 
 
 def test_a_listed_folder_is_not_listed_by_another_name_too(store, tmp_path):
     """A clean-up would take its partitions, by the one name, for what a move has left."""
-    store.add_log_folder(f"{tmp_path}/third")
+    store.add_log_dir(f"{tmp_path}/third")
     before = Path(store.path, "store.json").read_bytes()
     os.rename(tmp_path / "third", tmp_path / "elsewhere")
     with pytest.raises(InvalidConfigError, match="put that into"):
-        store.add_log_folder(f"{tmp_path}/elsewhere")
+        store.add_log_dir(f"{tmp_path}/elsewhere")
     assert Path(store.path, "store.json").read_bytes() == before
 
 
@@ -174,18 +174,18 @@ def test_a_folder_is_added_and_seen_by_those_who_have_the_store_open(tmp_path):
     store, other = Store.create(tmp_path / "store"), Store.open(tmp_path / "store")
     store.create_topic("t", 3)
     other.append("t", rows(b"x"), partition=0)
-    store.add_log_folder(f"{tmp_path}/second")
+    store.add_log_dir(f"{tmp_path}/second")
     other.append("t", rows(b"x"), partition=1)
     assert folders(tmp_path / "second") == ["t-1"]
     for one in (store, other, Store.open(store.path)):
         assert values(one, 1) == [b"x"]
-    with pytest.raises(InvalidConfigError, match="log folder"):
-        store.add_log_folder(f"{tmp_path}/second")
+    with pytest.raises(InvalidConfigError, match="log dir"):
+        store.add_log_dir(f"{tmp_path}/second")
     # One that was made ready, and not listed before the process was killed, is taken when it is added again.
     before = Path(store.path, "store.json").read_bytes()
-    store.add_log_folder("third")
+    store.add_log_dir("third")
     Path(store.path, "store.json").write_bytes(before)
-    store.add_log_folder("third")
+    store.add_log_dir("third")
     assert not verify(store.path).findings
 
 
@@ -296,7 +296,7 @@ def failed(request, store, tmp_path, monkeypatch):
     once()
 
 
-OFFLINE = r"^t-[13]: the log folder .*/second has failed: .*(missing|directory\.id|error|Read-only|denied)"
+OFFLINE = r"^t-[13]: the log dir .*/second has failed: .*(missing|directory\.id|error|Read-only|denied)"
 
 
 def test_only_its_partitions_are_out(store, failed, tmp_path, request):
@@ -306,23 +306,23 @@ def test_only_its_partitions_are_out(store, failed, tmp_path, request):
             one.append("t", rows(b"more"), partition=partition, sync=True)
             assert values(one, partition)[:2] == [b"first", b"more"]
         for partition in (1, 3):
-            with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+            with pytest.raises(LogDirOfflineError, match=OFFLINE):
                 one.append("t", rows(b"lost"), partition=partition)
             # Where the log ends is in the store itself.
             assert one.latest_offset("t", partition) == 1
             if readable:
                 assert values(one, partition) == [b"first"]
                 continue
-            with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+            with pytest.raises(LogDirOfflineError, match=OFFLINE):
                 values(one, partition)
-            with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+            with pytest.raises(LogDirOfflineError, match=OFFLINE):
                 one.offset_for_timestamp("t", partition, 0)
         if not readable:
-            with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+            with pytest.raises(LogDirOfflineError, match=OFFLINE):
                 export_kafka(one, "t", tmp_path / "exported", one.cluster_id)
         for call in (one.clean, one.flush, one.close):
             one.append("t", rows(b"unsynced"), partition=2)
-            with pytest.raises(LogFolderOfflineError):
+            with pytest.raises(LogDirOfflineError):
                 call()
             state = one.reader("t", 2).state()
             assert call == one.clean or state.synced == state.position
@@ -361,11 +361,11 @@ def test_a_publish_for_it_is_refused_before_it_is_decided(store, failed):
 def test_if_it_fails_after_the_decision_the_rest_is_applied_and_the_decision_waits(store, failed, monkeypatch):
     parts = stage(store, b"published")
     with monkeypatch.context() as patched:
-        patched.setattr(type(store), "check_log_folders", lambda *_: None)
+        patched.setattr(type(store), "check_log_dirs", lambda *_: None)
         with pytest.raises(PublishPendingError, match=rf"number 0 of publisher 'q' is decided.*{OFFLINE[1:]}"):
             publish(store, "q", 0, parts, run="r")
     assert values(store, 0) == values(store, 2) == [b"first", b"published"]
-    with pytest.raises(LogFolderOfflineError, match=OFFLINE):
+    with pytest.raises(LogDirOfflineError, match=OFFLINE):
         help_apply(store)
     # Others go on, where they need none of its partitions; the same publisher cannot, its decision comes first.
     for number in range(3):
@@ -421,7 +421,7 @@ def test_nothing_is_written_where_a_disk_should_be_mounted(store, tmp_path, monk
         appender.note_offsets()
     mount = empty(monkeypatch, str(tmp_path / "second"))
     for call in (store.flush, store.close, lambda: store.append("t", rows(b"x"), partition=3)):
-        with pytest.raises(LogFolderOfflineError):
+        with pytest.raises(LogDirOfflineError):
             call()
     store.create_topic("u", 4)
     store.append("u", pa.record_batch({"value": [b"x"] * 8}))
@@ -441,8 +441,8 @@ def test_a_lost_partition_in_a_sound_folder_is_damage(store, tmp_path):
 def test_a_state_that_names_an_unlisted_folder_is_told(store):
     path = store.place("t", 0).state_path
     os.unlink(path)
-    state_file.create(path, state_file.EMPTY._replace(log_folder=7))
-    with pytest.raises(LogFolderOfflineError, match=r"t-0: .*log-folder-7 has failed: store\.json does not list it"):
+    state_file.create(path, state_file.EMPTY._replace(log_dir=7))
+    with pytest.raises(LogDirOfflineError, match=r"t-0: .*log-dir-7 has failed: store\.json does not list it"):
         store.append("t", rows(b"x"), partition=0)
     findings = [finding for finding in verify(store.path).findings if finding.severity is Severity.DAMAGE]
     assert {finding.partition for finding in findings} == {0}
@@ -452,7 +452,7 @@ def test_a_copy_is_mended_with_and_without_the_folder(store, tmp_path):
     assert repair(store.path, tmp_path / "copy").complete
     copy = Store.open(tmp_path / "copy")
     assert [values(copy, partition) for partition in range(PARTITIONS)] == [[b"first"]] * PARTITIONS
-    assert len(copy.log_folders) == 1
+    assert len(copy.log_dirs) == 1
     os.rename(tmp_path / "second", tmp_path / "away")
     report = repair(store.path, tmp_path / "rest")
     assert {(loss.partition, loss.first_offset, loss.next_offset) for loss in report.losses} == {(1, 0, 1), (3, 0, 1)}
@@ -496,7 +496,7 @@ def test_the_command_adds_one_and_moves_partitions(store, tmp_path):
     assert values(store, 0) == [b"first"]
     refused = pylog(store, "log-dirs", "move", "t", "0", "fourth")
     assert refused.exit_code == 1
-    assert "[PYLOG_INVALID_CONFIG] 'fourth' is no log folder of the store" in refused.output
+    assert "[PYLOG_INVALID_CONFIG] 'fourth' is no log dir of the store" in refused.output
 
 
 def test_other_commands_go_on_where_a_folder_has_failed(store, tmp_path):
@@ -505,12 +505,12 @@ def test_other_commands_go_on_where_a_folder_has_failed(store, tmp_path):
         assert pylog(store, *words.split()).exit_code == 0, words
     out = pylog(store, "consume", "t", "--partition", "1")
     assert out.exit_code == 1
-    assert "[PYLOG_LOG_FOLDER_OFFLINE] t-1: the log folder" in out.output
+    assert "[PYLOG_LOG_DIR_OFFLINE] t-1: the log dir" in out.output
 
 
 def test_the_doctor_looks_at_each(store, tmp_path):
     def found():
-        findings = environment.log_folders(store.path)
+        findings = environment.log_dirs(store.path)
         return [(finding.verdict, finding.measured.partition(",")[0]) for finding in findings]
 
     both = [f"{store.path}/data", f"{tmp_path}/second"]
@@ -521,11 +521,11 @@ def test_the_doctor_looks_at_each(store, tmp_path):
 
 def test_an_error_keeps_what_it_says_on_its_way_to_another_process(store, tmp_path):
     os.rename(tmp_path / "second", tmp_path / "away")
-    with pytest.raises(LogFolderOfflineError) as raised:
+    with pytest.raises(LogDirOfflineError) as raised:
         values(store, 1)
     copy = pickle.loads(pickle.dumps(raised.value))
     assert (type(copy), str(copy), copy.errno, copy.filename) == (
-        LogFolderOfflineError, str(raised.value), 5, f"{tmp_path}/second",
+        LogDirOfflineError, str(raised.value), 5, f"{tmp_path}/second",
     )  # fmt: skip
 
 
@@ -547,14 +547,14 @@ def test_a_folder_that_is_mounted_read_only(store, tmp_path):
 def read_only_mount(path):
     """What one sees inside of that."""
     store = Store.open(path)
-    with pytest.raises(LogFolderOfflineError, match=r"t-1: the log folder .*Read-only file system"):
+    with pytest.raises(LogDirOfflineError, match=r"t-1: the log dir .*Read-only file system"):
         store.append("t", rows(b"x"), partition=1)
     with pytest.raises(PublishFailedError, match=r"Read-only file system"):
         publish(store, "q", 0, stage(store, b"x"))
     assert recover(store) == []
     store.append("t", rows(b"x"), partition=0)
     assert (values(store, 0), values(store, 1)) == ([b"first", b"x"], [b"first"])
-    assert [bool(one.problem) for one in store.log_folder_usage()] == [False, True]
+    assert [bool(one.problem) for one in store.describe_log_dirs()] == [False, True]
 
 
 # ---- copies of a store that list the folders of the original
@@ -579,7 +579,7 @@ def test_a_copy_changes_nothing_in_the_folders_of_the_original(store, copy, tmp_
         lambda: copy.move_partition("t", 0, str(tmp_path / "second")),
         lambda: publish(copy, "p", 0, parts),
     ):
-        with pytest.raises((LogFolderOfflineError, PublishFailedError), match="this one is a copy of that"):
+        with pytest.raises((LogDirOfflineError, PublishFailedError), match="this one is a copy of that"):
             change()
     copy.append("t", rows(b"other"), partition=0)
     assert any("this one is a copy" in finding.what for finding in verify(copy.path).findings)
@@ -611,7 +611,7 @@ def test_a_store_that_was_moved_keeps_its_folders_to_itself(store, tmp_path, mon
     moved.append("t", rows(b"second"), partition=1, sync=True)
     moved.close()
     copy = Store.open(shutil.copytree(moved.path, tmp_path / "copy"))
-    with pytest.raises(LogFolderOfflineError, match=f"belongs to the store in {moved.path},"):
+    with pytest.raises(LogDirOfflineError, match=f"belongs to the store in {moved.path},"):
         copy.append("t", rows(b"other"), partition=1)
     assert values(Store.open(moved.path), 1) == [b"first", b"second"]
 
@@ -624,9 +624,9 @@ def test_a_store_seen_at_two_places_is_one(store, tmp_path):
 
 
 def test_a_copy_does_not_take_an_empty_folder_that_the_original_has_been_given_since(store, copy, tmp_path):
-    store.add_log_folder(tmp_path / "third")
+    store.add_log_dir(tmp_path / "third")
     with pytest.raises(InvalidConfigError, match="this one is a copy of that"):
-        copy.add_log_folder(tmp_path / "third")
+        copy.add_log_dir(tmp_path / "third")
     store.create_topic("u", 4)
     for partition in range(4):
         store.append("u", rows(b"x"), partition=partition)
@@ -662,7 +662,7 @@ def test_the_first_folder_fails_and_the_others_go_on(tmp_path, monkeypatch, fail
         verify(store.path)
         store.create_topic("u", 1)
         store.delete_topic("u")
-        assert len(store.log_folder_usage()) == 2
+        assert len(store.describe_log_dirs()) == 2
     finally:
         mend()
     assert values(store, 0) == [b"first"]

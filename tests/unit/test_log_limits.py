@@ -15,7 +15,7 @@ from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError
 from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.record.batch import HEADER_SIZE
 from pyspark_log.storage.record.decoder import decode
-from pyspark_log.storage.record.empty_batch import gap_batch
+from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.segment.segment import SegmentReader, list_segments
 from pyspark_log.storage.store import Store
 
@@ -37,7 +37,7 @@ def append(store, *values, time=None):
 def leave_out(store, offsets):
     """A hole of so many offsets, as a power loss leaves it."""
     with store.appender("t", 0).hold() as appender:
-        appender.append(bytearray(gap_batch(0, offsets, 0)), sync=False)
+        appender.append(bytearray(empty_batch(0, offsets, 0)), sync=False)
 
 
 def read(store, *bounds, **options):

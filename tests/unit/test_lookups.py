@@ -17,7 +17,7 @@ from test_messages import message, message_set
 
 from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.record.batch import MAX_TIMESTAMP_AT
-from pyspark_log.storage.record.empty_batch import gap_batch
+from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
 
@@ -197,7 +197,7 @@ def test_the_marker_of_a_transaction_counts_as_a_record(store):
 
 def test_an_empty_batch_has_no_largest_time(store):
     """As the cleaner leaves it: it keeps the time of the records that it had."""
-    empty = patched(gap_batch(0, 1, 0), MAX_TIMESTAMP_AT, 8, 99)
+    empty = patched(empty_batch(0, 1, 0), MAX_TIMESTAMP_AT, 8, 99)
     write(store, empty + build([Record(b"k", b"v", 5)], base_offset=1), 2)
     assert store.offset_of_max_timestamp("t", 0) == OffsetAndTimestamp(1, 5)
 

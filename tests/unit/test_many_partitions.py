@@ -54,7 +54,7 @@ def test_partitions_without_records_cost_nothing(tmp_path):
     assert store.written_partitions("t") == [6, 5_000_000]
     store.flush()
     assert store.clean() == 0
-    assert [one.partitions.keys() for one in store.log_folder_usage()] == [
+    assert [one.partitions.keys() for one in store.describe_log_dirs()] == [
         {TopicPartition("t", 6), TopicPartition("t", 5_000_000)}
     ]
     assert cleaner.due(store) == []

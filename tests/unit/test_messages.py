@@ -16,7 +16,7 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.record.batch import CODECS, UNKNOWN_COUNT
 from pyspark_log.storage.record.decoder import decode
-from pyspark_log.storage.record.headers import restamp, scan, stamp
+from pyspark_log.storage.record.headers import assign_offsets, scan, set_log_append_time
 from pyspark_log.storage.segment.proof import batch_at
 from pyspark_log.storage.segment.segment import read_headers
 from tests.old_messages import message, message_set, with_wrong_checksum
@@ -275,7 +275,7 @@ def test_too_many_messages_for_the_memory(magic):
     refuse(data, f"more than {needed - 1} bytes", max_batch_bytes=needed - 1)
 
 
-@pytest.mark.parametrize(("change", "arguments"), [(stamp, (0, 0)), (restamp, (0,))])
+@pytest.mark.parametrize(("change", "arguments"), [(assign_offsets, (0, 0)), (set_log_append_time, (0,))])
 def test_they_are_never_changed(change, arguments):
     log = bytearray(build([Record()]) + message(1, b"", b"", offset=1))
     before = bytes(log)

@@ -1,4 +1,4 @@
-"""A partition goes from one log folder to another while it is read and written."""
+"""A partition goes from one log dir to another while it is read and written."""
 
 import itertools
 import multiprocessing
@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from producer_tools import ending, ready
 
-from pyspark_log.errors import InvalidConfigError, LogFolderOfflineError, UnknownTopicError
+from pyspark_log.errors import InvalidConfigError, LogDirOfflineError, UnknownTopicError
 from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import reader as partition
-from pyspark_log.storage.log.isolation import StableEnd
+from pyspark_log.storage.log.isolation import LastStableOffset
 from pyspark_log.storage.log.recovery import apply_intent
-from pyspark_log.storage.log_manager import partition_move as move
+from pyspark_log.storage.log_manager import partition_move
 from pyspark_log.storage.maintenance.verify import partition as verify_partition
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
@@ -47,7 +47,7 @@ def memory():
 
 @pytest.fixture
 def store(tmp_path, tmp_path_factory):
-    """Three log folders; the last one is on another device, where there is one."""
+    """Three log dirs; the last one is on another device, where there is one."""
     other = tmp_path_factory.mktemp("other")
     store = Store.create(tmp_path / "store", {"log.dirs": f"data,{tmp_path}/second,{other}"})
     store.create_topic("t", 2, CONFIGS)
@@ -73,8 +73,8 @@ def content(folder):
 
 
 def where(store):
-    """The log folders that have anything of partition 0."""
-    folders = [folder.path for folder in store.log_folders]
+    """The log dirs that have anything of partition 0."""
+    folders = [folder.path for folder in store.log_dirs]
     return [folder for folder in folders if any(name.startswith("t-0") for name in os.listdir(folder))]
 
 
@@ -91,7 +91,7 @@ def test_all_files_are_byte_for_byte_the_same(store):
     assert {Path(name).suffix for name in before} == {
         ".log", ".index", ".timeindex", ".snapshot", ".metadata", "",
     }  # fmt: skip
-    for folder in itertools.islice(itertools.cycle(store.log_folders), 1, 5):
+    for folder in itertools.islice(itertools.cycle(store.log_dirs), 1, 5):
         other = Store.open(store.path)
         assert other.read("t", 0, 30, 31)
         copied = store.move_partition("t", 0, folder.path)
@@ -162,7 +162,7 @@ def test_readers_at_work_and_other_appenders_follow(store, tmp_path):
 
 def test_what_cannot_be_is_refused_and_changes_nothing(store, tmp_path):
     fill(store)
-    with pytest.raises(InvalidConfigError, match="no log folder of the store; these are: "):
+    with pytest.raises(InvalidConfigError, match="no log dir of the store; these are: "):
         store.move_partition("t", 0, f"{tmp_path}/nowhere")
     with pytest.raises(UnknownTopicError):
         store.move_partition("t", 2, f"{tmp_path}/second")
@@ -171,7 +171,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(store, tmp_path):
         store.move_partition("t", 0, f"{tmp_path}/second")
     (tmp_path / "second" / "t-0").rmdir()
     os.rename(tmp_path / "second", tmp_path / "away")
-    with pytest.raises(LogFolderOfflineError, match=r"t-0: the log folder .*/second has failed"):
+    with pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed"):
         store.move_partition("t", 0, f"{tmp_path}/second")
     os.rename(tmp_path / "away", tmp_path / "second")
     assert values(store) == list(range(100))
@@ -191,7 +191,7 @@ def test_a_copy_that_fails_leaves_the_partition_where_it_is(store, tmp_path, mon
         real(file, data, position)
 
     monkeypatch.setattr(files.File, "pwrite", pwrite)
-    kind = OSError if bad == "full" else LogFolderOfflineError
+    kind = OSError if bad == "full" else LogDirOfflineError
     text = "No space" if bad == "full" else "does not give back what was written"
     with pytest.raises(kind, match=text):
         store.move_partition("t", 0, f"{tmp_path}/second")
@@ -211,7 +211,7 @@ def test_what_changes_while_it_is_copied_is_copied_again(store, tmp_path, monkey
         lambda: truncated(other, 280),
         lambda: fill(other, 10),
     ])
-    other, real = Store.open(store.path), move._Copy.follow
+    other, real = Store.open(store.path), partition_move._Copy.follow
 
     def follow(copy, state, *, locked):
         copied = real(copy, state, locked=locked)
@@ -220,7 +220,7 @@ def test_what_changes_while_it_is_copied_is_copied_again(store, tmp_path, monkey
             return 1 << 30
         return copied
 
-    monkeypatch.setattr(move._Copy, "follow", follow)
+    monkeypatch.setattr(partition_move._Copy, "follow", follow)
     store.move_partition("t", 0, f"{tmp_path}/second")
     assert next(changes, None) is None
     assert values(store) == [*range(50, 180), *range(10)]
@@ -232,7 +232,7 @@ def test_what_changes_while_it_is_copied_is_copied_again(store, tmp_path, monkey
 
 def moved_with(store, folder, monkeypatch, change):
     """Moves partition 0; after the first pass comes a change."""
-    real, changes = move._Copy.follow, iter([change])
+    real, changes = partition_move._Copy.follow, iter([change])
 
     def follow(copy, state, *, locked):
         copied = real(copy, state, locked=locked)
@@ -240,7 +240,7 @@ def moved_with(store, folder, monkeypatch, change):
             then()
         return copied
 
-    monkeypatch.setattr(move._Copy, "follow", follow)
+    monkeypatch.setattr(partition_move._Copy, "follow", follow)
     store.move_partition("t", 0, folder)
     assert next(changes, None) is None
 
@@ -328,7 +328,7 @@ def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
     monkeypatch.setattr(_Work, "_copy", lambda work, segment, region, step: copied.append(region.size) or copy(
         work, segment, region, step
     ))  # fmt: skip
-    for number, folder in enumerate(store.log_folders):
+    for number, folder in enumerate(store.log_dirs):
         writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
         writer.append("t", rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))
         parts = writer.finish()
@@ -391,7 +391,7 @@ def test_readers_and_writers_of_other_processes_notice_nothing(store):
     failed = []
     local = threading.Thread(target=lambda: _local(store.path, stop, failed), daemon=True)
     local.start()
-    for folder in itertools.islice(itertools.cycle(store.log_folders), 1, 5):
+    for folder in itertools.islice(itertools.cycle(store.log_dirs), 1, 5):
         before, looked = store.latest_offset("t", 0), list(looks)
         store.move_partition("t", 0, folder.path)
         deadline = time.monotonic() + PATIENCE
@@ -447,7 +447,7 @@ def move_before(owner, name, monkeypatch, store, folder):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(partition, "list_segments"), (partition, "aborted_between"), (StableEnd, "look")]
+    ("owner", "name"), [(partition, "list_segments"), (partition, "aborted_between"), (LastStableOffset, "look")]
 )
 def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, monkeypatch, owner, name):
     """It comes between the look at the state and that at the files beside the segments."""

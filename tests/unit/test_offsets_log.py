@@ -24,7 +24,7 @@ from pyspark_log.storage.groups.metadata import GroupState
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.reader import Partition
+from pyspark_log.storage.log.reader import LogReader
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -51,9 +51,9 @@ def offsets(log: OffsetsLog, group: str) -> dict[TopicPartition, int]:
 
 def reads_of(monkeypatch) -> list[int]:
     """Where each later read of a partition begins."""
-    starts, read = [], Partition.read
+    starts, read = [], LogReader.read
     monkeypatch.setattr(
-        Partition, "read", lambda self, start, end, **more: starts.append(start) or read(self, start, end, **more)
+        LogReader, "read", lambda self, start, end, **more: starts.append(start) or read(self, start, end, **more)
     )
     return starts
 

@@ -28,7 +28,7 @@ from pyspark_log.storage.log.producers.state import (
     sequence_after,
 )
 from pyspark_log.storage.record.checksum import crc32c
-from pyspark_log.storage.record.end_txn_marker import Marker
+from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.segment.txn_index import AbortedTransaction
 
 KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir" / "orders-0"
@@ -126,7 +126,7 @@ def test_check_changes_nothing(nine):
 def test_a_marker_ends_the_transaction_of_its_producer():
     states = after(data(5, 0, 3, transactional=True))
     assert states.entries[0].txn_first_offset == 5
-    states.enter(marker(8, timestamp=NOW + 1), Marker(True, 7))
+    states.enter(marker(8, timestamp=NOW + 1), EndTxnMarker(True, 7))
     (entry,) = states.entries
     assert (entry.txn_first_offset, entry.coordinator_epoch, entry.last_timestamp) == (None, 7, NOW + 1)
     assert states.check(data(9, 3)) is None
@@ -140,12 +140,12 @@ def test_a_batch_outside_of_the_open_transaction_is_refused():
 
 
 def test_markers_of_old_epochs_are_fenced():
-    states = after((marker(0, epoch=2), Marker(True, 5)))
+    states = after((marker(0, epoch=2), EndTxnMarker(True, 5)))
     with pytest.raises(TransactionCoordinatorFencedError, match="epoch 4"):
-        states.check(marker(1, epoch=2), Marker(True, 4))
+        states.check(marker(1, epoch=2), EndTxnMarker(True, 4))
     with pytest.raises(InvalidProducerEpochError):
-        states.check(marker(1, epoch=1), Marker(True, 5))
-    assert states.check(marker(1, epoch=2), Marker(True, 5)) is None
+        states.check(marker(1, epoch=1), EndTxnMarker(True, 5))
+    assert states.check(marker(1, epoch=2), EndTxnMarker(True, 5)) is None
 
 
 def test_a_marker_with_a_raised_epoch_leaves_no_batches():
@@ -222,7 +222,8 @@ def test_a_snapshot_keeps_what_it_has_room_for(known):
 
 
 def test_a_snapshot_has_kafkas_layout():
-    states = after(data(7, 3, 4, producer=1000, epoch=2, transactional=True), (marker(11, producer=9), Marker(True, 8)))
+    batch = data(7, 3, 4, producer=1000, epoch=2, transactional=True)
+    states = after(batch, (marker(11, producer=9), EndTxnMarker(True, 8)))
     known, bumped = producer_snapshot.encode(states.entries)[10:56], producer_snapshot.encode(states.entries)[56:]
     assert struct.unpack(">qhiqiqiq", known) == (1000, 2, 6, 10, 3, NOW, -1, 7)
     assert struct.unpack(">qhiqiqiq", bumped) == (9, 0, -1, -1, 0, NOW, 8, -1)
@@ -283,7 +284,7 @@ def test_a_snapshot_and_the_rest_of_the_log_tell_what_the_whole_log_does(steps, 
     log, sequences = [], {}
     for offset, (producer, kind) in enumerate(steps):
         if kind in ("commit", "abort"):
-            log.append((marker(offset, producer=producer), Marker(kind == "commit", 0)))
+            log.append((marker(offset, producer=producer), EndTxnMarker(kind == "commit", 0)))
         else:
             sequence = sequences[producer] = sequences.get(producer, -1) + 1
             log.append(data(offset, sequence, producer=producer, transactional=kind == "txn"))

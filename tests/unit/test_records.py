@@ -31,7 +31,7 @@ from pyspark_log.storage.record import batch as layout
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.compression import compress
 from pyspark_log.storage.record.decoder import decode
-from pyspark_log.storage.record.headers import restamp, scan, stamp
+from pyspark_log.storage.record.headers import assign_offsets, scan, set_log_append_time
 
 GOLDEN_FOLDER = Path(__file__).parents[1] / "golden"
 GOLDEN = {
@@ -319,7 +319,7 @@ def test_log_append_time_is_the_time_of_all_records():
 
 def test_offset_and_epoch_are_outside_the_crc():
     log = bytearray(build(THREE) + build(THREE, "gzip") + build(THREE[:1]))
-    assert stamp(log, 0, len(log), 498, 7) == 505
+    assert assign_offsets(log, 0, len(log), 498, 7) == 505
     assert [(h.base_offset, h.leader_epoch) for h in scan(log, 0, len(log), check_crcs=True)] == [
         (498, 7), (501, 7), (504, 7),
     ]
@@ -328,7 +328,7 @@ def test_offset_and_epoch_are_outside_the_crc():
 
 def test_stamp_of_a_part_changes_nothing_else():
     first, log = build(THREE), bytearray(build(THREE) * 3)
-    stamp(log, len(first), 2 * len(first), 1000, 1)
+    assign_offsets(log, len(first), 2 * len(first), 1000, 1)
     assert log[: len(first)] == log[2 * len(first) :] == first
     assert scan(log, len(first), 2 * len(first))[0].base_offset == 1000
 
@@ -338,7 +338,7 @@ def test_stamp_refuses_a_torn_chain_and_leaves_it_alone(cut):
     log = bytearray(build(THREE) * 2)[:-cut]
     before = bytes(log)
     with pytest.raises(CorruptRecordError, match="not all there"):
-        stamp(log, 0, len(log), 10, 0)
+        assign_offsets(log, 0, len(log), 10, 0)
     assert log == before
 
 
@@ -346,13 +346,13 @@ def test_stamp_refuses_a_torn_chain_and_leaves_it_alone(cut):
 def test_stamp_refuses_offsets_beyond_64_bits(base):
     log = bytearray(build(THREE))
     with pytest.raises(ValueError, match="base offset"):
-        stamp(log, 0, len(log), base, 0)
+        assign_offsets(log, 0, len(log), base, 0)
 
 
 @CODECS
 def test_restamp_gives_the_bytes_that_the_builder_would_have_made(codec):
     log = bytearray(build(THREE, codec) + build(THREE[:1], transactional=True))
-    restamp(log, 0, len(log), 15)
+    set_log_append_time(log, 0, len(log), 15)
     assert log == build(THREE, codec, log_append_time=15) + build(THREE[:1], transactional=True, log_append_time=15)
     assert [(r.timestamp, r.timestamp_type) for r in read(bytes(log))] == [(15, 1)] * 4
 
@@ -363,7 +363,7 @@ def test_restamp_refuses_damage_and_changes_nothing(damage):
     log[damage] = b"?" if damage.stop else b""
     before = bytes(log)
     with pytest.raises(CorruptRecordError):
-        restamp(log, 0, len(log), 15)
+        set_log_append_time(log, 0, len(log), 15)
     assert log == before
 
 
@@ -372,7 +372,7 @@ def test_append_times_that_no_record_can_have_are_refused(time):
     with pytest.raises(ValueError, match=f"append time {time} ms"):
         build(THREE, log_append_time=time)
     with pytest.raises(ValueError, match=f"append time {time} ms"):
-        restamp(bytearray(build(THREE)), 0, 1, time)
+        set_log_append_time(bytearray(build(THREE)), 0, 1, time)
 
 
 def test_ranges_outside_the_buffer_are_refused():

@@ -14,7 +14,7 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.record import batch as layout
 from pyspark_log.storage.record.builder import BatchBuilder
 from pyspark_log.storage.record.decoder import decode
-from pyspark_log.storage.record.headers import scan, stamp
+from pyspark_log.storage.record.headers import assign_offsets, scan
 
 # kafka-python needs another package for snappy, whose golden batches are bytes of Kafka itself.
 PEER_CODECS = [codec for codec in layout.CODECS if codec != "snappy"]
@@ -74,7 +74,7 @@ def test_we_read_what_kafka_python_writes(rows, codec):
 def make_log(groups: list[list[Record]], codecs: list[str]) -> tuple[bytes, list[Record]]:
     """Batches one behind the other, and the rows that they hold."""
     log = bytearray(b"".join(build(rows, codec) for rows, codec in zip(groups, codecs, strict=False)))
-    stamp(log, 0, len(log), 0, 0)
+    assign_offsets(log, 0, len(log), 0, 0)
     return bytes(log), numbered([row for rows, _ in zip(groups, codecs, strict=False) for row in rows])
 
 
@@ -148,7 +148,7 @@ def test_damaged_bytes_give_rows_or_the_one_error(log, changes, cut):
             break
         rows_of(chunk)
     unless_corrupt(scan, damaged, 0, len(damaged))
-    unless_corrupt(stamp, damaged, 0, len(damaged), 0, 0)
+    unless_corrupt(assign_offsets, damaged, 0, len(damaged), 0, 0)
 
 
 def unless_corrupt(work, *args, **options):

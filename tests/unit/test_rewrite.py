@@ -12,7 +12,7 @@ from record_tools import NOW, Record, build
 from test_messages import BOTH, SET_CODECS, message, message_set
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, SegmentOverflowError
-from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.compaction.rewrite import remove_unfinished, rewrite
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.record import batch as layout
@@ -117,7 +117,7 @@ def test_records_above_the_known_part_stay(log):
     for value in "123":
         log.put(pair("a", value), pair("a", value), pair(None, value))
     log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     log.fill(keys, 0, 5)  # within a batch
     log.rewrite(log.round(keys))
     assert [offset for offset, _ in kept(log)] == [4, 5, 6, 7, 8]
@@ -262,7 +262,7 @@ def test_tombstones_of_the_dirty_rest_get_their_horizon_when_it_is_cleaned(log):
     log.put(pair("a", "1"))
     log.put(pair("a", None))
     log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     log.fill(keys, 0, 1)
     log.rewrite(log.round(keys))
     assert [header.delete_horizon for header in log.headers()] == [None, None]
@@ -273,7 +273,7 @@ def test_tombstones_of_the_dirty_rest_get_their_horizon_when_it_is_cleaned(log):
 def test_tombstones_of_a_batch_get_their_horizon_when_all_of_it_is_cleaned(log):
     log.put(pair("a", "1"), pair("b", None), pair("a", None))
     log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     log.fill(keys, 0, 2)
     log.rewrite(log.round(keys))
     assert [header.delete_horizon for header in log.headers()] == [None]
@@ -381,7 +381,7 @@ def test_an_open_transaction_stays(log):
     producer.put("a")
     producer.put("b")
     log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     log.fill(keys, 0, 0)
     log.rewrite(log.round(keys))
     assert log.offsets() == [0, 1]
@@ -533,7 +533,7 @@ def broken(log: Log) -> None:
 def test_damage_leaves_nothing_behind(log):
     broken(log)
     before = sorted(os.listdir(log.folder))
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     log.fill(keys, 0, 2)
     with pytest.raises(CorruptRecordError, match=r"events-0: .*00002\.log .*CRC") as caught:
         log.rewrite(log.round(keys))
@@ -545,7 +545,7 @@ def test_a_missing_segment_is_told(log):
     for _ in range(3):
         log.put(pair("a", "1"))
         log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     log.fill(keys)
     with pytest.raises(LogDamagedError, match="ends at offset 1, but the next segment begins at 2"):
         log.rewrite(log.round(keys), [0, 2])
@@ -574,7 +574,7 @@ def test_a_cleaning_that_was_stopped_leaves_the_log_as_it_was(log):
     producer.end(False)
     log.put(pair("a", "1"))
     log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     log.fill(keys)
     before = {name: open_bytes(f"{log.folder}/{name}") for name in os.listdir(log.folder)}
     changes = 0
@@ -619,7 +619,7 @@ def test_a_group_may_have_a_larger_index_than_a_segment_that_is_appended_to(log)
 def test_a_group_of_too_many_offsets_is_refused(log):
     log.put(pair("a", "1"))
     log.roll()
-    keys = KeyOffsets(4096)
+    keys = OffsetMap(4096)
     log.fill(keys)
     with pytest.raises(SegmentOverflowError, match="offsets up to 2147483648"):
         rewrite(log.round(keys), log.sources([0]), 2**31 + 1)

@@ -19,7 +19,7 @@ FULL = PartitionState(
     unsynced_since=2**64 - 1,
     log_start=2**62, active_base=2**61, next_offset=2**60, position=2**31 - 1, synced=2**31 - 1, reserve=2**59,
     applied=2**58, first_undone=2**57, leader_epoch=2**31 - 1, intent_digest=2**32 - 1, intent_decision=2**56,
-    intent_next=2**55, intent_base=2**54, intent_position=2**31 - 1, log_folder=2**16 - 1, high_watermark=2**53,
+    intent_next=2**55, intent_base=2**54, intent_position=2**31 - 1, log_dir=2**16 - 1, high_watermark=2**53,
     incarnation=2**32 - 1, truncations=2**32 - 2, owner_epoch=2**52, owner_node=2**31 - 1, local_log_start=2**51,
     copied_up_to=2**50,
 )  # fmt: skip

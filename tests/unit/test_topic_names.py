@@ -22,7 +22,7 @@ ROWS = pa.record_batch({"value": [b"v"]})
 
 CALLS = {
     "create": lambda store, name: store.create_topic(name, 1),
-    "make": lambda store, name: store.make_topic_if_missing(name),
+    "make": lambda store, name: store.ensure_topic(name),
     "describe": lambda store, name: store.describe_topic(name),
     "config": lambda store, name: store.topic_config(name),
     "append": lambda store, name: store.append(name, ROWS),

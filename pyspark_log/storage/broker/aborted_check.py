@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from pyspark_log.storage.log import numbered_batches
+from pyspark_log.storage.log import idempotent_batches
 from pyspark_log.storage.segment import AbortedTransaction, SegmentReader
 
 
@@ -43,7 +43,7 @@ def ended_in(segments: Iterable[tuple[SegmentReader, int]], start: int, end: int
     """
     found, first = Ended(reached=start), dict[int, int]()
     for segment, size in segments:
-        for header, marker in numbered_batches(segment, size, start, high_watermark):
+        for header, marker in idempotent_batches(segment, size, start, high_watermark):
             if header.base_offset >= end and not first:
                 return found
             found.reached = header.next_offset

@@ -79,7 +79,7 @@ def made_up_topic_id(topic: str) -> str:
     return _made_up_id(topic)
 
 
-class BrokerFolder:
+class BrokerLogDir:
     """One folder of logs. Safe to use from several threads.
 
     Attributes:
@@ -104,7 +104,7 @@ class BrokerFolder:
         self._mutex = Mutex()
 
     @classmethod
-    def find(cls, path: str) -> BrokerFolder | None:
+    def find(cls, path: str) -> BrokerLogDir | None:
         """The folder of logs at an absolute path, if it is one.
 
         Raises:

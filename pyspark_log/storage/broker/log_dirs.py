@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from pyspark_log.errors import InvalidConfigError, StoreNotFoundError, UnknownTopicError
-from pyspark_log.storage.broker.log_dir import BrokerFolder
+from pyspark_log.storage.broker.log_dir import BrokerLogDir
 from pyspark_log.storage.catalog import META_PROPERTIES
 from pyspark_log.storage.fs import Mutex
 from pyspark_log.types import TopicDescription, TopicPartition
@@ -20,14 +20,14 @@ from pyspark_log.types import TopicDescription, TopicPartition
 log = logging.getLogger(__name__)
 
 #: The partitions of a topic, and in which folder each is.
-Where = Mapping[int, BrokerFolder]
+Where = Mapping[int, BrokerLogDir]
 _Listing = Mapping[str, list[int]]
 
 _BETWEEN = re.compile(r"\s*,\s*(?=/)")
 _NOTHING: _Listing = {}
 
 
-class BrokerFolders:
+class BrokerLogDirs:
     """All folders of logs that were asked for. Safe to use from several threads.
 
     Attributes:
@@ -37,7 +37,7 @@ class BrokerFolders:
         first: one of the folders, for partitions that are in none.
     """
 
-    def __init__(self, path: str, folders: list[BrokerFolder]) -> None:
+    def __init__(self, path: str, folders: list[BrokerLogDir]) -> None:
         """For `find`."""
         self.path = path
         self.recorded_cluster_id = folders[0].recorded_cluster_id
@@ -50,7 +50,7 @@ class BrokerFolders:
         self._mutex = Mutex()
 
     @classmethod
-    def find(cls, path: str) -> BrokerFolders | None:
+    def find(cls, path: str) -> BrokerLogDirs | None:
         """The folder of logs at an absolute path, or several such with commas between them, if that is what it is.
 
         Of several, one that cannot be read is left out, with a warning.
@@ -60,7 +60,7 @@ class BrokerFolders:
             StoreNotFoundError: one belongs to a store; or one of several is no broker's folder, or none can be read.
             InvalidConfigError: several are of different clusters, or have a partition in common.
         """
-        single = BrokerFolder.find(path)
+        single = BrokerLogDir.find(path)
         if single is not None:
             return cls(path, [single])
         parts = _BETWEEN.split(path)
@@ -70,7 +70,7 @@ class BrokerFolders:
         for part in map(os.path.normpath, parts):
             try:
                 os.listdir(part)
-                found = BrokerFolder.find(part)
+                found = BrokerLogDir.find(part)
             except OSError as error:
                 log.warning("%s: its partitions are left out: %s", part, error)
                 continue
@@ -117,7 +117,7 @@ class BrokerFolders:
         return listings
 
     def _merged(self, listings: list[_Listing]) -> dict[str, Where]:
-        found: dict[str, dict[int, BrokerFolder]] = {}
+        found: dict[str, dict[int, BrokerLogDir]] = {}
         for folder, listing in zip(self._folders, listings, strict=True):
             for topic, partitions in listing.items():
                 where = found.setdefault(topic, {})

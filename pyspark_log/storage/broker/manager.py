@@ -8,15 +8,15 @@ from typing import NoReturn
 
 from pyspark_log.errors import ReadOnlyError
 from pyspark_log.storage.broker.log_dir import made_up_topic_id
-from pyspark_log.storage.broker.log_dirs import BrokerFolders
-from pyspark_log.storage.broker.reader import BrokerPartition
-from pyspark_log.storage.catalog import DeletedTopic, LogFolders, PartitionPlace, TopicCatalog, check_name
-from pyspark_log.storage.log import Appender, Partition
-from pyspark_log.storage.log_manager import OpenTopic, Partitions
+from pyspark_log.storage.broker.log_dirs import BrokerLogDirs
+from pyspark_log.storage.broker.reader import BrokerLogReader
+from pyspark_log.storage.catalog import DeletedTopic, LogDirs, PartitionPath, TopicCatalog, check_name
+from pyspark_log.storage.log import LogReader, LogWriter
+from pyspark_log.storage.log_manager import LogManager, TopicLogs
 from pyspark_log.types import TopicDescription, TopicPartition
 
 
-def _refuse(broker: BrokerFolders) -> NoReturn:
+def _refuse(broker: BrokerLogDirs) -> NoReturn:
     raise ReadOnlyError(
         f"{broker.path} is a folder of a Kafka broker, and is only read. To write, copy its topics into a store"
     )
@@ -25,7 +25,7 @@ def _refuse(broker: BrokerFolders) -> NoReturn:
 class _BrokerCatalog(TopicCatalog):
     """The topics of which a broker's folder has partitions."""
 
-    def __init__(self, broker: BrokerFolders) -> None:
+    def __init__(self, broker: BrokerLogDirs) -> None:
         super().__init__(broker.path, "")
         self._broker = broker
 
@@ -48,36 +48,36 @@ class _BrokerCatalog(TopicCatalog):
         return []
 
 
-class _BrokerTopic(OpenTopic):
+class _BrokerTopic(TopicLogs):
     """A topic of a broker. Its settings are in no file of the folder: reading goes by the defaults."""
 
-    def __init__(self, broker: BrokerFolders, description: TopicDescription) -> None:
-        super().__init__(broker.path, {}, description, LogFolders(broker.path, broker.cluster_id))
+    def __init__(self, broker: BrokerLogDirs, description: TopicDescription) -> None:
+        super().__init__(broker.path, {}, description, LogDirs(broker.path, broker.cluster_id))
         self._where = broker.topics().get(description.name, {})
         self._first = broker.first
 
     def written(self) -> list[int]:
         return list(self._where)
 
-    def left(self) -> list[PartitionPlace]:
+    def left(self) -> list[PartitionPath]:
         return self.places()
 
-    def place(self, partition: int) -> PartitionPlace:
+    def place(self, partition: int) -> PartitionPath:
         self.check(partition)
         name, topic_id = self.description.name, self.description.topic_id
         folder = self._where.get(partition, self._first).folder(TopicPartition(name, partition))
         # There is no state file.
-        return PartitionPlace(name, topic_id, partition, folder, "")
+        return PartitionPath(name, topic_id, partition, folder, "")
 
-    def _open(self, place: PartitionPlace) -> Partition:
+    def _open(self, place: PartitionPath) -> LogReader:
         folder = self._where.get(place.partition, self._first)
-        return BrokerPartition(place, folder, self.config.max_batch_bytes)
+        return BrokerLogReader(place, folder, self.config.max_batch_bytes)
 
 
-class BrokerPartitions(Partitions):
+class BrokerLogManager(LogManager):
     """The partitions in a broker's folder. Safe to use from several threads."""
 
-    def __init__(self, broker: BrokerFolders) -> None:
+    def __init__(self, broker: BrokerLogDirs) -> None:
         """Looks at nothing yet."""
         super().__init__(broker.path, broker.cluster_id, {})
         self.catalog = _BrokerCatalog(broker)
@@ -89,19 +89,19 @@ class BrokerPartitions(Partitions):
         found = self.catalog.describe(name).topic_id
         return None if found == made_up_topic_id(name) else found
 
-    def open(self, description: TopicDescription) -> OpenTopic:
+    def open(self, description: TopicDescription) -> TopicLogs:
         """The topic of a description; it may be deleted by now."""
         return _BrokerTopic(self._broker, description)
 
-    def recovered(self, topic: str, partition: int) -> Partition:
+    def recovered(self, topic: str, partition: int) -> LogReader:
         """The partition, for reading. UnknownTopicError."""
         return self.topic(topic).reader(partition)
 
-    def put_right(self, topic: str, partition: int) -> Partition:
+    def put_right(self, topic: str, partition: int) -> LogReader:
         """The partition, for reading. UnknownTopicError."""
         return self.topic(topic).reader(partition)
 
-    def appender(self, topic: str, partition: int) -> Appender:
+    def appender(self, topic: str, partition: int) -> LogWriter:
         """ReadOnlyError."""
         _refuse(self._broker)
 

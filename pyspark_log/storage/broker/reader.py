@@ -16,10 +16,10 @@ from typing import NamedTuple
 from pyspark_log.config import LONG_MAX, MAX_BATCH_BYTES
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, SideFileError, UnknownTopicError
 from pyspark_log.storage.broker.aborted_check import ended_in, refuted
-from pyspark_log.storage.broker.log_dir import LOG_NAME, BrokerFolder
-from pyspark_log.storage.catalog import LOG_START, PartitionPlace
+from pyspark_log.storage.broker.log_dir import LOG_NAME, BrokerLogDir
+from pyspark_log.storage.catalog import LOG_START, PartitionPath
 from pyspark_log.storage.fs import Mutex, files
-from pyspark_log.storage.log import Flags, Partition, PartitionState, aborted_between, missing_is_damage, state_file
+from pyspark_log.storage.log import Flags, LogReader, PartitionState, aborted_between, missing_is_damage, state_file
 from pyspark_log.storage.record import HEADER_SIZE, BatchHeader, headers_in
 from pyspark_log.storage.segment import AbortedTransaction, SegmentReader, batch_at
 from pyspark_log.types import TopicPartition
@@ -59,11 +59,11 @@ def _next(file: files.File, position: int, size: int, settled: bool) -> BatchHea
     return headers[0] if settled else None
 
 
-class BrokerPartition(Partition):
+class BrokerLogReader(LogReader):
     """The reader's view of a partition of a broker. Safe to use from several threads."""
 
     def __init__(
-        self, place: PartitionPlace, broker: BrokerFolder, max_batch_bytes: int = MAX_BATCH_BYTES
+        self, place: PartitionPath, broker: BrokerLogDir, max_batch_bytes: int = MAX_BATCH_BYTES
     ) -> None:
         """`max_batch_bytes`: the most that one batch may become in memory; a larger one is refused."""
         super().__init__(place, max_batch_bytes)

@@ -14,10 +14,10 @@ from pyspark_log.storage.catalog.kafka_files import (
     read_partition_metadata,
     write_partition_metadata,
 )
-from pyspark_log.storage.catalog.log_dir import INTERVAL, LogFolder, LogOffsets
-from pyspark_log.storage.catalog.log_dir_list import ListedFolder
-from pyspark_log.storage.catalog.log_dirs import PARTITION_FOLDER, LogFolders
-from pyspark_log.storage.catalog.partition_path import PartitionPlace
+from pyspark_log.storage.catalog.log_dir import INTERVAL, LogDir, LogOffsets
+from pyspark_log.storage.catalog.log_dir_list import ListedLogDir
+from pyspark_log.storage.catalog.log_dirs import PARTITION_FOLDER, LogDirs
+from pyspark_log.storage.catalog.partition_path import PartitionPath
 from pyspark_log.storage.catalog.store_json import (
     CUT_FOLDER,
     STAGING_FOLDER,
@@ -38,7 +38,7 @@ from pyspark_log.storage.catalog.topics import (
     TopicCatalog,
     check_id,
     check_name,
-    check_open_to_all,
+    check_not_internal,
     check_partitions,
     new_id,
 )
@@ -64,16 +64,16 @@ __all__ = [
     "TOPICS_FOLDER",
     "TOPICS_LOCK",
     "DeletedTopic",
-    "ListedFolder",
-    "LogFolder",
-    "LogFolders",
+    "ListedLogDir",
+    "LogDir",
+    "LogDirs",
     "LogOffsets",
-    "PartitionPlace",
+    "PartitionPath",
     "StoreDescription",
     "TopicCatalog",
     "check_id",
     "check_name",
-    "check_open_to_all",
+    "check_not_internal",
     "check_partitions",
     "kafka_files",
     "local_path",

@@ -48,7 +48,7 @@ class LogOffsets(NamedTuple):
     log_start: int | None
 
 
-class LogFolder:
+class LogDir:
     """One folder of logs (Kafka's log.dir). Safe to use from several threads.
 
     Attributes:

@@ -20,11 +20,11 @@ from pyspark_log.storage.catalog.log_dir_owner import OWNER_FILE
 from pyspark_log.storage.catalog.topics import new_id
 from pyspark_log.storage.fs import files
 
-#: The log folder of a store that is told nothing.
+#: The log dir of a store that is told nothing.
 DATA_FOLDER = "data"
 #: A store has no more of them at a time.
 MOST_FOLDERS = 256
-#: A state file has two bytes for the number of a log folder.
+#: A state file has two bytes for the number of a log dir.
 LAST_NUMBER = 65535
 #: A store is no broker, but `meta.properties` must name one.
 NODE_ID: Final = 0
@@ -34,13 +34,13 @@ _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
 _SYSTEMS_OWN = frozenset({"lost+found"})
 
 
-class ListedFolder(NamedTuple):
-    """A log folder as store.json lists it.
+class ListedLogDir(NamedTuple):
+    """A log dir as store.json lists it.
 
     Attributes:
         name: absolute, or inside the store.
         directory_id: what its `meta.properties` says, so that no other folder is taken for it; "": it is not known,
-            as that of a store with one log folder, which is made with the first record.
+            as that of a store with one log dir, which is made with the first record.
     """
 
     name: str
@@ -48,7 +48,7 @@ class ListedFolder(NamedTuple):
 
 
 #: What a store has that is told nothing.
-DEFAULT: Final[Mapping[int, ListedFolder]] = {0: ListedFolder(DATA_FOLDER, "")}
+DEFAULT: Final[Mapping[int, ListedLogDir]] = {0: ListedLogDir(DATA_FOLDER, "")}
 
 
 def parse(text: str) -> list[str]:
@@ -59,13 +59,13 @@ def parse(text: str) -> list[str]:
             f"log.dirs = {text!r}: must be 1 to {MOST_FOLDERS} different folders, with commas between them"
         )
     for name in names:
-        check_path("log folder", name)
-        check_text("log folder", name)
+        check_path("log dir", name)
+        check_text("log dir", name)
     return names
 
 
 def path_of(store: str, name: str) -> str:
-    """Where a log folder is."""
+    """Where a log dir is."""
     return name if os.path.isabs(name) else f"{store}/{name}"
 
 
@@ -74,8 +74,8 @@ def check_name(store: str, name: str, others: Collection[str], own: Collection[s
 
     Args:
         store: the store's folder.
-        name: the new log folder.
-        others: the names of the log folders that it has.
+        name: the new log dir.
+        others: the names of the log dirs that it has.
         own: the names of what else is in the store's folder.
 
     Raises:
@@ -83,7 +83,7 @@ def check_name(store: str, name: str, others: Collection[str], own: Collection[s
     """
     if not os.path.isabs(name) and (os.sep in name or name in {*own, os.curdir, os.pardir}):
         raise InvalidConfigError(
-            f"log folder {name!r}: must be an absolute path, or a plain name of a folder in the store that has no "
+            f"log dir {name!r}: must be an absolute path, or a plain name of a folder in the store that has no "
             f"other use there ({', '.join(sorted(own))})"
         )
     real = os.path.realpath(path_of(store, name))
@@ -92,11 +92,11 @@ def check_name(store: str, name: str, others: Collection[str], own: Collection[s
         taken.append(os.path.realpath(store))
     for other in taken:
         if os.path.commonpath([real, other]) in (real, other):
-            raise InvalidConfigError(f"log folder {name}: it is {other}, lies in it, or holds it")
+            raise InvalidConfigError(f"log dir {name}: it is {other}, lies in it, or holds it")
 
 
-def prepare(store: str, name: str, cluster_id: str) -> ListedFolder:
-    """Makes a new log folder ready, durably; store.json does not list it yet. `check_name` was asked before.
+def prepare(store: str, name: str, cluster_id: str) -> ListedLogDir:
+    """Makes a new log dir ready, durably; store.json does not list it yet. `check_name` was asked before.
 
     One that was made ready for this store before, and never listed, is taken as it is.
 
@@ -108,21 +108,21 @@ def prepare(store: str, name: str, cluster_id: str) -> ListedFolder:
     try:
         files.make_folder(path)
     except FileNotFoundError:
-        raise InvalidConfigError(f"log folder {path}: the folder above it does not exist") from None
+        raise InvalidConfigError(f"log dir {path}: the folder above it does not exist") from None
     found = {entry for entry in os.listdir(path) if not _UNFINISHED.fullmatch(entry)} - _SYSTEMS_OWN - {OWNER_FILE}
     meta = f"{path}/{META_PROPERTIES}"
     if found == {META_PROPERTIES}:
         directory_id = _own_id(meta, cluster_id)
         if directory_id:
-            return ListedFolder(name, directory_id)
+            return ListedLogDir(name, directory_id)
     if found and (found != {META_PROPERTIES} or os.path.isabs(name)):
         raise InvalidConfigError(
-            f"log folder {path} is not empty: a new one must be, lest logs of two stores are mixed. If nothing uses "
+            f"log dir {path} is not empty: a new one must be, lest logs of two stores are mixed. If nothing uses "
             f"what is in it ({', '.join(sorted(found)[:3])}), remove that"
         )
     directory_id = new_id()
     files.replace_whole(meta, encode_meta_properties(MetaProperties(cluster_id, NODE_ID, directory_id)))
-    return ListedFolder(name, directory_id)
+    return ListedLogDir(name, directory_id)
 
 
 def _own_id(meta: str, cluster_id: str) -> str:
@@ -134,7 +134,7 @@ def _own_id(meta: str, cluster_id: str) -> str:
 
 
 def introduce(path: str, cluster_id: str) -> None:
-    """Writes `meta.properties` into a log folder if it is missing. OSError."""
+    """Writes `meta.properties` into a log dir if it is missing. OSError."""
     meta = f"{path}/{META_PROPERTIES}"
     if not os.path.exists(meta):
         # Another process that is faster gives the folder its id.
@@ -142,11 +142,11 @@ def introduce(path: str, cluster_id: str) -> None:
             files.create_whole(meta, encode_meta_properties(MetaProperties(cluster_id, NODE_ID, new_id())))
 
 
-def introduced(store: str, name: str, cluster_id: str) -> ListedFolder:
-    """A log folder in use, with its id. InvalidConfigError: it has none. OSError."""
+def introduced(store: str, name: str, cluster_id: str) -> ListedLogDir:
+    """A log dir in use, with its id. InvalidConfigError: it has none. OSError."""
     path = path_of(store, name)
     introduce(path, cluster_id)
     directory_id = _own_id(f"{path}/{META_PROPERTIES}", cluster_id)
     if not directory_id:
-        raise InvalidConfigError(f"log folder {path}: its {META_PROPERTIES} is damaged, or of another store")
-    return ListedFolder(name, directory_id)
+        raise InvalidConfigError(f"log dir {path}: its {META_PROPERTIES} is damaged, or of another store")
+    return ListedLogDir(name, directory_id)

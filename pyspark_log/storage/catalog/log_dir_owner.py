@@ -1,7 +1,7 @@
-"""Which store a log folder outside of the store's own folder belongs to.
+"""Which store a log dir outside of the store's own folder belongs to.
 
 A copy of a store has the cluster id, the directory ids and the absolute paths of the original. If it wrote to the same
-log folders, each of the two would overwrite and cut what the other one has acknowledged, as they have state files, and
+log dirs, each of the two would overwrite and cut what the other one has acknowledged, as they have state files, and
 so locks, of their own. So such a folder has a note of the one store that uses it, by its place.
 """
 
@@ -12,7 +12,7 @@ import os
 
 from pyspark_log.storage.fs import Fields, files
 
-#: The name of the note. A broker passes over files in its log folders that it does not know.
+#: The name of the note. A broker passes over files in its log dirs that it does not know.
 OWNER_FILE = "pylog-store.json"
 
 _MOST_BYTES = 64 * 1024
@@ -22,7 +22,7 @@ _VERSION = 1
 
 
 def is_outside(folder: str, store_file: str) -> bool:
-    """Whether a log folder lies outside of the store whose store.json that is; a copy of the store has none of it then.
+    """Whether a log dir lies outside of the store whose store.json that is; a copy of the store has none of it then.
 
     It does too if its name in the store is a symbolic link.
     """
@@ -35,12 +35,12 @@ def note(folder: str, store_file: str) -> None:
     if is_outside(folder, store_file):
         now = os.path.realpath(folder), os.path.realpath(store_file)
         if _read(folder) != now:
-            content = {"version": _VERSION, "log_folder": now[0], "store_file": now[1]}
+            content = {"version": _VERSION, "log_dir": now[0], "store_file": now[1]}
             files.replace_whole(f"{folder}/{OWNER_FILE}", json.dumps(content, indent=2).encode() + b"\n")
 
 
 def problem(folder: str, store_file: str, cluster_id: str) -> str:
-    """Why the store may not use a log folder, if the one that it is a copy of does; "" if it may.
+    """Why the store may not use a log dir, if the one that it is a copy of does; "" if it may.
 
     A folder that is not where it was when the note was made is a copy, too, and belongs to nobody yet. Nor does one
     count whose store is not there any more: it was moved.
@@ -71,6 +71,6 @@ def _read(folder: str) -> tuple[str, str] | None:
     """Where folder and store.json were, by the note; None if there is none, or it is damaged."""
     try:
         content = Fields.parse(files.read_whole(f"{folder}/{OWNER_FILE}", _MOST_BYTES))
-        return content.text("log_folder"), content.text("store_file")
+        return content.text("log_dir"), content.text("store_file")
     except (FileNotFoundError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""The log folders of a store: which of them can be used, and which one a partition is in.
+"""The log dirs of a store: which of them can be used, and which one a partition is in.
 
 Which one that is stands in the partition's state file, by its number in store.json. A folder that fails takes only its
 own partitions out. It is known by its `meta.properties`, so that neither a missing one, nor what stands where it should
@@ -14,12 +14,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from pyspark_log.errors import InvalidConfigError, LogFolderOfflineError, StoreError
+from pyspark_log.errors import InvalidConfigError, LogDirOfflineError, StoreError
 from pyspark_log.storage.catalog import log_dir_list as log_dirs
 from pyspark_log.storage.catalog import store_json as store_folder
-from pyspark_log.storage.catalog.log_dir import LogFolder
-from pyspark_log.storage.catalog.log_dir_list import ListedFolder
-from pyspark_log.storage.catalog.partition_path import PartitionPlace
+from pyspark_log.storage.catalog.log_dir import LogDir
+from pyspark_log.storage.catalog.log_dir_list import ListedLogDir
+from pyspark_log.storage.catalog.partition_path import PartitionPath
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _FAILED = frozenset({
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 
 
-class _UnlistedFolder(LogFolder):
+class _UnlistedLogDir(LogDir):
     """What has a number that store.json gives to none, or not any more."""
 
     def problem(self) -> str:
@@ -42,20 +42,20 @@ class _UnlistedFolder(LogFolder):
         return f"{store_folder.STORE_FILE} does not list it"
 
 
-class LogFolders:
-    """The log folders of one store, by their numbers. Safe to use from several threads."""
+class LogDirs:
+    """The log dirs of one store, by their numbers. Safe to use from several threads."""
 
     def __init__(
-        self, path: str, cluster_id: str, listed: Mapping[int, ListedFolder] = log_dirs.DEFAULT,
+        self, path: str, cluster_id: str, listed: Mapping[int, ListedLogDir] = log_dirs.DEFAULT,
         next_number: int = len(log_dirs.DEFAULT),
     ) -> None:  # fmt: skip
         """Looks at nothing yet. `path`: the store's folder; `listed`, `next_number`: what its store.json says."""
         self._path = path
         self._cluster_id = cluster_id
-        self._folders: dict[int, LogFolder] = {}
+        self._folders: dict[int, LogDir] = {}
         self._take(listed, next_number)
 
-    def _take(self, listed: Mapping[int, ListedFolder], next_number: int) -> None:
+    def _take(self, listed: Mapping[int, ListedLogDir], next_number: int) -> None:
         folders = {number: self._make(number, folder) for number, folder in listed.items()}
         # Those that are known stay, with what they have noted; the first may have got an id since.
         for number, known in self._folders.items():
@@ -64,9 +64,9 @@ class LogFolders:
                 folders[number] = known
         self._folders, self._next_number = folders, next_number
 
-    def _make(self, number: int, folder: ListedFolder) -> LogFolder:
+    def _make(self, number: int, folder: ListedLogDir) -> LogDir:
         lock = f"checkpoints-{number}.lock" if number else "checkpoints.lock"
-        return LogFolder(
+        return LogDir(
             log_dirs.path_of(self._path, folder.name), f"{self._path}/{STATE_FOLDER}/{lock}", self._cluster_id,
             folder.directory_id, f"{self._path}/{store_folder.STORE_FILE}",
         )  # fmt: skip
@@ -81,15 +81,15 @@ class LogFolders:
     def follow(self) -> None:
         """The same for who is about to put something there: an error if it cannot be found out. StoreError, OSError."""
         description = store_folder.describe(self._path)
-        self._take(description.log_folders, description.next_log_dir)
+        self._take(description.log_dirs, description.next_log_dir)
 
-    def __iter__(self) -> Iterator[LogFolder]:
+    def __iter__(self) -> Iterator[LogDir]:
         return iter(self._folders.values())
 
     def __len__(self) -> int:
         return len(self._folders)
 
-    def numbered(self) -> Iterator[tuple[int, LogFolder]]:
+    def numbered(self) -> Iterator[tuple[int, LogDir]]:
         """Those that are listed, with their numbers, in which there may be gaps."""
         return iter(self._folders.items())
 
@@ -98,15 +98,15 @@ class LogFolders:
         """Whether there are, or were, others than the one that a store has from the beginning."""
         return self._next_number > 1
 
-    def at(self, number: int) -> LogFolder:
+    def at(self, number: int) -> LogDir:
         """The one with that number; one that cannot be used, if there is none."""
         if number not in self._folders:
             self.refresh()
         found = self._folders.get(number)
-        return found or _UnlistedFolder(f"{self._path}/log-folder-{number}", "", self._cluster_id)
+        return found or _UnlistedLogDir(f"{self._path}/log-folder-{number}", "", self._cluster_id)
 
     def find(self, folder: str) -> int:
-        """The number of a log folder, by its path, or by its name in store.json.
+        """The number of a log dir, by its path, or by its name in store.json.
 
         Raises:
             InvalidConfigError: there is none.
@@ -118,11 +118,11 @@ class LogFolders:
             if known.path == path:
                 return number
         raise InvalidConfigError(
-            f"{folder!r} is no log folder of the store; these are: {', '.join(known.path for known in self)}"
+            f"{folder!r} is no log dir of the store; these are: {', '.join(known.path for known in self)}"
         )
 
     def choose(self, name: str, given: Counter[int] | None = None) -> int:
-        """The log folder for a new partition: of those that can be used the one with the fewest partitions.
+        """The log dir for a new partition: of those that can be used the one with the fewest partitions.
 
         As Kafka's LogManager.nextLogDirs chooses; of equals the first.
 
@@ -131,7 +131,7 @@ class LogFolders:
             given: how many partitions each is about to get.
 
         Raises:
-            LogFolderOfflineError: none can be used.
+            LogDirOfflineError: none can be used.
             StoreError, OSError: as `follow`; in the last one known it would be lost if that was taken off the list.
         """
         self.follow()
@@ -152,18 +152,18 @@ class LogFolders:
             else:
                 counts[number] = sum(map(bool, map(PARTITION_FOLDER.fullmatch, names)))
         if not counts:
-            raise LogFolderOfflineError(
-                errno.EIO, f"{name}: no log folder can be used for a new partition: {'; '.join(problems)}", self._path
+            raise LogDirOfflineError(
+                errno.EIO, f"{name}: no log dir can be used for a new partition: {'; '.join(problems)}", self._path
             )
         return min(counts, key=lambda number: (counts[number] + (given or Counter())[number], number))
 
     # ---- which can be used
 
-    def check(self, number: int, place: PartitionPlace, *, written: bool = False) -> LogFolder:
-        """The log folder of a partition, if it can be used; `written`: for writing, by a real look at the disk.
+    def check(self, number: int, place: PartitionPath, *, written: bool = False) -> LogDir:
+        """The log dir of a partition, if it can be used; `written`: for writing, by a real look at the disk.
 
         Raises:
-            LogFolderOfflineError: it cannot.
+            LogDirOfflineError: it cannot.
         """
         folder = self.at(number)
         problem = folder.write_problem() if written else folder.problem()
@@ -171,20 +171,20 @@ class LogFolders:
             raise _offline(place, folder, problem, errno.EIO)
         return folder
 
-    def problem_of(self, place: PartitionPlace) -> str:
-        """Why the log folder in which a partition's files are is not what it should be; "" if it is."""
+    def problem_of(self, place: PartitionPath) -> str:
+        """Why the log dir in which a partition's files are is not what it should be; "" if it is."""
         path = os.path.dirname(place.folder)
         found = next((folder for folder in self if folder.path == path), None)
         return f"{path} is not listed in {store_folder.STORE_FILE}" if found is None else found.problem()
 
-    def explained(self, error: OSError, place: PartitionPlace) -> OSError:
-        """What an error of the system means: LogFolderOfflineError if a log folder has failed, else itself.
+    def explained(self, error: OSError, place: PartitionPath) -> OSError:
+        """What an error of the system means: LogDirOfflineError if a log dir has failed, else itself.
 
         Args:
             error: what came while a partition was worked on.
             place: which one.
         """
-        if isinstance(error, LogFolderOfflineError):
+        if isinstance(error, LogDirOfflineError):
             return error
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
         for folder in self:
@@ -198,10 +198,10 @@ class LogFolders:
         return error
 
 
-def _offline(place: PartitionPlace, folder: LogFolder, problem: str, number: int) -> LogFolderOfflineError:
-    return LogFolderOfflineError(
+def _offline(place: PartitionPath, folder: LogDir, problem: str, number: int) -> LogDirOfflineError:
+    return LogDirOfflineError(
         number,
-        f"{place}: the log folder {folder.path} has failed: {problem}. Mend or mount it, or bring it back from a copy "
-        "with all that is in it; partitions in other log folders can be used meanwhile (`pylog log-dirs list`)",
+        f"{place}: the log dir {folder.path} has failed: {problem}. Mend or mount it, or bring it back from a copy "
+        "with all that is in it; partitions in other log dirs can be used meanwhile (`pylog log-dirs list`)",
         folder.path,
     )

@@ -9,7 +9,7 @@ _METADATA_SIZE = 256
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionPlace:
+class PartitionPath:
     """Whose log it is and where its files are; prints as `topic-3`.
 
     Attributes:
@@ -27,9 +27,9 @@ class PartitionPlace:
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
-    def within(self, log_folder: str) -> PartitionPlace:
+    def within(self, log_dir: str) -> PartitionPath:
         """The same partition with its segments in that folder of logs."""
-        folder = f"{log_folder}/{self}"
+        folder = f"{log_dir}/{self}"
         return self if folder == self.folder else replace(self, folder=folder)
 
     @property

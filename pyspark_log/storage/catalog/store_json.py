@@ -13,10 +13,9 @@ from urllib.parse import unquote, urlsplit
 from pyspark_log.arguments import check_path
 from pyspark_log.config import check_store_settings
 from pyspark_log.errors import DescriptionError, InvalidConfigError, StoreExistsError, StoreNotFoundError
-from pyspark_log.storage.catalog import log_dir_list as log_dirs
-from pyspark_log.storage.catalog import log_dir_owner
+from pyspark_log.storage.catalog import log_dir_list, log_dir_owner
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES
-from pyspark_log.storage.catalog.log_dir_list import MOST_FOLDERS, ListedFolder
+from pyspark_log.storage.catalog.log_dir_list import MOST_FOLDERS, ListedLogDir
 from pyspark_log.storage.catalog.topics import MAX_DESCRIPTION_BYTES, check_id, new_id
 from pyspark_log.storage.fs import Fields, files, lock_for
 
@@ -46,15 +45,15 @@ class StoreDescription(NamedTuple):
     Attributes:
         cluster_id: 22 characters that tell the store from all others.
         settings: by Kafka's names.
-        log_folders: by their numbers.
+        log_dirs: by their numbers.
         next_log_dir: the number of the next one that is added. The number of one that was taken off the list is not
             given again, so that it never comes to mean another folder.
     """
 
     cluster_id: str
     settings: Mapping[str, str]
-    log_folders: Mapping[int, ListedFolder] = log_dirs.DEFAULT
-    next_log_dir: int = len(log_dirs.DEFAULT)
+    log_dirs: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT
+    next_log_dir: int = len(log_dir_list.DEFAULT)
 
     def encode(self) -> bytes:
         """The bytes of store.json."""
@@ -63,7 +62,7 @@ class StoreDescription(NamedTuple):
             "cluster_id": self.cluster_id,
             "log_dirs": {
                 str(number): {"path": folder.name, "directory_id": folder.directory_id or None}
-                for number, folder in self.log_folders.items()
+                for number, folder in self.log_dirs.items()
             },
             "next_log_dir": self.next_log_dir,
             "settings": dict(self.settings),
@@ -98,8 +97,8 @@ def describe(folder: str) -> StoreDescription:
         content.check_version(VERSION, f"{folder}: the store", oldest=VERSION)
         cluster_id, settings = content.text("cluster_id"), content.texts("settings")
         check_id(cluster_id)
-        folders = _log_folders(content)
-        next_log_dir = content.whole("next_log_dir", low=max(folders) + 1, high=log_dirs.LAST_NUMBER + 1)
+        folders = _log_dirs(content)
+        next_log_dir = content.whole("next_log_dir", low=max(folders) + 1, high=log_dir_list.LAST_NUMBER + 1)
     except (FileNotFoundError, NotADirectoryError):
         what = "there is no such folder" if not os.path.isdir(folder) else f"it holds no {STORE_FILE}"
         raise StoreNotFoundError(f"{folder} is no store: {what}") from None
@@ -108,16 +107,16 @@ def describe(folder: str) -> StoreDescription:
     return StoreDescription(cluster_id, settings, folders, next_log_dir)
 
 
-def _log_folders(content: Fields) -> Mapping[int, ListedFolder]:
-    found: dict[int, ListedFolder] = {}
+def _log_dirs(content: Fields) -> Mapping[int, ListedLogDir]:
+    found: dict[int, ListedLogDir] = {}
     for key, fields in content.objects("log_dirs").items():
         if not _NUMBER.fullmatch(key):
             raise ValueError(f"{key!r} in 'log_dirs' is no number")
-        listed = ListedFolder(fields.text("path"), "")
+        listed = ListedLogDir(fields.text("path"), "")
         if fields.value("directory_id") is not None:
             listed = listed._replace(directory_id=fields.text("directory_id"))
             check_id(listed.directory_id)
-        if not listed.name or (not listed.directory_id and listed not in log_dirs.DEFAULT.values()):
+        if not listed.name or (not listed.directory_id and listed not in log_dir_list.DEFAULT.values()):
             raise ValueError(f"'path' or 'directory_id' of {key} in 'log_dirs' is missing")
         found[int(key)] = listed
     given = [folder.directory_id for folder in found.values()]
@@ -135,16 +134,16 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
         InvalidConfigError: an unknown setting or a bad value, or a folder of `log.dirs` that cannot be one.
     """
     check_store_settings(settings)
-    names = log_dirs.parse(settings.get(LOG_DIRS, log_dirs.DATA_FOLDER))
+    names = log_dir_list.parse(settings.get(LOG_DIRS, log_dir_list.DATA_FOLDER))
     settings = {name: value for name, value in settings.items() if name != LOG_DIRS}
-    several = names != [log_dirs.DATA_FOLDER]
+    several = names != [log_dir_list.DATA_FOLDER]
     _make_root(folder, {STATE_FOLDER, *names} if several else ())
     if not several:
         _describe(folder, StoreDescription(new_id(), settings))
         return
     for number, name in enumerate(names):
-        log_dirs.check_name(folder, name, names[:number], _OWN_NAMES)
-    # Two who make the same store must not give its log folders different ids.
+        log_dir_list.check_name(folder, name, names[:number], _OWN_NAMES)
+    # Two who make the same store must not give its log dirs different ids.
     files.make_folder(f"{folder}/{STATE_FOLDER}")
     lock_path = f"{folder}/{STATE_FOLDER}/{TOPICS_LOCK}"
     files.open_or_create(lock_path).close()
@@ -154,7 +153,7 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
         if os.path.exists(f"{folder}/{STORE_FILE}"):
             raise StoreExistsError(f"{folder}: another process has just made a store there")
         cluster_id = new_id()
-        folders: dict[int, ListedFolder] = {}
+        folders: dict[int, ListedLogDir] = {}
         for number, name in enumerate(names):
             folders[number] = _prepare(folder, name, cluster_id, folders.values())
         _describe(folder, StoreDescription(cluster_id, settings, folders, len(folders)))
@@ -182,8 +181,8 @@ def _describe(folder: str, description: StoreDescription) -> None:
     log.info("created a store in %s", folder)
 
 
-def add_log_folder(folder: str, name: str) -> StoreDescription:
-    """Gives a store one more log folder, durably; the lock of all topics is held.
+def add_log_dir(folder: str, name: str) -> StoreDescription:
+    """Gives a store one more log dir, durably; the lock of all topics is held.
 
     Args:
         folder: the store's.
@@ -193,67 +192,67 @@ def add_log_folder(folder: str, name: str) -> StoreDescription:
         What store.json says then.
 
     Raises:
-        InvalidConfigError: there are too many; or it cannot be one, as `log_dirs.check_name` and `prepare` say.
+        InvalidConfigError: there are too many; or it cannot be one, as `log_dir_list.check_name` and `prepare` say.
         OSError: it is not listed.
     """
     before = describe(folder)
-    names = log_dirs.parse(name)
+    names = log_dir_list.parse(name)
     if len(names) != 1:
-        raise InvalidConfigError(f"log folder {name!r}: must be one folder; there is no comma in its name")
+        raise InvalidConfigError(f"log dir {name!r}: must be one folder; there is no comma in its name")
     (name,) = names
-    known, number = dict(before.log_folders), before.next_log_dir
-    if len(known) == MOST_FOLDERS or number > log_dirs.LAST_NUMBER:
+    known, number = dict(before.log_dirs), before.next_log_dir
+    if len(known) == MOST_FOLDERS or number > log_dir_list.LAST_NUMBER:
         raise InvalidConfigError(
-            f"{folder} has {len(known)} log folders and had {number - len(known)} more; it can have {MOST_FOLDERS} at "
-            f"a time and {log_dirs.LAST_NUMBER + 1} in all, as the number of one that was removed is not given again"
+            f"{folder} has {len(known)} log dirs and had {number - len(known)} more; it can have {MOST_FOLDERS} "
+            f"at a time and {log_dir_list.LAST_NUMBER + 1} in all, as the number of one that was removed is not given again"
         )
-    log_dirs.check_name(folder, name, [one.name for one in known.values()], _OWN_NAMES)
-    if known == log_dirs.DEFAULT:
-        _make_first(folder, log_dirs.path_of(folder, known[0].name))
-        known[0] = log_dirs.introduced(folder, known[0].name, before.cluster_id)
+    log_dir_list.check_name(folder, name, [one.name for one in known.values()], _OWN_NAMES)
+    if known == log_dir_list.DEFAULT:
+        _make_first(folder, log_dir_list.path_of(folder, known[0].name))
+        known[0] = log_dir_list.introduced(folder, known[0].name, before.cluster_id)
     known[number] = _prepare(folder, name, before.cluster_id, known.values())
-    after = before._replace(log_folders=known, next_log_dir=number + 1)
+    after = before._replace(log_dirs=known, next_log_dir=number + 1)
     files.replace_whole(f"{folder}/{STORE_FILE}", after.encode())
     return after
 
 
-def remove_log_folder(folder: str, number: int) -> None:
-    """Takes a log folder off a store's list, durably; no state names it, and the lock of all topics is held. OSError.
+def remove_log_dir(folder: str, number: int) -> None:
+    """Takes a log dir off a store's list, durably; no state names it, and the lock of all topics is held. OSError.
 
     Args:
         folder: the store's.
         number: which one; its number stays taken.
     """
     before = describe(folder)
-    left = {other: listed for other, listed in before.log_folders.items() if other != number}
-    files.replace_whole(f"{folder}/{STORE_FILE}", before._replace(log_folders=left).encode())
+    left = {other: listed for other, listed in before.log_dirs.items() if other != number}
+    files.replace_whole(f"{folder}/{STORE_FILE}", before._replace(log_dirs=left).encode())
 
 
-def _prepare(folder: str, name: str, cluster_id: str, known: Iterable[ListedFolder]) -> ListedFolder:
-    """Makes a log folder ready that is about to be listed beside the `known` ones. Errors as of log_dirs.prepare."""
-    prepared, path = log_dirs.prepare(folder, name, cluster_id), log_dirs.path_of(folder, name)
+def _prepare(folder: str, name: str, cluster_id: str, known: Iterable[ListedLogDir]) -> ListedLogDir:
+    """Makes a log dir ready that is about to be listed beside the `known` ones. Errors as of log_dir_list.prepare."""
+    prepared, path = log_dir_list.prepare(folder, name, cluster_id), log_dir_list.path_of(folder, name)
     for other in known:
         if other.directory_id == prepared.directory_id:
             # Listed twice, what is in it by the one name would be taken for a leftover by the other.
             raise InvalidConfigError(
-                f"log folder {path}: it is {other.name} by its {META_PROPERTIES}, which is listed; if it has another "
+                f"log dir {path}: it is {other.name} by its {META_PROPERTIES}, which is listed; if it has another "
                 f"place now, put that into {folder}/{STORE_FILE}"
             )
     problem = log_dir_owner.problem(path, f"{folder}/{STORE_FILE}", cluster_id)
     if problem:
-        raise InvalidConfigError(f"log folder {path}: {problem}")
+        raise InvalidConfigError(f"log dir {path}: {problem}")
     log_dir_owner.note(path, f"{folder}/{STORE_FILE}")
     return prepared
 
 
 def _make_first(folder: str, path: str) -> None:
-    """Makes the log folder of a store to which nothing was ever written."""
+    """Makes the log dir of a store to which nothing was ever written."""
     try:
         written = [name for name in os.listdir(f"{folder}/{STATE_FOLDER}") if not _LOCK.fullmatch(name)]
     except FileNotFoundError:
         written = []
     if written and not os.path.isdir(path):
-        raise InvalidConfigError(f"log folder {path} is missing, and has partitions: bring it back first")
+        raise InvalidConfigError(f"log dir {path} is missing, and has partitions: bring it back first")
     files.make_folder(path)
 
 

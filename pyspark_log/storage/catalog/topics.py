@@ -58,7 +58,7 @@ def check_name(name: str) -> None:
         )
 
 
-def check_open_to_all(name: str) -> None:
+def check_not_internal(name: str) -> None:
     """Refuses the topics that only the engine writes to. InvalidTopicError."""
     if name in (OFFSETS_TOPIC, PUBLISH_TOPIC):
         raise InvalidTopicError(f"topic {name} holds the store's own records; nobody else may write to it")

@@ -2,14 +2,14 @@
 
 from pyspark_log.storage.compaction.chunks import Source
 from pyspark_log.storage.compaction.cleaner import Outcome, compact, compact_if_due, compact_partition, due, uncleanable
-from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.compaction.offset_map import fill
 from pyspark_log.storage.compaction.rewrite import Rewritten, Round, remove_unfinished, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 
 __all__ = [
     "CleanedTransactions",
-    "KeyOffsets",
+    "OffsetMap",
     "Outcome",
     "Rewritten",
     "Round",

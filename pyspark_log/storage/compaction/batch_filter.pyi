@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from pyspark_log.storage.compaction.cleaned_output import CleanedOutput
-from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.record import BatchHeader
 
 class _Transactions(Protocol):
@@ -19,7 +19,7 @@ class BatchFilter:
     def records_kept(self) -> int: ...
     def __init__(
         self,
-        keys: KeyOffsets,
+        keys: OffsetMap,
         output: CleanedOutput,
         *,
         now: int,

@@ -26,7 +26,7 @@ from pyspark_log.storage.record.headers cimport (
 )
 from pyspark_log.storage.compaction.batch_walk cimport BatchWalk
 from pyspark_log.storage.compaction.cleaned_output cimport CleanedOutput
-from pyspark_log.storage.compaction.key_offsets cimport KeyOffsets
+from pyspark_log.storage.compaction.key_offsets cimport OffsetMap
 from pyspark_log.storage.compaction.record_walk cimport Record, Walk, begin_walk, take_records
 from pyspark_log.storage.record.wire cimport store_i32, store_i64, store_u32, varint_size, write_varint, zigzag
 
@@ -99,7 +99,7 @@ cdef class BatchFilter:
         records_read, records_kept: counts; not of control batches.
     """
 
-    cdef KeyOffsets keys
+    cdef OffsetMap keys
     cdef CleanedOutput output
     cdef BatchWalk batches
     cdef int64_t now
@@ -115,7 +115,7 @@ cdef class BatchFilter:
     cdef readonly int64_t records_kept
 
     def __init__(
-        self, KeyOffsets keys not None, CleanedOutput output not None, *, int64_t now, int64_t delete_retention_ms,
+        self, OffsetMap keys not None, CleanedOutput output not None, *, int64_t now, int64_t delete_retention_ms,
         transactions, is_last, str codec, level, int64_t max_batch_bytes,
     ):
         self.keys = keys

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.segment import SegmentReader, batch_size
 
 _READ_SIZE = 1024 * 1024
@@ -25,7 +25,7 @@ class Source(NamedTuple):
 class LogChunks:
     """Reads segments of one partition into a buffer that is used again and again."""
 
-    def __init__(self, place: PartitionPlace, max_batch_bytes: int, throttle: Throttle) -> None:
+    def __init__(self, place: PartitionPath, max_batch_bytes: int, throttle: Throttle) -> None:
         """Reads nothing yet.
 
         Args:

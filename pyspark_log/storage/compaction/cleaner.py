@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
 
-from pyspark_log.config import whole_setting
+from pyspark_log.config import int_setting
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
 from pyspark_log.storage.compaction import partition_cleaner as compaction
 from pyspark_log.storage.compaction.chunks import Throttle
@@ -168,7 +168,7 @@ def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int]
         at: the partition.
         progress: told how many bytes were read or written since the last call.
     """
-    rate = IoRate(whole_setting(store.settings, "log.cleaner.io.max.bytes.per.second"))
+    rate = IoRate(int_setting(store.settings, "log.cleaner.io.max.bytes.per.second"))
 
     def throttle(size: int) -> None:
         if progress is not None:
@@ -181,7 +181,7 @@ def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int]
 def _compact(store: Store, at: TopicPartition, throttle: Throttle, timeout: float) -> Outcome:
     begun, rounds, problem = time.monotonic(), list[Cleaned](), ""
     try:
-        memory = whole_setting(store.settings, "log.cleaner.dedupe.buffer.size")
+        memory = int_setting(store.settings, "log.cleaner.dedupe.buffer.size")
         appender, reader = store.appender(at.topic, at.partition), store.recovered(at.topic, at.partition)
         while (done := compaction.run(appender, reader, memory, throttle, timeout)) is not None:
             stuck = bool(rounds) and done.cleaned_to == rounds[-1].cleaned_to

@@ -10,7 +10,7 @@ cdef struct Entry:
     int64_t next_offset  # the key's offset and 1; 0: the slot is free
 
 
-cdef class KeyOffsets:
+cdef class OffsetMap:
     cdef Entry* entries
     cdef Py_ssize_t size  # slots that there are by now
     cdef Py_ssize_t room  # keys that these may hold

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-class KeyOffsets:
+class OffsetMap:
     latest_offset: int
     @property
     def slots(self) -> int: ...

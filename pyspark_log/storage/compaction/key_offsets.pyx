@@ -66,7 +66,7 @@ cdef Py_ssize_t usable(Py_ssize_t slots, double load_factor) noexcept nogil:
     return min(<Py_ssize_t>(slots * load_factor), slots - 1)
 
 
-cdef class KeyOffsets:
+cdef class OffsetMap:
     """Keys with offsets. Not thread-safe.
 
     Args:

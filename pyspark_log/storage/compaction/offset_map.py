@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyspark_log.errors import InvalidConfigError, LogDamagedError
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.compaction.chunks import LogChunks, Source, Throttle
-from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.log import AbortedRanges
 
 
 def fill(
-    keys: KeyOffsets, place: PartitionPlace, sources: Iterable[Source], start: int, end: int,
+    keys: OffsetMap, place: PartitionPath, sources: Iterable[Source], start: int, end: int,
     *, aborted: AbortedRanges, max_batch_bytes: int, throttle: Throttle,
 ) -> int:  # fmt: skip
     """Enters the keys of the records [start, end), up to a batch of which the keys have no room.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError, LogDamagedError, SideFileError
 from pyspark_log.storage.compaction import plan as compaction_plan
 from pyspark_log.storage.compaction.chunks import Source, Throttle
-from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.compaction.offset_map import fill
 from pyspark_log.storage.compaction.plan import Closed, Plan
 from pyspark_log.storage.compaction.rewrite import LastRecord, Rewritten, Round, remove_unfinished, rewrite
@@ -25,17 +25,17 @@ from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import (
     AbortedRanges,
-    Appender,
-    CleanerState,
-    Partition,
+    CleanerCheckpoint,
+    LogReader,
+    LogWriter,
     ProducerEntry,
     aborted_between,
+    cleaner_checkpoint,
     cleaning,
-    counted_segments,
+    live_segments,
     segment_cache,
     swap,
 )
-from pyspark_log.storage.log import cleaner_checkpoint as cleaner_state
 from pyspark_log.storage.segment import LOG, SegmentReader, segment_path
 
 log = logging.getLogger(__name__)
@@ -66,18 +66,18 @@ class Cleaned:
     finished: bool
 
 
-def look(held: Appender, reader: Partition) -> Plan:
+def look(held: LogWriter, reader: LogReader) -> Plan:
     """What can be compacted of a partition, whose lock is held.
 
     Raises:
         CorruptRecordError, LogDamagedError: the log is damaged.
         OSError: a file cannot be read.
     """
-    return compaction_plan.make(held, cleaner_state.read(held.place), reader.last_stable_offset())
+    return compaction_plan.make(held, cleaner_checkpoint.read(held.place), reader.last_stable_offset())
 
 
 def run(
-    appender: Appender, reader: Partition, memory: int, throttle: Throttle, timeout: float = DEFAULT_TIMEOUT
+    appender: LogWriter, reader: LogReader, memory: int, throttle: Throttle, timeout: float = DEFAULT_TIMEOUT
 ) -> Cleaned | None:
     """Compacts what can be, in one round; None: there is nothing to be done. Another cleaner is not waited for.
 
@@ -102,8 +102,8 @@ def run(
         try:
             return _Work(appender, reader, memory, throttle, timeout).run()
         except _DAMAGE as error:
-            known = cleaner_state.read(appender.place)
-            cleaner_state.write(appender.place, known._replace(reason=str(error), time=appender.clock()))
+            known = cleaner_checkpoint.read(appender.place)
+            cleaner_checkpoint.write(appender.place, known._replace(reason=str(error), time=appender.clock()))
             raise
         except MemoryError:
             raise InvalidConfigError(
@@ -116,7 +116,7 @@ class _Work:
     """One round; the lock of the partition's cleaner is held."""
 
     def __init__(
-        self, appender: Appender, reader: Partition, memory: int, throttle: Throttle, timeout: float
+        self, appender: LogWriter, reader: LogReader, memory: int, throttle: Throttle, timeout: float
     ) -> None:
         self._appender, self._reader = appender, reader
         self._place, self._config = appender.place, appender.config
@@ -139,19 +139,19 @@ class _Work:
             log.info("%s: a segment went while it was compacted: %s", self._place, error)
             return Cleaned(plan.first_dirty, 0, 0, 0, 0, finished=False)
 
-    def _remove_unfinished(self, held: Appender) -> None:
+    def _remove_unfinished(self, held: LogWriter) -> None:
         held.claim()
         remove_unfinished(self._place.folder)
 
     def _clean(self, plan: Plan, producers: Sequence[ProducerEntry]) -> Cleaned:
         folder, first = self._place.folder, plan.segments[0].base
-        bases = [base for base in counted_segments(folder, self._reader.state()) if base >= first]
+        bases = [base for base in live_segments(folder, self._reader.state()) if base >= first]
         # All markers in them count: whole segments are written anew, also where a part of one must stay.
         until = max(segment.until for segment in plan.segments if segment.base < plan.first_uncleanable)
         aborted = aborted_between(folder, bases, first, until)
         # There are no more keys than offsets.
         offsets = plan.first_uncleanable - plan.first_dirty
-        keys = KeyOffsets(min(self._memory, _KEY_BYTES * (offsets + offsets // 8 + _SPARE_KEYS)))
+        keys = OffsetMap(min(self._memory, _KEY_BYTES * (offsets + offsets // 8 + _SPARE_KEYS)))
         dirty = [segment for segment in plan.segments if segment.until > plan.first_dirty]
         with self._opened(dirty) as sources:
             end = fill(
@@ -163,16 +163,16 @@ class _Work:
             self._legacy_horizon(plan), CleanedTransactions(aborted), _last_records(producers), self._throttle,
         )  # fmt: skip
         groups = compaction_plan.groups(plan.segments, end, self._config)
-        known = cleaner_state.read(self._place)
+        known = cleaner_checkpoint.read(self._place)
         # Durable before the first swap, for who verifies what a killed cleaner has left.
         touched_to = max(known.touched_to, groups[-1][-1].until)
         known = known._replace(touched_to=touched_to)
-        cleaner_state.write(self._place, known)
+        cleaner_checkpoint.write(self._place, known)
         done = list(self._rewrite_all(one_round, groups, known))
         finished = len(done) == len(groups)
         if finished:
-            cleaned = CleanerState(end, self._truncations, touched_to, self._appender.clock())
-            cleaner_state.write(self._place, cleaned)
+            cleaned = CleanerCheckpoint(end, self._truncations, touched_to, self._appender.clock())
+            cleaner_checkpoint.write(self._place, cleaned)
         return Cleaned(
             end if finished else plan.first_dirty,
             sum(one.bytes_read for one in done), sum(one.bytes_written for one in done),
@@ -181,7 +181,7 @@ class _Work:
         )  # fmt: skip
 
     def _rewrite_all(
-        self, one_round: Round, groups: Sequence[Sequence[Closed]], known: CleanerState
+        self, one_round: Round, groups: Sequence[Sequence[Closed]], known: CleanerCheckpoint
     ) -> Iterator[Rewritten]:
         """Replaces group after group, up to one that is not what it was any more; `known`: as it is written."""
         for group in groups:
@@ -193,7 +193,7 @@ class _Work:
                     return
                 if held.shared:
                     # Who lost the cleaner's lock finds it out here: the cleaned files are those of another one by now.
-                    cleaner_state.write(self._place, known)
+                    cleaner_checkpoint.write(self._place, known)
                 swap.begin(held, group[0].base, group[-1].until)
                 segment_cache.bring_up(self._place, held.bases())
             yield rewritten
@@ -211,7 +211,7 @@ class _Work:
 
             yield each()
 
-    def _is_unchanged(self, held: Appender, group: Sequence[Closed]) -> bool:
+    def _is_unchanged(self, held: LogWriter, group: Sequence[Closed]) -> bool:
         """Whether the segments are those that were read: none has gone, none was cut or moved."""
         state, until = held.state, group[-1].until
         bases = [base for base in held.bases() if group[0].base <= base < until]

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
-from pyspark_log.storage.log import Appender, CleanerState
-from pyspark_log.storage.log import cleaner_checkpoint as cleaner_state
+from pyspark_log.storage.log import CleanerCheckpoint, LogWriter, cleaner_checkpoint
 from pyspark_log.storage.record import HEADER_SIZE
 from pyspark_log.storage.segment import LOG, SegmentReader, TimeIndex, segment_path
 from pyspark_log.types import NO_TIMESTAMP
@@ -64,7 +63,7 @@ class Plan(NamedTuple):
         return self.dirty_bytes > 0 and (self.overdue or self.ratio > config.min_cleanable_dirty_ratio)
 
 
-def make(held: Appender, known: CleanerState, last_stable_offset: int) -> Plan:
+def make(held: LogWriter, known: CleanerCheckpoint, last_stable_offset: int) -> Plan:
     """Looks at a partition, whose lock is held.
 
     Args:
@@ -80,7 +79,7 @@ def make(held: Appender, known: CleanerState, last_stable_offset: int) -> Plan:
     bases = held.bases()
     bases = bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
     segments = [_closed(folder, base, until) for base, until in pairwise(bases)]
-    dirty = cleaner_state.first_dirty(known, state)
+    dirty = cleaner_checkpoint.first_dirty(known, state)
     uncleanable = min(state.active_base, last_stable_offset)
     if held.place.topic == PUBLISH_TOPIC:
         uncleanable = min(uncleanable, state.first_undone)

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import LogDamagedError, SegmentOverflowError
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.compaction.batch_filter import BatchFilter
 from pyspark_log.storage.compaction.chunks import LogChunks, Source, Throttle
 from pyspark_log.storage.compaction.cleaned_output import CleanedOutput
-from pyspark_log.storage.compaction.key_offsets import KeyOffsets
+from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.record import CODECS, BatchHeader
@@ -66,10 +66,10 @@ class Round:
         throttle: told of the bytes that are read and written.
     """
 
-    place: PartitionPlace
+    place: PartitionPath
     config: TopicConfig
     delete_retention_ms: int
-    keys: KeyOffsets
+    keys: OffsetMap
     now: int
     legacy_horizon_ms: int
     transactions: CleanedTransactions

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark_log.storage.record import BatchHeader, decode_marker
+from pyspark_log.storage.record import BatchHeader, decode_end_txn_marker
 from pyspark_log.storage.segment import AbortedTransaction
 
 
@@ -43,7 +43,7 @@ class CleanedTransactions:
         """
         if header.count == 0:
             return True
-        marker = decode_marker(data, header)
+        marker = decode_end_txn_marker(data, header)
         if marker is None:
             return False
         self._reach(header.base_offset)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from pyspark_log.arguments import check_text, check_whole
-from pyspark_log.config import INT_MAX, whole_setting
+from pyspark_log.config import INT_MAX, int_setting
 from pyspark_log.errors import (
     CorruptRecordError,
     InvalidConfigError,
@@ -27,14 +27,13 @@ from pyspark_log.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.catalog import OFFSETS_TOPIC, STAGING_FOLDER, check_name
-from pyspark_log.storage.catalog import store_json as store_folder
+from pyspark_log.storage.catalog import OFFSETS_TOPIC, STAGING_FOLDER, check_name, store_json
 from pyspark_log.storage.fs import Mutex, now_ms
 from pyspark_log.storage.groups import modern_group, records
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState, decode_group_value, topics_read
 from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, PartitionView
 from pyspark_log.storage.ingest import encode
-from pyspark_log.storage.publish import Decision, DecisionLog, Place, StagedPart, manifest
+from pyspark_log.storage.publish import Decision, DecisionLog, StagedPart, TopicIdPartition, manifest
 from pyspark_log.storage.record import CRC_AT
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
@@ -62,18 +61,18 @@ _TOPIC_CONFIGS = {
 # ---- writing
 
 
-def place_of(store: Store, group: str) -> Place:
+def place_of(store: Store, group: str) -> TopicIdPartition:
     """The partition that holds a group's positions; its topic is made if need be."""
     try:
         topic = store.describe_topic(OFFSETS_TOPIC)
     except UnknownTopicError:
         try:
-            count = whole_setting(store.settings, "offsets.topic.num.partitions")
+            count = int_setting(store.settings, "offsets.topic.num.partitions")
             store.create_topic(OFFSETS_TOPIC, count, _TOPIC_CONFIGS)
         except TopicExistsError:
             pass  # another process was faster
         topic = store.describe_topic(OFFSETS_TOPIC)
-    return Place(OFFSETS_TOPIC, topic.topic_id, records.partition_for(group, topic.partitions))
+    return TopicIdPartition(OFFSETS_TOPIC, topic.topic_id, records.partition_for(group, topic.partitions))
 
 
 def check(group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
@@ -132,7 +131,7 @@ def committed(store: Store, group: str) -> dict[TopicPartition, OffsetAndMetadat
         decisions.follow(store)
         # Before the log is read: what is applied from now on is found there.
         undone = decisions.in_order()
-        place, applied, positions = GroupPositions.of(store).read(store, group)
+        place, applied, positions = CommittedOffsets.of(store).read(store, group)
         try:
             for decision in undone:
                 if decision.offset > applied and place in decision.places:
@@ -160,7 +159,7 @@ def _decided(store: Store, group: str, decision: Decision) -> dict[TopicPartitio
 
 def described(store: Store, group: str) -> GroupDescription:
     """A group, by its records. Errors as of `committed`."""
-    known = GroupPositions.of(store).records(store, group)
+    known = CommittedOffsets.of(store).records(store, group)
     if known.modern:
         names = {}
         for name in store.topics(internal=True):
@@ -252,7 +251,7 @@ class OffsetMoves:
         check_unmoved(store, self.steps)
 
 
-class GroupPositions:
+class CommittedOffsets:
     """The positions that a store's log holds, as this process has read them. Safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -263,7 +262,7 @@ class GroupPositions:
         self._look_at: int | None = None  # when to look for expired positions
 
     @classmethod
-    def of(cls, store: Store) -> GroupPositions:
+    def of(cls, store: Store) -> CommittedOffsets:
         """The positions of an open store: one object as long as the store's lives."""
         with _known_mutex:
             found = _known.get(store)
@@ -271,7 +270,9 @@ class GroupPositions:
                 found = _known[store] = cls()
             return found
 
-    def read(self, store: Store, group: str) -> tuple[Place | None, int, dict[TopicPartition, OffsetAndMetadata]]:
+    def read(
+        self, store: Store, group: str
+    ) -> tuple[TopicIdPartition | None, int, dict[TopicPartition, OffsetAndMetadata]]:
         """A group's partition (None: there is no such topic), the last decision applied there, and its positions."""
         _put_right(store, group)
         with self._mutex:
@@ -279,7 +280,7 @@ class GroupPositions:
             if found is None:
                 return None, -1, {}
             view, applied = found
-            place = Place(OFFSETS_TOPIC, self._topic_id, view.partition)
+            place = TopicIdPartition(OFFSETS_TOPIC, self._topic_id, view.partition)
             return place, applied, dict(view.groups.get(group, _NOBODY).positions)
 
     def records(self, store: Store, group: str) -> GroupRecords:
@@ -309,7 +310,7 @@ class GroupPositions:
         self._look_at = now + interval
         return True
 
-    def in_partition(self, store: Store, partition: int) -> tuple[Place, dict[str, GroupRecords]]:
+    def in_partition(self, store: Store, partition: int) -> tuple[TopicIdPartition, dict[str, GroupRecords]]:
         """A partition of the topic, and all that its log says of its groups. UnknownTopicError."""
         store.recovered(OFFSETS_TOPIC, partition)
         with self._mutex:
@@ -319,7 +320,7 @@ class GroupPositions:
             view = views[partition]
             view.follow(store)
             groups = {name: _copy(one) for name, one in view.groups.items()}
-            return Place(OFFSETS_TOPIC, self._topic_id, partition), groups
+            return TopicIdPartition(OFFSETS_TOPIC, self._topic_id, partition), groups
 
     def _view_of(self, store: Store, group: str) -> tuple[PartitionView, int] | None:
         """The view that has a group, up to now, and the last decision applied there. The mutex is held."""
@@ -336,7 +337,7 @@ class GroupPositions:
 
     def _current_views(self, store: Store) -> list[PartitionView]:
         """One view a partition; new ones if the topic was made anew, or the store was replaced by a copy."""
-        stamp = store_folder.stamp(store.path)
+        stamp = store_json.stamp(store.path)
         if stamp != self._stamp:
             self._stamp, self._topic_id = stamp, ""
         try:
@@ -365,5 +366,5 @@ def _copy(group: GroupRecords) -> GroupRecords:
 
 
 _NOBODY = GroupRecords()
-_known: weakref.WeakKeyDictionary[Store, GroupPositions] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Store, CommittedOffsets] = weakref.WeakKeyDictionary()
 _known_mutex = Mutex()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import ClassVar
 
 from pyspark_log.arguments import check_whole
-from pyspark_log.config import whole_setting
+from pyspark_log.config import int_setting
 from pyspark_log.errors import (
     GroupNotEmptyError,
     LockTimeoutError,
@@ -23,11 +23,11 @@ from pyspark_log.storage.fs import DEFAULT_TIMEOUT
 from pyspark_log.storage.groups import committed_offsets as group_positions
 from pyspark_log.storage.groups import expiry as group_expiry
 from pyspark_log.storage.groups import records
-from pyspark_log.storage.groups.committed_offsets import GroupPositions
+from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.storage.ingest import packed
-from pyspark_log.storage.publish import Place, apply_in, waits_in
+from pyspark_log.storage.publish import TopicIdPartition, apply_in, waits_in
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
@@ -53,8 +53,8 @@ class OffsetsLog:
         """`clock` gives the time of commits, in seconds since 1970."""
         self._store = store
         self._clock = clock
-        self._retention_ms = whole_setting(store.settings, "offsets.retention.minutes") * 60_000
-        self._check_interval_ms = whole_setting(store.settings, "offsets.retention.check.interval.ms")
+        self._retention_ms = int_setting(store.settings, "offsets.retention.minutes") * 60_000
+        self._check_interval_ms = int_setting(store.settings, "offsets.retention.check.interval.ms")
 
     def _now(self) -> int:
         return int(self._clock() * 1000)
@@ -107,14 +107,14 @@ class OffsetsLog:
             return batches
 
         self._append(place, unless_moved)
-        if GroupPositions.of(store).is_time_to_look(now, self._check_interval_ms):
+        if CommittedOffsets.of(store).is_time_to_look(now, self._check_interval_ms):
             try:
                 self.expire(_HELP_TIMEOUT)
             except (PylogError, OSError) as error:
                 log.warning("%s: expired positions are still there: %s", store.path, error)
 
     def _append(
-        self, place: Place, make: Callable[[], list[bytes]], timeout: float = DEFAULT_TIMEOUT
+        self, place: TopicIdPartition, make: Callable[[], list[bytes]], timeout: float = DEFAULT_TIMEOUT
     ) -> None:
         """Appends the batches that `make` gives under the partition's lock, when all that was decided is applied.
 
@@ -148,7 +148,7 @@ class OffsetsLog:
             StagedOutputError: what a decision that is not applied does to them cannot be found out.
         """
         store = self._store
-        place, _, _ = GroupPositions.of(store).read(store, group)
+        place, _, _ = CommittedOffsets.of(store).read(store, group)
         if place is not None and store.writable:
             try:
                 apply_in(store, place, _HELP_TIMEOUT)
@@ -158,7 +158,7 @@ class OffsetsLog:
 
     def groups(self) -> list[str]:
         """The names of all groups that the log has a record of, sorted."""
-        return GroupPositions.of(self._store).groups(self._store)
+        return CommittedOffsets.of(self._store).groups(self._store)
 
     def describe(self, group: str) -> GroupDescription:
         """A group's state and members, as far as the log tells. Errors as of `fetch`."""
@@ -182,7 +182,7 @@ class OffsetsLog:
         def all_of_it() -> list[bytes]:
             check_empty(self.describe(group))
             keys = _position_keys(group, group_positions.committed(store, group))
-            known = GroupPositions.of(store).records(store, group)
+            known = CommittedOffsets.of(store).records(store, group)
             if known.metadata is not None:
                 keys.append(records.encode_group_key(group))
             keys += known.modern
@@ -248,7 +248,7 @@ class OffsetsLog:
 
     def _expire_in(self, partition: int, timeout: float) -> int:
         """The same for one partition of the topic, which is locked only if there is something to take back."""
-        now, store, known = self._now(), self._store, GroupPositions.of(self._store)
+        now, store, known = self._now(), self._store, CommittedOffsets.of(self._store)
         count = 0
 
         def over() -> list[bytes]:

@@ -18,7 +18,7 @@ from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.modern_group import kept_value, modern_group_of
-from pyspark_log.storage.log import Partition
+from pyspark_log.storage.log import LogReader
 from pyspark_log.storage.store import READ_BYTES, Store
 from pyspark_log.types import EARLIEST, TopicPartition
 
@@ -108,7 +108,7 @@ class PartitionView:
         self._followed = now
         return state.applied
 
-    def _read(self, reader: Partition, end: int) -> None:
+    def _read(self, reader: LogReader, end: int) -> None:
         for chunk in reader.read(self._position, end, max_bytes=READ_BYTES, committed=True):
             for key, value, offset in _newest(chunk.columns):
                 try:

@@ -1,18 +1,18 @@
 """Rows in, validated record batches out: partitioning, accumulating, timestamps, checks of a client's batch."""
 
-from pyspark_log.storage.ingest.accumulator import FILLING_BYTES, TopicEncoder, encode, packed
+from pyspark_log.storage.ingest.accumulator import FILLING_BYTES, RecordAccumulator, encode, packed
 from pyspark_log.storage.ingest.partitioner import Partitioner, group
 from pyspark_log.storage.ingest.timestamps import is_past_retention, warn_past_retention
-from pyspark_log.storage.ingest.validator import admit
+from pyspark_log.storage.ingest.validator import validate
 
 __all__ = [
     "FILLING_BYTES",
     "Partitioner",
-    "TopicEncoder",
-    "admit",
+    "RecordAccumulator",
     "encode",
     "group",
     "is_past_retention",
     "packed",
+    "validate",
     "warn_past_retention",
 ]

@@ -23,7 +23,7 @@ FILLING_BYTES = 64 * 1024 * 1024
 Sink = Callable[[int, bytes, int], None]
 
 
-class TopicEncoder:
+class RecordAccumulator:
     """Collects records of one topic and hands out record batches as they fill up.
 
     Rows keep their order within a partition. Rows that name no partition go where Kafka's default
@@ -112,9 +112,9 @@ class TopicEncoder:
 def encode(
     topic: str, partitions: int, config: TopicConfig, data: pa.RecordBatch, now: int
 ) -> dict[int, list[bytes]]:
-    """The record batches of some rows, for each partition that gets any; `now` (ms) and errors as TopicEncoder.add."""
+    """Encodes rows into record batches, for each partition that gets any; `now` and errors as RecordAccumulator.add."""
     batches: dict[int, list[bytes]] = {}
-    encoder = TopicEncoder(
+    encoder = RecordAccumulator(
         topic, partitions, config, lambda partition, batch, _: batches.setdefault(partition, []).append(batch)
     )
     encoder.add(data, now)

@@ -12,10 +12,18 @@ import pyarrow.compute as pc
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import BatchTooLargeError, InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
-from pyspark_log.storage.record import MAGIC, BatchBuilder, BatchHeader, RecordColumns, decode, restamp, scan
+from pyspark_log.storage.record import (
+    MAGIC,
+    BatchBuilder,
+    BatchHeader,
+    RecordColumns,
+    decode,
+    scan,
+    set_log_append_time,
+)
 
 
-def admit(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearray:
+def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearray:
     """The bytes that the topic's log takes for a batch: its own, or the same records in the topic's codec.
 
     Args:
@@ -59,7 +67,7 @@ def admit(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearray:
     kept = config.keeps_codec or header.codec == config.codec
     admitted = bytearray(batch if kept else _in_codec_of(config, chunk.columns, header))
     if config.log_append_time:
-        restamp(admitted, 0, len(admitted), now)
+        set_log_append_time(admitted, 0, len(admitted), now)
     return admitted
 
 

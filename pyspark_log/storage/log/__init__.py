@@ -1,19 +1,19 @@
 """One partition's log: its state, lease, writing, reading, recovery, producers, leader epochs, retention."""
 
 from pyspark_log.storage.log import cleaner_checkpoint, leader_epochs, retention, segment_cache, state_file
-from pyspark_log.storage.log.cleaner_checkpoint import CleanerState, cleaning
+from pyspark_log.storage.log.cleaner_checkpoint import CleanerCheckpoint, cleaning
 from pyspark_log.storage.log.isolation import AbortedRanges, aborted_between
 from pyspark_log.storage.log.leader_epochs import FILE_NAME, Epochs, LeaderEpochs
 from pyspark_log.storage.log.leftovers import acknowledged, first_batch
 from pyspark_log.storage.log.missing import missing_is_damage, no_state
 from pyspark_log.storage.log.producers import snapshot
-from pyspark_log.storage.log.producers.numbered_batches import numbered_batches
+from pyspark_log.storage.log.producers.idempotent_batches import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates
 from pyspark_log.storage.log.range_reader import READ_SIZE
-from pyspark_log.storage.log.reader import Partition, holds_segments
+from pyspark_log.storage.log.reader import LogReader, holds_segments
 from pyspark_log.storage.log.recovery import apply_intent, swap
 from pyspark_log.storage.log.recovery.restart import RECOVERY
-from pyspark_log.storage.log.recovery.swap import counted_segments
+from pyspark_log.storage.log.recovery.swap import live_segments
 from pyspark_log.storage.log.segment_cache import WIDTH, read_all
 from pyspark_log.storage.log.state_file import (
     EMPTY,
@@ -27,7 +27,7 @@ from pyspark_log.storage.log.state_file import (
     this_boot,
 )
 from pyspark_log.storage.log.state_slots import Slots, read_slots
-from pyspark_log.storage.log.writer import RESERVE, Appender
+from pyspark_log.storage.log.writer import RESERVE, LogWriter
 
 __all__ = [
     "EMPTY",
@@ -40,14 +40,14 @@ __all__ = [
     "SLOT_DISTANCE",
     "WIDTH",
     "AbortedRanges",
-    "Appender",
-    "CleanerState",
+    "CleanerCheckpoint",
     "Epochs",
     "Flags",
     "Intent",
     "LeaderEpochs",
     "Loaded",
-    "Partition",
+    "LogReader",
+    "LogWriter",
     "PartitionState",
     "ProducerEntry",
     "ProducerStates",
@@ -57,13 +57,13 @@ __all__ = [
     "apply_intent",
     "cleaner_checkpoint",
     "cleaning",
-    "counted_segments",
     "first_batch",
     "holds_segments",
+    "idempotent_batches",
     "leader_epochs",
+    "live_segments",
     "missing_is_damage",
     "no_state",
-    "numbered_batches",
     "read_all",
     "read_slots",
     "retention",

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for
 from pyspark_log.storage.log.state_file import PartitionState
 from pyspark_log.storage.record import crc32c
@@ -27,7 +27,7 @@ _CRC = struct.Struct(">I")
 _MOST_REASON = FILE_SIZE - _BODY.size - _CRC.size
 
 
-class CleanerState(NamedTuple):
+class CleanerCheckpoint(NamedTuple):
     """What the last cleaner has left.
 
     Attributes:
@@ -45,32 +45,32 @@ class CleanerState(NamedTuple):
     reason: str = ""
 
 
-def _encode(state: CleanerState) -> bytes:
+def _encode(state: CleanerCheckpoint) -> bytes:
     reason = state.reason.encode()[:_MOST_REASON].decode(errors="ignore").encode()
     body = _BODY.pack(VERSION, len(reason), state.truncations, state.cleaned_to, state.touched_to, state.time)
     body += reason.ljust(_MOST_REASON, b"\0")
     return body + _CRC.pack(crc32c(body))
 
 
-def _decode(data: bytes) -> CleanerState | None:
+def _decode(data: bytes) -> CleanerCheckpoint | None:
     body = data[: -_CRC.size]
     if len(data) != FILE_SIZE or body[0] != VERSION or data[-_CRC.size :] != _CRC.pack(crc32c(body)):
         return None
     _, size, truncations, cleaned_to, touched_to, time = _BODY.unpack_from(body)
     reason = body[_BODY.size : _BODY.size + size].decode(errors="replace")
-    return CleanerState(cleaned_to, truncations, touched_to, time, reason)
+    return CleanerCheckpoint(cleaned_to, truncations, touched_to, time, reason)
 
 
-def read(place: PartitionPlace) -> CleanerState:
+def read(place: PartitionPath) -> CleanerCheckpoint:
     """What is known; nothing, if there is no file or it is torn. OSError."""
     try:
         with files.open_read(place.cleaner_path) as file:
-            return _decode(file.pread(FILE_SIZE, 0)) or CleanerState()
+            return _decode(file.pread(FILE_SIZE, 0)) or CleanerCheckpoint()
     except FileNotFoundError:
-        return CleanerState()
+        return CleanerCheckpoint()
 
 
-def write(place: PartitionPlace, state: CleanerState) -> None:
+def write(place: PartitionPath, state: CleanerCheckpoint) -> None:
     """Replaces what is known, durably; the lock of `cleaning` is held.
 
     Raises:
@@ -86,7 +86,7 @@ def write(place: PartitionPlace, state: CleanerState) -> None:
 
 
 @contextlib.contextmanager
-def cleaning(place: PartitionPlace, timeout: float = DEFAULT_TIMEOUT) -> Iterator[None]:
+def cleaning(place: PartitionPath, timeout: float = DEFAULT_TIMEOUT) -> Iterator[None]:
     """Holds the lock of the partition's cleaner.
 
     Raises:
@@ -102,7 +102,7 @@ def cleaning(place: PartitionPlace, timeout: float = DEFAULT_TIMEOUT) -> Iterato
         lock.release()
 
 
-def first_dirty(known: CleanerState, state: PartitionState) -> int:
+def first_dirty(known: CleanerCheckpoint, state: PartitionState) -> int:
     """The offset from which on the log is not compacted (LogCleanerManager.cleanableOffsets).
 
     Where the log was truncated since, offsets can have other records now: nothing of it counts as compacted.

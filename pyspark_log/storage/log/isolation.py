@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pyspark_log.errors import SideFileError
 from pyspark_log.storage.fs import Mutex
 from pyspark_log.storage.log.producers import snapshot as producer_snapshot
-from pyspark_log.storage.log.producers.numbered_batches import numbered_batches
+from pyspark_log.storage.log.producers.idempotent_batches import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerStates
 from pyspark_log.storage.log.state_file import PartitionState
 from pyspark_log.storage.segment import SNAPSHOT, TXN_INDEX, AbortedTransaction, SegmentReader, segment_path, txn_index
@@ -60,7 +60,7 @@ def aborted_between(folder: str, bases: Iterable[int], start: int, end: int) -> 
     return txn_index.collect_all(indexes, start, end)
 
 
-class StableEnd:
+class LastStableOffset:
     """Follows a partition's last stable offset. Safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class StableEnd:
                 states = _restored(folder, states.end_offset + 1, end, states)
             self._states = None  # in case that it fails halfway
             for segment, size in segments(states.end_offset):
-                for header, marker in numbered_batches(segment, size, states.end_offset, end):
+                for header, marker in idempotent_batches(segment, size, states.end_offset, end):
                     states.enter(header, marker)
             states.end_offset = end
             states.acknowledge(end)

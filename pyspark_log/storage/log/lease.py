@@ -20,11 +20,11 @@ from pyspark_log.errors import (
     PylogError,
     UnknownTopicError,
 )
-from pyspark_log.storage.catalog import LogFolder, LogFolders, LogOffsets, PartitionPlace, kafka_files
+from pyspark_log.storage.catalog import LogDir, LogDirs, LogOffsets, PartitionPath, kafka_files
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, FileLock, files, is_shared, lock_for, now_ms
 from pyspark_log.storage.log import leader_epochs, leftovers, segment_cache, state_file
 from pyspark_log.storage.log.missing import check_length, no_state
-from pyspark_log.storage.log.producers.manager import Producers
+from pyspark_log.storage.log.producers.manager import ProducerStateManager
 from pyspark_log.storage.log.state_file import Flags, Intent, Loaded, PartitionState
 from pyspark_log.storage.segment import LOG, SEGMENT_SUFFIXES, SegmentWriter, list_segments, segment_path
 from pyspark_log.types import TopicPartition
@@ -66,15 +66,15 @@ class HeldLog:
     """
 
     def __init__(
-        self, place: PartitionPlace, config: TopicConfig, recovery: Recovery, log_folders: LogFolders
+        self, place: PartitionPath, config: TopicConfig, recovery: Recovery, log_dirs: LogDirs
     ) -> None:
         self.place = place
         self.config = config
         self.clock: Clock = now_ms
-        self.producers = Producers(place, config.producer_id_expiration_ms)
+        self.producers = ProducerStateManager(place, config.producer_id_expiration_ms)
         self._recovery = recovery
-        self._log_folders = log_folders
-        self._log_folder: LogFolder = log_folders.at(0)
+        self._log_dirs = log_dirs
+        self._log_dir: LogDir = log_dirs.at(0)
         # Another host may take over at any moment, and sees only what is synced.
         self.shared = is_shared(os.path.dirname(place.state_path))
         self._lock: FileLock | None = None
@@ -94,7 +94,7 @@ class HeldLog:
             LockTimeoutError: not to be had within `timeout` seconds.
             UnknownTopicError: the topic was deleted.
             LogDamagedError: the files are shorter than the state says.
-            LogFolderOfflineError: the folder in which its log is has failed; nothing was changed.
+            LogDirOfflineError: the folder in which its log is has failed; nothing was changed.
             PartitionOwnedError: a node owns the partition, and writes to it alone.
             OSError: the store cannot be written.
         """
@@ -151,24 +151,24 @@ class HeldLog:
             self.roll(new_incarnation=True)
 
     def find_folder(self) -> None:
-        """Goes on in the log folder that the state names: the partition may have been moved. LogFolderOfflineError."""
-        self._log_folder = self._log_folders.check(self.state.log_folder, self.place)
-        place = self.place.within(self._log_folder.path)
+        """Goes on in the log dir that the state names: the partition may have been moved. LogDirOfflineError."""
+        self._log_dir = self._log_dirs.check(self.state.log_dir, self.place)
+        place = self.place.within(self._log_dir.path)
         if place is not self.place:
             self.forget()
             self.place = place
-            self.producers = Producers(place, self.config.producer_id_expiration_ms)
+            self.producers = ProducerStateManager(place, self.config.producer_id_expiration_ms)
 
-    def whereabouts(self) -> PartitionPlace:
-        """Where it is at this moment, whose lock need not be held. LogFolderOfflineError, LogDamagedError, OSError."""
+    def whereabouts(self) -> PartitionPath:
+        """Where it is at this moment, whose lock need not be held. LogDirOfflineError, LogDamagedError, OSError."""
         loaded = state_file.read(self.place.state_path)
         if loaded is None:
             return self.place  # Its topic is deleted, which the lock tells.
-        return self.place.within(self._log_folders.check(loaded.state.log_folder, self.place).path)
+        return self.place.within(self._log_dirs.check(loaded.state.log_dir, self.place).path)
 
     def fail(self, error: OSError) -> NoReturn:
-        """Raises an error of the system; as LogFolderOfflineError if it means that the log folder has failed."""
-        told = self._log_folders.explained(error, self.place)
+        """Raises an error of the system; as LogDirOfflineError if it means that the log dir has failed."""
+        told = self._log_dirs.explained(error, self.place)
         if told is error:
             raise error
         raise told from error
@@ -459,13 +459,13 @@ class HeldLog:
         """Has what Kafka keeps of a partition, beside its segments, follow where its log starts and ends. OSError."""
         leader_epochs.cut_start(self.place.folder, self.state.log_start)
         self.note_offsets()
-        self._log_folder.write_due()
+        self._log_dir.write_due()
 
     def note_offsets(self) -> None:
         """Keeps for the checkpoints where the log starts and ends by now, and how much of it is on the disk."""
         state = self.state
         first = min(list_segments(self.place.folder), default=state.active_base)
-        self._log_folder.note(
+        self._log_dir.note(
             TopicPartition(self.place.topic, self.place.partition),
             LogOffsets(
                 recovery_point=state.next_offset if state.synced == state.position else state.active_base,

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from pyspark_log.config import MAX_BATCH_BYTES, TopicConfig
 from pyspark_log.errors import CorruptRecordError
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files, is_shared
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.state_file import Flags, Intent, PartitionState
@@ -27,7 +27,7 @@ _SMALL = 256 * 1024
 _MOST_BATCHES = 1000
 
 
-def acknowledged(place: PartitionPlace, state: PartitionState, config: TopicConfig | None = None) -> str:
+def acknowledged(place: PartitionPath, state: PartitionState, config: TopicConfig | None = None) -> str:
     """Why what stands beyond the log end cannot come from one unfinished append; "" if it can, or if nothing is there.
 
     Args:

@@ -7,12 +7,12 @@ import errno
 from collections.abc import Iterator
 
 from pyspark_log.errors import LogDamagedError, UnknownTopicError
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.segment import list_segments
 
 
 @contextlib.contextmanager
-def missing_is_damage(place: PartitionPlace) -> Iterator[None]:
+def missing_is_damage(place: PartitionPath) -> Iterator[None]:
     """Calls a segment file that is not there what it is: LogDamagedError."""
     try:
         yield
@@ -23,7 +23,7 @@ def missing_is_damage(place: PartitionPlace) -> Iterator[None]:
         raise LogDamagedError(f"{place}: {error.filename} is missing: it was removed or moved") from None
 
 
-def check_length(place: PartitionPlace, path: str, size: int, held: int) -> None:
+def check_length(place: PartitionPath, path: str, size: int, held: int) -> None:
     """Refuses a log file that is shorter than it was. LogDamagedError.
 
     Args:
@@ -40,7 +40,7 @@ def check_length(place: PartitionPlace, path: str, size: int, held: int) -> None
         )
 
 
-def no_state(place: PartitionPlace) -> UnknownTopicError | LogDamagedError:
+def no_state(place: PartitionPath) -> UnknownTopicError | LogDamagedError:
     """Why a partition that was written to has no state file."""
     if list_segments(place.folder) and place.owner() in ("", place.topic_id):
         return LogDamagedError(

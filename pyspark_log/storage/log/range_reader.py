@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.log.isolation import AbortedRanges
 from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.record import LENGTH_AT, Chunk, decode
@@ -28,7 +28,7 @@ class RangeReader:
     """Reads from the segments of one partition, with one buffer for all of them."""
 
     def __init__(
-        self, place: PartitionPlace, max_bytes: int, headers: bool, check_crcs: bool, max_batch_bytes: int,
+        self, place: PartitionPath, max_bytes: int, headers: bool, check_crcs: bool, max_batch_bytes: int,
         dense: bool = True,
     ) -> None:  # fmt: skip
         """Reads nothing yet.
@@ -66,7 +66,7 @@ class RangeReader:
             following: the base offset of the next segment; None: it is the active one.
 
         Raises:
-            CorruptRecordError, LogDamagedError: as Partition.read says.
+            CorruptRecordError, LogDamagedError: as LogReader.read says.
         """
         offset, position, tries = start, segment.position_of(start, size), 0
         follows = segment.base_offset if position == 0 else -1

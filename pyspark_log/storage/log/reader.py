@@ -19,16 +19,16 @@ from pyspark_log.errors import (
     BatchTooLargeError,
     CorruptRecordError,
     LogDamagedError,
-    LogFolderOfflineError,
+    LogDirOfflineError,
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
-from pyspark_log.storage.catalog import LogFolders, PartitionPlace
+from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.isolation import AbortedRanges, StableEnd, aborted_between
+from pyspark_log.storage.log.isolation import AbortedRanges, LastStableOffset, aborted_between
 from pyspark_log.storage.log.missing import check_length, missing_is_damage, no_state
 from pyspark_log.storage.log.range_reader import RangeReader
-from pyspark_log.storage.log.segment_cache import ClosedSegments
+from pyspark_log.storage.log.segment_cache import SegmentCache
 from pyspark_log.storage.log.state_file import Flags, PartitionState
 from pyspark_log.storage.record import BatchHeader, Chunk, decode
 from pyspark_log.storage.segment import LOG, NO_OFFSET, AbortedTransaction, SegmentReader, list_segments, segment_path
@@ -37,41 +37,41 @@ from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 _T = TypeVar("_T")
 
 
-def holds_segments(folders: LogFolders | None, place: PartitionPlace) -> bool:
-    """Whether there are segments of a partition that has no state; False where its log folder has failed. OSError.
+def holds_segments(folders: LogDirs | None, place: PartitionPath) -> bool:
+    """Whether there are segments of a partition that has no state; False where its log dir has failed. OSError.
 
     A partition that was never written to is looked for in the first folder, and that one must not take it out.
     """
     try:
         return bool(list_segments(place.folder))
     except OSError as error:
-        if folders is not None and isinstance(folders.explained(error, place), LogFolderOfflineError):
+        if folders is not None and isinstance(folders.explained(error, place), LogDirOfflineError):
             return False
         raise
 
 
-class Partition:
+class LogReader:
     """The reader's view of one partition. Safe to use from several threads."""
 
     def __init__(
-        self, place: PartitionPlace, max_batch_bytes: int = MAX_BATCH_BYTES, log_folders: LogFolders | None = None
+        self, place: PartitionPath, max_batch_bytes: int = MAX_BATCH_BYTES, log_dirs: LogDirs | None = None
     ) -> None:
         """Looks at nothing yet.
 
         Args:
             place: which partition.
             max_batch_bytes: the most that one batch may become in memory; a larger one is refused.
-            log_folders: of the store; None: it stays where it is.
+            log_dirs: of the store; None: it stays where it is.
         """
         self.place = place
-        self._log_folders = log_folders
+        self._log_dirs = log_dirs
         self._max_batch_bytes = max_batch_bytes
         self._written = False  # whether it ever had a state file
         self._segments: tuple[int, list[int]] = (-1, [])
         # Which of a broker's segments are closed is not written down anywhere.
-        self._closed: ClosedSegments | None = ClosedSegments(place)
+        self._closed: SegmentCache | None = SegmentCache(place)
         self._dense = True
-        self._stable = StableEnd()
+        self._stable = LastStableOffset()
 
     def state(self) -> PartitionState:
         """The partition's state at this moment.
@@ -81,7 +81,7 @@ class Partition:
             LogDamagedError: there are segments but no state file.
         """
         loaded = state_file.read(self.place.state_path)
-        if loaded is None and (self._written or holds_segments(self._log_folders, self.place)):
+        if loaded is None and (self._written or holds_segments(self._log_dirs, self.place)):
             # Perhaps it was made between the two looks; files are made with the first write, the state first.
             loaded = state_file.read(self.place.state_path)
             if loaded is None:
@@ -93,24 +93,24 @@ class Partition:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
         return loaded.state
 
-    def place_in(self, state: PartitionState) -> PartitionPlace:
-        """Where its files are by a state: it may be moved from one log folder to another."""
-        folders = self._log_folders
-        return self.place if folders is None else self.place.within(folders.at(state.log_folder).path)
+    def place_in(self, state: PartitionState) -> PartitionPath:
+        """Where its files are by a state: it may be moved from one log dir to another."""
+        folders = self._log_dirs
+        return self.place if folders is None else self.place.within(folders.at(state.log_dir).path)
 
     def _folder(self, state: PartitionState) -> str:
         return self.place_in(state).folder
 
     def _check_folder(self, state: PartitionState) -> None:
-        """Tells a log that is damaged from a folder that has failed. LogFolderOfflineError."""
-        if self._log_folders is not None:
-            self._log_folders.check(state.log_folder, self.place)
+        """Tells a log that is damaged from a folder that has failed. LogDirOfflineError."""
+        if self._log_dirs is not None:
+            self._log_dirs.check(state.log_dir, self.place)
 
     def _fail(self, error: OSError) -> NoReturn:
-        """Raises an error of the system; as LogFolderOfflineError if it means that the log folder has failed."""
+        """Raises an error of the system; as LogDirOfflineError if it means that the log dir has failed."""
         told = error
-        if self._log_folders is not None:
-            told = self._log_folders.explained(error, self.place)
+        if self._log_dirs is not None:
+            told = self._log_dirs.explained(error, self.place)
         if told is error:
             raise error
         raise told from error
@@ -191,7 +191,7 @@ class Partition:
             bases = self._present(state)
             found = self._aborted_by(bases[max(bisect_right(bases, start) - 1, 0) :], start, end, state)
             # An index goes before its log, when the log start has moved: without it nothing is known. And one that went
-            # with others, to another log folder or in favour of a cleaned one, must not be taken for empty.
+            # with others, to another log dir or in favour of a cleaned one, must not be taken for empty.
             now = self.state()
             self._check_range(start, end, now)
             if now.generation != state.generation:
@@ -370,7 +370,7 @@ class Partition:
 
         Raises:
             LogDamagedError: one is missing, or went meanwhile.
-            LogFolderOfflineError: the log folder has failed.
+            LogDirOfflineError: the log dir has failed.
         """
         try:
             yield from self._opened(state)

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import segment_cache
-from pyspark_log.storage.log.writer import Appender
-from pyspark_log.storage.segment import DELETED, LOG, NO_OFFSET, SegmentReader, let_go, segment_path
+from pyspark_log.storage.log.writer import LogWriter
+from pyspark_log.storage.segment import DELETED, LOG, NO_OFFSET, SegmentReader, mark_deleted, segment_path
 
 log = logging.getLogger(__name__)
 
 
-def clean(appender: Appender) -> int:
+def clean(appender: LogWriter) -> int:
     """One pass over a partition, whose lock is held; returns how many segments went.
 
     Raises:
@@ -49,7 +49,7 @@ def clean(appender: Appender) -> int:
     return count
 
 
-def delete_before(appender: Appender, offset: int) -> None:
+def delete_before(appender: LogWriter, offset: int) -> None:
     """Moves the log start up to `offset`, durably; the lock is held. A start that is beyond it stays.
 
     Raises:
@@ -81,17 +81,17 @@ def remove_overdue(folder: str, delay_ms: int, now: int) -> None:
                 files.unlink(path)
 
 
-def _note_closed(appender: Appender, left: Sequence[int]) -> None:
+def _note_closed(appender: LogWriter, left: Sequence[int]) -> None:
     """Has what is known of closed segments follow, after a roll too; `left` are the segments that did not go."""
     segment_cache.bring_up(appender.place, left or [appender.state.active_base])
 
 
-def _below_start(appender: Appender, bases: Sequence[int]) -> int:
+def _below_start(appender: LogWriter, bases: Sequence[int]) -> int:
     """How many segments end before the log start: those behind which another one begins by then."""
     return bisect_right(bases[1:], appender.state.log_start)
 
 
-def _sizes(appender: Appender, bases: Sequence[int]) -> list[int]:
+def _sizes(appender: LogWriter, bases: Sequence[int]) -> list[int]:
     closed = (segment_path(appender.place.folder, base, LOG) for base in bases[:-1])
     return [*map(os.path.getsize, closed), appender.state.position]
 
@@ -105,7 +105,7 @@ def _beyond_size(sizes: Sequence[int], count: int, limit: int, most: int) -> int
     return count
 
 
-def _newest(appender: Appender, base: int, until: int, enough: int) -> int:
+def _newest(appender: LogWriter, base: int, until: int, enough: int) -> int:
     """The largest time of a segment's records, in ms, or one that is `enough`; if they have none, its file's."""
     reader = SegmentReader(appender.place.folder, base, until=until)
     try:
@@ -122,7 +122,7 @@ def _newest(appender: Appender, base: int, until: int, enough: int) -> int:
         reader.close()
 
 
-def _let_go(appender: Appender, bases: Sequence[int], count: int) -> None:
+def _let_go(appender: LogWriter, bases: Sequence[int], count: int) -> None:
     if count == len(bases):
         appender.roll()
     state, place = appender.state, appender.place
@@ -130,4 +130,4 @@ def _let_go(appender: Appender, bases: Sequence[int], count: int) -> None:
     start = max(start, state.log_start)
     log.info("%s: %d segments go; the log starts at offset %d", place, count, start)
     appender.save(state._replace(log_start=start, generation=state.generation + 1), durable=True)
-    let_go(place.folder, bases[:count])
+    mark_deleted(place.folder, bases[:count])

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pyspark_log.errors import CorruptRecordError
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.state_file import PartitionState
 from pyspark_log.storage.record import crc32c
@@ -39,7 +39,7 @@ _AT_ONCE = 32
 _BLOCK = 1024
 
 
-class ClosedSegment(NamedTuple):
+class InactiveSegment(NamedTuple):
     """One segment that is closed, and the log up to its end.
 
     Attributes:
@@ -57,34 +57,34 @@ class ClosedSegment(NamedTuple):
     largest_so_far: int
 
 
-def _seed(place: PartitionPlace) -> int:
+def _seed(place: PartitionPath) -> int:
     """What the CRCs begin with, so that no entry counts in another partition's file."""
     return crc32c(os.path.basename(place.state_path).encode())
 
 
-def _encode(entry: ClosedSegment, seed: int) -> bytes:
+def _encode(entry: InactiveSegment, seed: int) -> bytes:
     return _ENTRY.pack(*entry, VERSION, crc32c(_BODY.pack(*entry, VERSION), seed))
 
 
-def _decode(data: bytes, at: int, seed: int) -> ClosedSegment | None:
+def _decode(data: bytes, at: int, seed: int) -> InactiveSegment | None:
     *fields, version, crc = _ENTRY.unpack_from(data, at)
     if version != VERSION or crc != crc32c(data[at : at + _BODY.size], seed):
         return None
-    return ClosedSegment(*fields)
+    return InactiveSegment(*fields)
 
 
-def _entries(file: files.File, seed: int, start: int, end: int) -> list[ClosedSegment | None]:
+def _entries(file: files.File, seed: int, start: int, end: int) -> list[InactiveSegment | None]:
     """The entries with the numbers [start, end), as far as they are there; None for each that is torn."""
     data = file.pread((end - start) * WIDTH, start * WIDTH)
     return [_decode(data, at, seed) for at in range(0, len(data) - WIDTH + 1, WIDTH)]
 
 
-def _all_entries(file: files.File, seed: int) -> Iterator[ClosedSegment | None]:
+def _all_entries(file: files.File, seed: int) -> Iterator[InactiveSegment | None]:
     for start in range(0, file.size() // WIDTH, _BLOCK):
         yield from _entries(file, seed, start, start + _BLOCK)
 
 
-def read_all(place: PartitionPlace) -> Iterator[ClosedSegment | None]:
+def read_all(place: PartitionPath) -> Iterator[InactiveSegment | None]:
     """All entries of a partition; None for each that is torn. OSError."""
     try:
         file = files.open_read(place.segments_path)
@@ -93,19 +93,19 @@ def read_all(place: PartitionPlace) -> Iterator[ClosedSegment | None]:
     yield from _all_entries(file, _seed(place))
 
 
-class ClosedSegments:
+class SegmentCache:
     """What the file says, for readers. What it does not say, they find out by themselves.
 
     Safe to use from several threads.
     """
 
-    def __init__(self, place: PartitionPlace) -> None:
+    def __init__(self, place: PartitionPath) -> None:
         self._path = place.segments_path
         self._seed = _seed(place)
         # The last entries that were read, and the generation of the segments then.
-        self._last: tuple[int, Sequence[ClosedSegment]] = (-1, ())
+        self._last: tuple[int, Sequence[InactiveSegment]] = (-1, ())
 
-    def holding(self, offset: int, state: PartitionState) -> ClosedSegment | None:
+    def holding(self, offset: int, state: PartitionState) -> InactiveSegment | None:
         """The closed segment in which `offset` is; None: not known."""
         generation, entries = self._last
         if generation != state.generation or (found := _holding(entries, offset)) is None:
@@ -116,7 +116,7 @@ class ClosedSegments:
     def start_by_time(self, timestamp: int, state: PartitionState) -> int:
         """Where to begin to look for `timestamp` (ms): no record before it that can be read is of then or later."""
 
-        def reaches(entry: ClosedSegment) -> bool:
+        def reaches(entry: InactiveSegment) -> bool:
             return entry.largest_so_far >= timestamp or entry.next_offset > state.active_base
 
         start = state.log_start
@@ -133,7 +133,7 @@ class ClosedSegments:
                 return entry.largest_so_far, entry.next_offset
         return NO_TIMESTAMP, state.log_start
 
-    def _search(self, reached: Callable[[ClosedSegment], bool], state: PartitionState) -> Sequence[ClosedSegment]:
+    def _search(self, reached: Callable[[InactiveSegment], bool], state: PartitionState) -> Sequence[InactiveSegment]:
         """Some entries around the first for which `reached` holds, as it does for all behind that one."""
         if state.log_start >= state.active_base:
             return ()
@@ -147,7 +147,7 @@ class ClosedSegments:
         self._last = (state.generation, entries)
         return entries
 
-    def _around(self, file: files.File, reached: Callable[[ClosedSegment], bool]) -> list[ClosedSegment | None]:
+    def _around(self, file: files.File, reached: Callable[[InactiveSegment], bool]) -> list[InactiveSegment | None]:
         low, high = 0, file.size() // WIDTH
         while high - low > _AT_ONCE:
             middle = (low + high) // 2
@@ -162,12 +162,12 @@ class ClosedSegments:
         return _entries(file, self._seed, low, high + 1)
 
 
-def _holding(entries: Sequence[ClosedSegment], offset: int) -> ClosedSegment | None:
+def _holding(entries: Sequence[InactiveSegment], offset: int) -> InactiveSegment | None:
     number = bisect_right(entries, offset, key=lambda entry: entry.base_offset) - 1
     return entries[number] if number >= 0 and offset < entries[number].next_offset else None
 
 
-def bring_up(place: PartitionPlace, bases: Sequence[int]) -> None:
+def bring_up(place: PartitionPath, bases: Sequence[int]) -> None:
     """Makes the file say what holds of the closed segments, and of no others. The partition's lock is held.
 
     Args:
@@ -204,19 +204,19 @@ def bring_up(place: PartitionPlace, bases: Sequence[int]) -> None:
         _write(file, seed, same, entries[same:])
 
 
-def _write(file: files.File, seed: int, number: int, entries: Iterable[ClosedSegment]) -> None:
+def _write(file: files.File, seed: int, number: int, entries: Iterable[InactiveSegment]) -> None:
     data = b"".join(_encode(entry, seed) for entry in entries)
     if data:
         file.pwrite(data, number * WIDTH)
 
 
 def _chain(
-    place: PartitionPlace,
+    place: PartitionPath,
     first_offset: int,
     spans: Sequence[tuple[int, int]],
     known: Mapping[tuple[int, int], int],
     so_far: int,
-) -> Iterator[ClosedSegment]:
+) -> Iterator[InactiveSegment]:
     """The entries of closed segments, as far as the segments can be read; `known` are the largest times of some."""
     for span in spans:
         largest = known.get(span)
@@ -229,10 +229,10 @@ def _chain(
             finally:
                 reader.close()
         so_far = max(so_far, largest)
-        yield ClosedSegment(first_offset, *span, largest, so_far)
+        yield InactiveSegment(first_offset, *span, largest, so_far)
 
 
-def drop_from(place: PartitionPlace, active_base: int) -> None:
+def drop_from(place: PartitionPath, active_base: int) -> None:
     """Removes entries for what is not closed, durably. The partition's lock is held.
 
     There are some if the log ends earlier than it once did. Its offsets get other records now, and an entry that

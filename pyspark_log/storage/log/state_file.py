@@ -102,7 +102,7 @@ class PartitionState(NamedTuple):
         intent_next, intent_base, intent_position: next_offset, active_base and position afterwards. Of a swap, the
             second is the base offset of the cleaned segment, the first that of the segment behind it, and the third
             how many bytes the cleaned log has.
-        log_folder: in which of the store's log folders its log is.
+        log_dir: in which of the store's log dirs its log is.
         high_watermark: the visible end: readers see the records below it. The log end, in a store of one copy.
         incarnation: rises when the log may go on otherwise than a process knows it: after a power loss, after a
             truncation, and where a writer was cut off. What a process has read of another incarnation is read again.
@@ -134,7 +134,7 @@ class PartitionState(NamedTuple):
     intent_next: int = 0
     intent_base: int = 0
     intent_position: int = 0
-    log_folder: int = 0
+    log_dir: int = 0
     high_watermark: int = 0
     incarnation: int = 0
     truncations: int = 0

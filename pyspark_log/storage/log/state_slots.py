@@ -28,7 +28,7 @@ class Slots(NamedTuple):
         size: bytes of the file; -1: there is none.
         problem: why a whole slot cannot be understood; "" if none is so.
         contradiction: what cannot be in the newest valid one; "" if it makes sense.
-        log_folders: the log folders that the valid ones name.
+        log_dirs: the log dirs that the valid ones name.
     """
 
     state: PartitionState | None
@@ -37,7 +37,7 @@ class Slots(NamedTuple):
     size: int
     problem: str = ""
     contradiction: str = ""
-    log_folders: frozenset[int] = frozenset()
+    log_dirs: frozenset[int] = frozenset()
 
 
 def read_slots(path: str) -> Slots:
@@ -54,7 +54,7 @@ def _look(path: str) -> Slots:
         data, size = file.pread(FILE_SIZE, 0), file.size()
     newest: PartitionState | None = None
     torn: list[int] = []
-    log_folders: set[int] = set()
+    log_dirs: set[int] = set()
     problem = ""
     for number in range(SLOT_COUNT):
         slot = data[number * SLOT_DISTANCE : number * SLOT_DISTANCE + SLOT_SIZE]
@@ -68,11 +68,11 @@ def _look(path: str) -> Slots:
         if state is None:
             torn.append(number)
             continue
-        log_folders.add(state.log_folder)
+        log_dirs.add(state.log_dir)
         if newest is None or state.seq > newest.seq:
             newest = state
     explained = newest is not None and explained_by_power_loss(path, newest)
     contradiction = "" if newest is None else newest.contradiction()
     if contradiction:
         newest = None
-    return Slots(newest, tuple(torn), explained, size, problem, contradiction, frozenset(log_folders))
+    return Slots(newest, tuple(torn), explained, size, problem, contradiction, frozenset(log_dirs))

@@ -9,11 +9,11 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.state_file import Flags
-from pyspark_log.storage.log.writer import Appender
+from pyspark_log.storage.log.writer import LogWriter
 from pyspark_log.storage.segment import SegmentReader, read_headers
 
 
-def truncate(held: Appender, offset: int) -> int:
+def truncate(held: LogWriter, offset: int) -> int:
     """Takes back records from `offset` on, durably; the lock is held. For replicas: readers may have seen them.
 
     Batches go whole: the log then ends behind the last batch that lies before `offset`. (Kafka ends it at `offset`
@@ -63,7 +63,7 @@ def truncate(held: Appender, offset: int) -> int:
     return end
 
 
-def _place_of(held: Appender, offset: int) -> tuple[int, int, int]:
+def _place_of(held: LogWriter, offset: int) -> tuple[int, int, int]:
     """The batch that holds `offset`: its segment, its position and its first offset."""
     bases = held.bases()
     base = bases[bisect_right(bases, offset) - 1]

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import InvalidRecordError, OutcomeUnknownError, PylogError, RecordTooLargeError
-from pyspark_log.storage.catalog import LogFolders, PartitionPlace
+from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.log.lease import HeldLog, Recovery
-from pyspark_log.storage.log.producers.manager import Numbered
+from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.state_file import Flags
-from pyspark_log.storage.record import BatchHeader, scan, stamp
+from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 
 log = logging.getLogger(__name__)
 
@@ -32,19 +32,19 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
-class Appender(HeldLog):
+class LogWriter(HeldLog):
     """The one that changes a partition, for this process. Several threads may share it."""
 
     def __init__(
         self,
-        place: PartitionPlace,
+        place: PartitionPath,
         config: TopicConfig,
         recovery: Recovery,
-        clean: Callable[[Appender], object],
-        log_folders: LogFolders,
+        clean: Callable[[LogWriter], object],
+        log_dirs: LogDirs,
     ) -> None:
         """`clean` lets go of segments that are too old, when a new one begins; see retention.py."""
-        super().__init__(place, config, recovery, log_folders)
+        super().__init__(place, config, recovery, log_dirs)
         self._clean = clean
 
     def append(self, data: bytearray, *, sync: bool, first_undone: int | None = None) -> Appended:
@@ -73,7 +73,7 @@ class Appender(HeldLog):
                 f"({self.config.segment_bytes}): append less at a time, or raise segment.bytes"
             )
         base = self.state.next_offset
-        end = stamp(data, 0, len(data), base, self.state.leader_epoch)
+        end = assign_offsets(data, 0, len(data), base, self.state.leader_epoch)
         headers = scan(data, 0, len(data))
         numbered = self._judge(headers, data)
         if numbered is not None and numbered.duplicate is not None:
@@ -122,7 +122,7 @@ class Appender(HeldLog):
         self.index(headers)
         return Appended(base, end)
 
-    def _judge(self, headers: Sequence[BatchHeader], data: bytearray) -> Numbered | None:
+    def _judge(self, headers: Sequence[BatchHeader], data: bytearray) -> ProducerAppendInfo | None:
         """What a batch with a producer id means for this partition; None for all others."""
         if all(header.producer_id < 0 for header in headers):
             return None

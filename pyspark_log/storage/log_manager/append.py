@@ -6,9 +6,9 @@ import time
 
 import pyarrow as pa
 
-from pyspark_log.storage.ingest import TopicEncoder
-from pyspark_log.storage.log import Appender
-from pyspark_log.storage.log_manager.manager import Partitions
+from pyspark_log.storage.ingest import RecordAccumulator
+from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import AppendResult
 
 # An append of more bytes than this is made in several, so that others get their turn.
@@ -16,7 +16,7 @@ _APPEND_BYTES = 16 * 1024 * 1024
 
 
 def append_rows(
-    partitions: Partitions, topic: str, data: pa.RecordBatch | pa.Table, partition: int | None, sync: bool
+    partitions: LogManager, topic: str, data: pa.RecordBatch | pa.Table, partition: int | None, sync: bool
 ) -> list[AppendResult]:
     """Appends records to a topic, be it the engine's own; arguments and errors are those of Store.append."""
     opened = partitions.topic(topic)
@@ -26,7 +26,7 @@ def append_rows(
         data = _with_partition(data, partition)
     batches: dict[int, list[bytes]] = {}
     now = time.time_ns() // 1_000_000
-    encoder = TopicEncoder(
+    encoder = RecordAccumulator(
         topic, count, opened.config, lambda target, batch, _: batches.setdefault(target, []).append(batch),
         now if opened.config.log_append_time else None,
     )  # fmt: skip
@@ -45,7 +45,7 @@ def _with_partition(data: pa.RecordBatch | pa.Table, partition: int) -> pa.Recor
     return data.append_column("partition", column)
 
 
-def _append_all(appender: Appender, batches: list[bytes], sync: bool) -> AppendResult:
+def _append_all(appender: LogWriter, batches: list[bytes], sync: bool) -> AppendResult:
     limit = min(_APPEND_BYTES, appender.config.segment_bytes)
     first = end = -1
     data = bytearray()

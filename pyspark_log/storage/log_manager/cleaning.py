@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable
 
 from pyspark_log.errors import InvalidConfigError, PylogError
-from pyspark_log.storage.catalog import check_open_to_all
+from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.log import retention
-from pyspark_log.storage.log_manager.manager import Partitions
+from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import LATEST
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 _TIMEOUT = 5.0
 
 
-def clean(partitions: Partitions, topics: Iterable[str]) -> int:
+def clean(partitions: LogManager, topics: Iterable[str]) -> int:
     """Lets go of segments that retention no longer asks for; returns how many went.
 
     Raises:
@@ -39,7 +39,7 @@ def clean(partitions: Partitions, topics: Iterable[str]) -> int:
     return count
 
 
-def flush(partitions: Partitions, topics: Iterable[str]) -> None:
+def flush(partitions: LogManager, topics: Iterable[str]) -> None:
     """Makes durable what was appended; see Store.flush."""
     failed: PylogError | OSError | None = None
     for topic in topics:
@@ -57,9 +57,9 @@ def flush(partitions: Partitions, topics: Iterable[str]) -> None:
         raise failed
 
 
-def delete_records(partitions: Partitions, topic: str, partition: int, before_offset: int) -> int:
+def delete_records(partitions: LogManager, topic: str, partition: int, before_offset: int) -> int:
     """Deletes the records before an offset, or all for LATEST, and returns the log start; see Store.delete_records."""
-    check_open_to_all(topic)
+    check_not_internal(topic)
     if not partitions.topic(topic).config.deletes:
         raise InvalidConfigError(f"topic {topic!r}: records are deleted only where cleanup.policy has delete")
     with partitions.appender(topic, partition).hold() as appender:

@@ -12,11 +12,11 @@ import os
 import re
 
 from pyspark_log.errors import LogDamagedError
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files, lock_for
 from pyspark_log.storage.log import EMPTY, SLOT_COUNT, Flags, Loaded, state_file
 
-#: How the name of a partition's folder ends that is being deleted, or is on its way from another log folder.
+#: How the name of a partition's folder ends that is being deleted, or is on its way from another log dir.
 ASIDE = DELETE, FUTURE = "delete", "future"
 #: Such a name: the topic's id in hex, and the ending.
 ASIDE_NAME = re.compile(r".*-[0-9]+\.([0-9a-f]{32})-(delete|future)")
@@ -24,7 +24,7 @@ ASIDE_NAME = re.compile(r".*-[0-9]+\.([0-9a-f]{32})-(delete|future)")
 _MAX_NAME = 255
 
 
-def bury(place: PartitionPlace) -> None:
+def bury(place: PartitionPath) -> None:
     """Ends a partition of a deleted topic for its writers and frees its folder's name. May be done again.
 
     There is no topic of that name, or it would lose the folder that it is about to make.
@@ -36,20 +36,20 @@ def bury(place: PartitionPlace) -> None:
     owner = place.owner()
     # Without an owner, and with another folder put away, it is that of a newer topic, whose writer was killed before
     # the folder could say so.
-    if owner == place.topic_id or (not owner and not os.path.isdir(grave_of(place))):
+    if owner == place.topic_id or (not owner and not os.path.isdir(tombstone_path(place))):
         put_away(place)
 
 
-def put_away(place: PartitionPlace) -> None:
+def put_away(place: PartitionPath) -> None:
     """Gives the folder of a partition the name of one that is being deleted. Not durable by itself. OSError."""
-    grave = grave_of(place)
+    grave = tombstone_path(place)
     if os.path.isdir(place.folder):
         # What a partition left that was moved twice; or the store is a copy that has the folder by both names.
         files.remove_folder(grave)
         files.rename(place.folder, grave)
 
 
-def remove(place: PartitionPlace) -> None:
+def remove(place: PartitionPath) -> None:
     """Removes what is left of a buried partition, but for folders.
 
     Its state file may go even if somebody waits for its lock: a waiter finds that the name is gone, and a new
@@ -62,7 +62,7 @@ def remove(place: PartitionPlace) -> None:
     files.unlink(place.state_path + ".turn")
 
 
-def mark_dead(place: PartitionPlace) -> None:
+def mark_dead(place: PartitionPath) -> None:
     """Ends a partition for its writers. LockTimeoutError, OSError."""
     lock = lock_for(place.state_path)
     try:
@@ -81,12 +81,12 @@ def mark_dead(place: PartitionPlace) -> None:
         lock.release()
 
 
-def grave_of(place: PartitionPlace) -> str:
+def tombstone_path(place: PartitionPath) -> str:
     """Where the folder of a partition is that is being deleted (LocalLog.logDeleteDirName)."""
     return aside(place, DELETE)
 
 
-def aside(place: PartitionPlace, ending: str) -> str:
+def aside(place: PartitionPath, ending: str) -> str:
     """Where a folder of a partition is that does not count."""
     return f"{os.path.dirname(place.folder)}/{aside_name(place.topic, place.topic_id, place.partition, ending)}"
 

@@ -16,15 +16,15 @@ from pyspark_log.storage.catalog import (
     STATE_FOLDER,
     TOPICS_FOLDER,
     TOPICS_LOCK,
-    ListedFolder,
-    LogFolders,
-    PartitionPlace,
+    ListedLogDir,
+    LogDirs,
+    PartitionPath,
     TopicCatalog,
+    log_dir_list,
+    store_json,
 )
-from pyspark_log.storage.catalog import log_dir_list as log_dirs
-from pyspark_log.storage.catalog import store_json as store_folder
 from pyspark_log.storage.fs import Mutex, files, is_shared
-from pyspark_log.storage.log import RECOVERY, Appender, Partition, holds_segments, no_state, retention, state_file
+from pyspark_log.storage.log import RECOVERY, LogReader, LogWriter, holds_segments, no_state, retention, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.types import TopicDescription
 
@@ -41,7 +41,7 @@ _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _OPEN_APPENDERS = 128
 
 
-class OpenTopic:
+class TopicLogs:
     """A topic with its partitions, as long as its description stays the same.
 
     Attributes:
@@ -50,15 +50,15 @@ class OpenTopic:
     """
 
     def __init__(
-        self, path: str, settings: Mapping[str, str], description: TopicDescription, log_folders: LogFolders
+        self, path: str, settings: Mapping[str, str], description: TopicDescription, log_dirs: LogDirs
     ) -> None:
-        """`path`, `settings` and `log_folders` are the store's."""
+        """`path`, `settings` and `log_dirs` are the store's."""
         # No reference to the store: without a circle, its files close as soon as nobody uses it.
         self._path = path
         self.description = description
         self.config = TopicConfig.resolve(description.configs, settings)
-        self._log_folders = log_folders
-        self._readers: dict[int, Partition] = {}
+        self._log_dirs = log_dirs
+        self._readers: dict[int, LogReader] = {}
 
     def check(self, partition: int) -> None:
         """Refuses a partition that the topic does not have. UnknownTopicError."""
@@ -72,15 +72,15 @@ class OpenTopic:
         self.check(partition)
         return f"{self._path}/{STATE_FOLDER}/{self.description.topic_id}-{partition}"
 
-    def place(self, partition: int) -> PartitionPlace:
+    def place(self, partition: int) -> PartitionPath:
         """Where a partition's files are at this moment. UnknownTopicError."""
         path = self.state_path(partition)
-        return self.place_in(partition, _log_folder_of(self._log_folders, path, f"{self.description.name}-{partition}"))
+        return self.place_in(partition, _log_dir_of(self._log_dirs, path, f"{self.description.name}-{partition}"))
 
-    def place_in(self, partition: int, log_folder: int) -> PartitionPlace:
-        """Where its files are if they are in the log folder of that number. UnknownTopicError."""
-        name, path = self.description.name, self._log_folders.at(log_folder).path
-        return PartitionPlace(
+    def place_in(self, partition: int, log_dir: int) -> PartitionPath:
+        """Where its files are if they are in the log dir of that number. UnknownTopicError."""
+        name, path = self.description.name, self._log_dirs.at(log_dir).path
+        return PartitionPath(
             name, self.description.topic_id, partition, f"{path}/{name}-{partition}", self.state_path(partition)
         )
 
@@ -97,25 +97,25 @@ class OpenTopic:
         numbers = (name[len(start) :] for name in names if name.startswith(start))
         return sorted(number for text in numbers if _NUMBER.fullmatch(text) and (number := int(text)) < count)
 
-    def places(self) -> list[PartitionPlace]:
+    def places(self) -> list[PartitionPath]:
         """Where those are that something was ever written to."""
         return [self.place(partition) for partition in self.written()]
 
-    def left(self) -> list[PartitionPlace]:
+    def left(self) -> list[PartitionPath]:
         """Where those are of which there is anything: a state file, or a folder, by whatever name. OSError."""
         found = set(self.written())
         name = re.compile(
             re.escape(self.description.name) + r"-(0|[1-9][0-9]{0,9})|"
             r".*-([0-9]+)\." + deletion.hex_id(self.description.topic_id) + "-[a-z]+"
         )
-        for folder in self._log_folders:
+        for folder in self._log_dirs:
             # One that has failed has no names; what is in it waits, as its partitions' state files tell.
             with contextlib.suppress(OSError):
                 matches = filter(None, map(name.fullmatch, os.listdir(folder.path)))
                 found.update(int(match[1] or match[2]) for match in matches)
         return [self.place(number) for number in sorted(found) if number < self.description.partitions]
 
-    def reader(self, partition: int) -> Partition:
+    def reader(self, partition: int) -> LogReader:
         """The partition, for reading. UnknownTopicError."""
         # Two threads may make one each at first; both are right.
         found = self._readers.get(partition)
@@ -123,37 +123,37 @@ class OpenTopic:
             found = self._readers[partition] = self._open(self.place(partition))
         return found
 
-    def _open(self, place: PartitionPlace) -> Partition:
-        return Partition(place, self.config.max_batch_bytes, self._log_folders)
+    def _open(self, place: PartitionPath) -> LogReader:
+        return LogReader(place, self.config.max_batch_bytes, self._log_dirs)
 
 
-class Partitions:
+class LogManager:
     """Finds the partitions of one store. Safe to use from several threads.
 
     Attributes:
         path, settings: the store's.
         recorded_cluster_id: the store's id; None if its folder does not say it.
         catalog: the descriptions of its topics.
-        log_folders: the folders of all partitions' folders.
+        log_dirs: the folders of all partitions' folders.
     """
 
     def __init__(
         self, path: str, cluster_id: str, settings: Mapping[str, str],
-        log_folders: Mapping[int, ListedFolder] = log_dirs.DEFAULT, next_log_dir: int = len(log_dirs.DEFAULT),
+        log_dirs: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT, next_log_dir: int = len(log_dir_list.DEFAULT),
     ) -> None:  # fmt: skip
         """Looks at nothing yet. The arguments are what store.json says."""
         self.path = path
         self.settings = settings
         self.recorded_cluster_id: str | None = cluster_id
         self.catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{TOPICS_LOCK}")
-        self.log_folders = LogFolders(path, cluster_id, log_folders, next_log_dir)
-        self._topics: dict[str, OpenTopic] = {}
-        self._appenders: OrderedDict[str, Appender] = OrderedDict()  # by their state files
-        self._recovered: set[PartitionPlace] = set()  # those that were written to since the machine was started
-        self._used: dict[str, PartitionPlace] = {}  # those that `appender` gave out since the last `close`
+        self.log_dirs = LogDirs(path, cluster_id, log_dirs, next_log_dir)
+        self._topics: dict[str, TopicLogs] = {}
+        self._appenders: OrderedDict[str, LogWriter] = OrderedDict()  # by their state files
+        self._recovered: set[PartitionPath] = set()  # those that were written to since the machine was started
+        self._used: dict[str, PartitionPath] = {}  # those that `appender` gave out since the last `close`
         self._mutex = Mutex()
 
-    def topic(self, name: str) -> OpenTopic:
+    def topic(self, name: str) -> TopicLogs:
         """A topic as it is at this moment. UnknownTopicError, InvalidTopicError."""
         description = self.catalog.describe(name)
         with self._mutex:
@@ -164,15 +164,15 @@ class Partitions:
         self.forget_appenders(name, description.topic_id)
         return topic
 
-    def open(self, description: TopicDescription) -> OpenTopic:
+    def open(self, description: TopicDescription) -> TopicLogs:
         """The topic of a description; it may be deleted by now."""
-        return OpenTopic(self.path, self.settings, description, self.log_folders)
+        return TopicLogs(self.path, self.settings, description, self.log_dirs)
 
     def recorded_topic_id(self, name: str) -> str | None:
         """A topic's id; None if no file says it. UnknownTopicError, InvalidTopicError."""
         return self.catalog.describe(name).topic_id
 
-    def recovered(self, topic: str, partition: int) -> Partition:
+    def recovered(self, topic: str, partition: int) -> LogReader:
         """The partition, for reading; put right first, if possible, if the machine went down since it was written to.
 
         Else readers would meet what is left of records that were never synced, until somebody writes.
@@ -186,7 +186,7 @@ class Partitions:
             log.info("%s: %s could not be put right after the machine went down: %s", self.path, reader.place, error)
         return reader
 
-    def put_right(self, topic: str, partition: int) -> Partition:
+    def put_right(self, topic: str, partition: int) -> LogReader:
         """The same for who relies on what is read: an error if it could not be put right.
 
         Who may not write to the store cannot, and changes nothing by what it finds; so it reads what is there.
@@ -203,7 +203,7 @@ class Partitions:
                 raise
         return reader
 
-    def _recover(self, place: PartitionPlace) -> None:
+    def _recover(self, place: PartitionPath) -> None:
         if place in self._recovered:
             return
         loaded = state_file.read(place.state_path)
@@ -214,7 +214,7 @@ class Partitions:
                 pass
         self._recovered.add(place)
 
-    def appender(self, topic: str, partition: int) -> Appender:
+    def appender(self, topic: str, partition: int) -> LogWriter:
         """The partition, for changing it. UnknownTopicError."""
         opened = self.topic(topic)
         path = opened.state_path(partition)
@@ -223,7 +223,7 @@ class Partitions:
         with self._mutex:
             found = self._appenders.pop(path, None)
             if found is None or found.config is not opened.config:
-                found = Appender(opened.place(partition), opened.config, RECOVERY, retention.clean, self.log_folders)
+                found = LogWriter(opened.place(partition), opened.config, RECOVERY, retention.clean, self.log_dirs)
             self._used[path] = found.place
             # One that goes here while it is at work is closed when it is done.
             self._appenders[path] = found
@@ -231,22 +231,22 @@ class Partitions:
                 self._appenders.popitem(last=False)
         return found
 
-    def check_log_folders(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Looks whether partitions can be written to, as far as their log folders go; by a real look at each disk.
+    def check_log_dirs(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Looks whether partitions can be written to, as far as their log dirs go; by a real look at each disk.
 
         Raises:
             UnknownTopicError: there is no such topic.
-            LogFolderOfflineError: a folder has failed; or none can take a partition that is new.
+            LogDirOfflineError: a folder has failed; or none can take a partition that is new.
         """
         looked = set()
         for topic, partition in partitions:
             opened = self.topic(topic)
             loaded = state_file.read(opened.state_path(partition))
             if loaded is None:
-                self.log_folders.choose(f"{topic}-{partition}")
-            elif loaded.state.log_folder not in looked:
-                number = loaded.state.log_folder
-                self.log_folders.check(number, opened.place_in(partition, number), written=True)
+                self.log_dirs.choose(f"{topic}-{partition}")
+            elif loaded.state.log_dir not in looked:
+                number = loaded.state.log_dir
+                self.log_dirs.check(number, opened.place_in(partition, number), written=True)
                 looked.add(number)
 
     def check_writable(self) -> None:
@@ -284,16 +284,16 @@ class Partitions:
                 if appender.place.topic == name and appender.place.topic_id != topic_id:
                     del self._appenders[path]
 
-    def make_state(self, opened: OpenTopic, partition: int, log_folder: int | None = None) -> None:
+    def make_state(self, opened: TopicLogs, partition: int, log_dir: int | None = None) -> None:
         """Gives a partition its state file, with its first record; but not that of a topic that is deleted.
 
         Args:
             opened: the topic.
             partition: which one.
-            log_folder: where its log is to be; None: where there is most room for one.
+            log_dir: where its log is to be; None: where there is most room for one.
 
         Raises:
-            LogFolderOfflineError: none of the log folders can be used.
+            LogDirOfflineError: none of the log dirs can be used.
         """
         self.make_folders()
         place = opened.place(partition)
@@ -302,43 +302,43 @@ class Partitions:
                 raise UnknownTopicError(f"{place}: the topic was deleted")
             if os.path.exists(place.state_path):
                 return  # Another one was faster.
-            if holds_segments(self.log_folders, place) and (
-                not self.log_folders.had_several or place.owner() in ("", place.topic_id)
+            if holds_segments(self.log_dirs, place) and (
+                not self.log_dirs.had_several or place.owner() in ("", place.topic_id)
             ):
                 raise no_state(place)
-            number = self.log_folders.choose(str(place)) if log_folder is None else log_folder
-            state_file.create(place.state_path, state_file.EMPTY._replace(log_folder=number))
-            if self.log_folders.at(number).directory_id:
+            number = self.log_dirs.choose(str(place)) if log_dir is None else log_dir
+            state_file.create(place.state_path, state_file.EMPTY._replace(log_dir=number))
+            if self.log_dirs.at(number).directory_id:
                 # So that the next one which is placed finds it counted.
                 files.make_folder(opened.place_in(partition, number).folder)
 
     def make_folders(self) -> None:
         """Makes the folders that topics and partitions need, if they are missing. OSError.
 
-        A log folder that has an id is never made anew: it would look like one in which nothing was ever written.
+        A log dir that has an id is never made anew: it would look like one in which nothing was ever written.
         """
         files.make_folder(f"{self.path}/{STATE_FOLDER}")
-        self.log_folders.refresh()
-        for folder in self.log_folders:
+        self.log_dirs.refresh()
+        for folder in self.log_dirs:
             if not folder.directory_id:
                 files.make_folder(folder.path)
                 folder.introduce()
 
-    def add_log_folder(self, name: str) -> None:
-        """Gives the store one more log folder; see Store.add_log_folder."""
+    def add_log_dir(self, name: str) -> None:
+        """Gives the store one more log dir; see Store.add_log_dir."""
         self.make_folders()
         with self.catalog.changing():
-            store_folder.add_log_folder(self.path, name)
-        self.log_folders.refresh()
+            store_json.add_log_dir(self.path, name)
+        self.log_dirs.refresh()
 
     def write_checkpoints(self) -> None:
         """Has Kafka's checkpoints say what is known, where it is time; never fails."""
-        for folder in self.log_folders:
+        for folder in self.log_dirs:
             folder.write_due()
 
 
-def _log_folder_of(folders: LogFolders, state_path: str, name: str) -> int:
-    """In which log folder a partition is, by its state; by its folder, where there is no state that can be read.
+def _log_dir_of(folders: LogDirs, state_path: str, name: str) -> int:
+    """In which log dir a partition is, by its state; by its folder, where there is no state that can be read.
 
     Args:
         folders: those of the store.
@@ -350,7 +350,7 @@ def _log_folder_of(folders: LogFolders, state_path: str, name: str) -> int:
     except (LogDamagedError, StoreError):
         loaded = None
     if loaded is not None:
-        return loaded.state.log_folder
+        return loaded.state.log_dir
     if folders.had_several:
         for number, folder in folders.numbered():
             if os.path.isdir(f"{folder.path}/{name}"):

@@ -1,8 +1,8 @@
-"""Moves a partition from one log folder to another, while others read it and write to it (KIP-113).
+"""Moves a partition from one log dir to another, while others read it and write to it (KIP-113).
 
 The log is copied into a folder with the name that Kafka gives to a replica that is on its way (`-future`): without the
 partition's lock as long as there is much to copy, and the rest with it. All of it is on the disk when that folder gets
-the partition's name. Then one durable write of the state, which names the new log folder, is the moment of the move.
+the partition's name. Then one durable write of the state, which names the new log dir, is the moment of the move.
 The old folder gets the name of one that is being deleted, and goes later: readers have its files open.
 
 A program that is stopped leaves the partition whole where its state says, and perhaps a copy elsewhere that does not
@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
-from pyspark_log.storage.catalog import PARTITION_FOLDER, PARTITION_METADATA, STATE_FOLDER, PartitionPlace
+from pyspark_log.storage.catalog import PARTITION_FOLDER, PARTITION_METADATA, STATE_FOLDER, PartitionPath
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for, now_ms
-from pyspark_log.storage.log import Appender, Flags, PartitionState, cleaner_checkpoint, leader_epochs, state_file
+from pyspark_log.storage.log import Flags, LogWriter, PartitionState, cleaner_checkpoint, leader_epochs, state_file
 from pyspark_log.storage.log_manager import deletion as topic_remains
 from pyspark_log.storage.log_manager.deletion import DELETE, FUTURE
-from pyspark_log.storage.log_manager.manager import OpenTopic, Partitions
+from pyspark_log.storage.log_manager.manager import LogManager, TopicLogs
 from pyspark_log.storage.record import crc32c
 from pyspark_log.storage.segment import LOG, segment_path
 
@@ -39,17 +39,17 @@ _PASSES = 10
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)")
 
 
-def move(partitions: Partitions, topic: str, partition: int, folder: str) -> int:
+def move(partitions: LogManager, topic: str, partition: int, folder: str) -> int:
     """Moves a partition; returns the bytes that were copied. See Store.move_partition."""
     partitions.check_writable()
     opened = partitions.topic(topic)
     opened.check(partition)
     with moving(partitions, DEFAULT_TIMEOUT):
         # With the lock: nobody takes it off the list now.
-        number = partitions.log_folders.find(folder)
+        number = partitions.log_dirs.find(folder)
         sweep_held(partitions)
         target = opened.place_in(partition, number)
-        partitions.log_folders.check(number, target, written=True)
+        partitions.log_dirs.check(number, target, written=True)
         if not os.path.exists(target.state_path):
             partitions.make_state(opened, partition, number)
         try:
@@ -57,7 +57,7 @@ def move(partitions: Partitions, topic: str, partition: int, folder: str) -> int
             with cleaner_checkpoint.cleaning(target, DEFAULT_TIMEOUT):
                 copied = _Move(partitions, opened, partition, number).run()
         except OSError as error:
-            told = partitions.log_folders.explained(error, target)
+            told = partitions.log_dirs.explained(error, target)
             if told is error:
                 raise
             raise told from error
@@ -65,18 +65,18 @@ def move(partitions: Partitions, topic: str, partition: int, folder: str) -> int
         return copied
 
 
-def sweep(partitions: Partitions) -> None:
+def sweep(partitions: LogManager) -> None:
     """Removes what moves have left: copies that do not count at once, old folders after file.delete.delay.ms.
 
     What is in the way is logged, and left to the next time. Nothing is done while a partition is being moved.
     """
-    if partitions.log_folders.had_several:
+    if partitions.log_dirs.had_several:
         with contextlib.suppress(LockTimeoutError), moving(partitions, 0):
             sweep_held(partitions)
 
 
 @contextlib.contextmanager
-def moving(partitions: Partitions, timeout: float) -> Iterator[None]:
+def moving(partitions: LogManager, timeout: float) -> Iterator[None]:
     """Holds the lock of all moves; it comes before all others. LockTimeoutError, OSError."""
     partitions.make_folders()
     path = f"{partitions.path}/{STATE_FOLDER}/{_LOCK}"
@@ -92,7 +92,7 @@ def moving(partitions: Partitions, timeout: float) -> Iterator[None]:
 class _Move:
     """One move; the lock of moves is held."""
 
-    def __init__(self, partitions: Partitions, opened: OpenTopic, partition: int, number: int) -> None:
+    def __init__(self, partitions: LogManager, opened: TopicLogs, partition: int, number: int) -> None:
         self._partitions, self._opened, self._number = partitions, opened, number
         self._appender = partitions.appender(opened.description.name, partition)
         self._reader = opened.reader(partition)
@@ -100,11 +100,11 @@ class _Move:
 
     def run(self) -> int:
         """Does it; returns the bytes that were copied."""
-        target, folders = self._target, self._partitions.log_folders
+        target, folders = self._target, self._partitions.log_dirs
         state = self._reader.state()
-        if state.log_folder == self._number:
+        if state.log_dir == self._number:
             return 0
-        folders.check(state.log_folder, target)
+        folders.check(state.log_dir, target)
         self._make_room()
         copy = _Copy(self._reader.place_in(state).folder, topic_remains.aside(target, FUTURE))
         try:
@@ -133,16 +133,16 @@ class _Move:
                 "`pylog clean` removes it; else take it away"
             )
 
-    def _switch(self, held: Appender, copy: _Copy) -> None:
+    def _switch(self, held: LogWriter, copy: _Copy) -> None:
         """The partition is in its new folder; its lock is held, and all of it was copied."""
-        state, old, log_folder = held.state, held.place, os.path.dirname(self._target.folder)
+        state, old, log_dir = held.state, held.place, os.path.dirname(self._target.folder)
         copy.settle()
         held.claim()
         files.rename(copy.folder, self._target.folder)
-        files.sync_folder(log_folder)
+        files.sync_folder(log_dir)
         held.save(
             held.state._replace(
-                log_folder=self._number, generation=state.generation + 1, synced=state.position,
+                log_dir=self._number, generation=state.generation + 1, synced=state.position,
                 reserve=state.next_offset,
             ),
             durable=True,
@@ -292,20 +292,20 @@ class _Copy:
 # ---- what is left
 
 
-def _put_away(place: PartitionPlace) -> None:
+def _put_away(place: PartitionPath) -> None:
     """Gives a folder that is not the partition's any more the name of one that is being deleted. OSError."""
     topic_remains.put_away(place)
     files.sync_folder(os.path.dirname(place.folder))
 
 
-def sweep_held(partitions: Partitions) -> None:
+def sweep_held(partitions: LogManager) -> None:
     """Removes what moves have left, as far as it can; the lock of moves is held."""
-    topics: dict[str, OpenTopic] = {}
+    topics: dict[str, TopicLogs] = {}
     for name in partitions.catalog.names():
         with contextlib.suppress(PylogError):
             topics[name] = partitions.topic(name)
     by_id = {topic_remains.hex_id(opened.description.topic_id): opened for opened in topics.values()}
-    for number, folder in partitions.log_folders.numbered():
+    for number, folder in partitions.log_dirs.numbered():
         try:
             names = [] if folder.problem() else os.listdir(folder.path)
             for name in names:
@@ -318,21 +318,21 @@ def sweep_held(partitions: Partitions) -> None:
             log.warning("%s: what moves have left there is left to the next time: %s", folder.path, error)
 
 
-def _remove_aside(path: str, ending: str, opened: OpenTopic) -> None:
+def _remove_aside(path: str, ending: str, opened: TopicLogs) -> None:
     since = os.stat(path).st_ctime_ns // 1_000_000
     if ending == FUTURE or (ending == DELETE and now_ms() - since >= opened.config.file_delete_delay_ms):
         files.remove_folder(path)
 
 
-def _remove_stray(partitions: Partitions, opened: OpenTopic, partition: int, number: int) -> None:
+def _remove_stray(partitions: LogManager, opened: TopicLogs, partition: int, number: int) -> None:
     """Puts a folder away that bears a partition's name, where its state says that it is elsewhere."""
     if partition >= opened.description.partitions:
         return
     place = opened.place_in(partition, number)
     loaded = state_file.read(place.state_path)
-    if loaded is None or loaded.state.log_folder == number or place.owner() != place.topic_id:
+    if loaded is None or loaded.state.log_dir == number or place.owner() != place.topic_id:
         return
     # With the lock, the state is on the disk as well.
     with contextlib.suppress(UnknownTopicError), partitions.appender(place.topic, partition).hold() as held:
-        if held.state.log_folder != number:
+        if held.state.log_dir != number:
             _put_away(place)

@@ -1,6 +1,6 @@
-"""Takes a log folder off a store's list: one durable write of store.json, when no partition is in it.
+"""Takes a log dir off a store's list: one durable write of store.json, when no partition is in it.
 
-No partition can get there meanwhile. Whoever gives one a log folder holds the lock of all topics, or that of moves,
+No partition can get there meanwhile. Whoever gives one a log dir holds the lock of all topics, or that of moves,
 and looks into store.json under it; both are held here. The folder's number is not given again, so that one in a
 state file never comes to mean another folder.
 """
@@ -13,12 +13,11 @@ import re
 from collections.abc import Sequence
 
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, LogDamagedError, PylogError
-from pyspark_log.storage.catalog import PARTITION_FOLDER, STATE_FOLDER, LogFolder
-from pyspark_log.storage.catalog import store_json as store_folder
+from pyspark_log.storage.catalog import PARTITION_FOLDER, STATE_FOLDER, LogDir, store_json
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for
 from pyspark_log.storage.log import Flags, read_slots, state_file
 from pyspark_log.storage.log_manager.deletion import ASIDE_NAME
-from pyspark_log.storage.log_manager.manager import Partitions
+from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.storage.log_manager.partition_move import moving, sweep_held
 
 log = logging.getLogger(__name__)
@@ -28,26 +27,26 @@ _STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})")
 _NAMED = 10
 
 
-def remove(partitions: Partitions, name: str) -> str:
-    """Takes a log folder off the list; returns what is left in it. See Store.remove_log_folder."""
+def remove(partitions: LogManager, name: str) -> str:
+    """Takes a log dir off the list; returns what is left in it. See Store.remove_log_dir."""
     partitions.check_writable()
     with moving(partitions, DEFAULT_TIMEOUT):
-        number = partitions.log_folders.find(name)
-        folder = partitions.log_folders.at(number)
+        number = partitions.log_dirs.find(name)
+        folder = partitions.log_dirs.at(number)
         sweep_held(partitions)
         with partitions.catalog.changing():
-            if len(partitions.log_folders) == 1:
-                raise InvalidConfigError(f"{folder.path} is the only log folder; add another one first")
+            if len(partitions.log_dirs) == 1:
+                raise InvalidConfigError(f"{folder.path} is the only log dir; add another one first")
             problem = folder.write_problem()
             _check_states(partitions, number, problem)
             problem = problem or _content_problem(folder)
-            store_folder.remove_log_folder(partitions.path, number)
-        partitions.log_folders.refresh()
-        log.info("%s: log folder %d, %s, is off the list", partitions.path, number, folder.path)
+            store_json.remove_log_dir(partitions.path, number)
+        partitions.log_dirs.refresh()
+        log.info("%s: log dir %d, %s, is off the list", partitions.path, number, folder.path)
         return problem or _leave(partitions, folder)
 
 
-def _check_states(partitions: Partitions, number: int, problem: str) -> None:
+def _check_states(partitions: LogManager, number: int, problem: str) -> None:
     """Refuses if the state of a partition names the folder, or could do so again after a power loss."""
     names = {}
     for topic in partitions.catalog.names():
@@ -68,17 +67,17 @@ def _check_states(partitions: Partitions, number: int, problem: str) -> None:
         shown = f"{names.get(match[1], match[1])}-{match[2]}"
         if slots.state is None:
             raise LogDamagedError(
-                f"{shown}: nobody can tell in which log folder it is, as its state {path} cannot be read; "
+                f"{shown}: nobody can tell in which log dir it is, as its state {path} cannot be read; "
                 "`pylog verify` says more. Nothing was changed"
             )
         # What a deleted topic has there goes, or is lost, with the folder.
-        if number in slots.log_folders and not slots.state.flags & Flags.DEAD:
-            if slots.state.log_folder == number:
+        if number in slots.log_dirs and not slots.state.flags & Flags.DEAD:
+            if slots.state.log_dir == number:
                 inside.append(shown)
             else:
                 left.append(path)
     if inside:
-        where = partitions.log_folders.at(number).path
+        where = partitions.log_dirs.at(number).path
         advice = "move them to others first (`pylog log-dirs move TOPIC PARTITION FOLDER`)"
         if problem:
             advice = (
@@ -86,7 +85,7 @@ def _check_states(partitions: Partitions, number: int, problem: str) -> None:
                 "lost, delete their topics, or make a copy without them (`pylog repair`)"
             )
         raise InvalidConfigError(
-            f"log folder {where} holds {len(inside)} partitions: {_some(inside)}; {advice}"
+            f"log dir {where} holds {len(inside)} partitions: {_some(inside)}; {advice}"
         )
     for path in left:
         _settle(path)
@@ -109,7 +108,7 @@ def _settle(path: str) -> None:
         lock.release()
 
 
-def _content_problem(folder: LogFolder) -> str:
+def _content_problem(folder: LogDir) -> str:
     """Refuses if there are logs in a folder, or what is left of some; why that cannot be told, if it fails now."""
     try:
         names = sorted(os.listdir(folder.path))
@@ -122,14 +121,14 @@ def _content_problem(folder: LogFolder) -> str:
     ]
     if found:
         raise InvalidConfigError(
-            f"log folder {folder.path} still has {_some(found)}. What moves and deleted topics have left goes with "
+            f"log dir {folder.path} still has {_some(found)}. What moves and deleted topics have left goes with "
             "`pylog clean` once file.delete.delay.ms is over, and `-future` folders when their import ends; of the "
             "rest `pylog verify` says what it is"
         )
     return ""
 
 
-def _leave(partitions: Partitions, folder: LogFolder) -> str:
+def _leave(partitions: LogManager, folder: LogDir) -> str:
     """Removes what marks a folder as the store's, and one in the store itself if it is empty; why not all is gone."""
     try:
         folder.leave()
@@ -139,7 +138,7 @@ def _leave(partitions: Partitions, folder: LogFolder) -> str:
         if os.path.dirname(folder.path) == partitions.path:
             files.remove_empty_folder(folder.path)
     except (LockTimeoutError, OSError) as error:
-        log.warning("%s: what marks it as a log folder is still there: %s", folder.path, error)
+        log.warning("%s: what marks it as a log dir is still there: %s", folder.path, error)
         return str(error)
     return ""
 

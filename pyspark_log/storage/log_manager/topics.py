@@ -7,13 +7,13 @@ import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
 
-from pyspark_log.config import store_setting, whole_setting
-from pyspark_log.errors import LogFolderOfflineError, PylogError, TopicExistsError, UnknownTopicError
-from pyspark_log.storage.catalog import PartitionPlace, check_name, check_open_to_all
+from pyspark_log.config import int_setting, store_setting
+from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError, UnknownTopicError
+from pyspark_log.storage.catalog import PartitionPath, check_name, check_not_internal
 from pyspark_log.storage.fs import files, now_ms
 from pyspark_log.storage.log import PartitionState, state_file
 from pyspark_log.storage.log_manager import deletion
-from pyspark_log.storage.log_manager.manager import Partitions
+from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import TopicDescription
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class TopicAdmin:
     """Changes topics, each change under the lock of all topics. What the methods raise stands at those of Store."""
 
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: LogManager) -> None:
         """For the store of `partitions`."""
         self._partitions = partitions
         self._catalog = partitions.catalog
@@ -31,7 +31,7 @@ class TopicAdmin:
     def create(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> TopicDescription:
         """Makes a topic; None: with the store's num.partitions."""
         if partitions is None:
-            partitions = whole_setting(self._partitions.settings, "num.partitions")
+            partitions = int_setting(self._partitions.settings, "num.partitions")
         self._partitions.make_folders()
         with self._catalog.changing():
             self._make_room(name)
@@ -44,26 +44,26 @@ class TopicAdmin:
 
         Args:
             description: with an id of its own.
-            states: of the partitions that have a log; they say in which log folder.
-            folders: where these are, in the same log folder.
+            states: of the partitions that have a log; they say in which log dir.
+            folders: where these are, in the same log dir.
 
         Raises:
             TopicExistsError: there is one of that name.
-            LogFolderOfflineError: one of the log folders has failed, or was taken off the list meanwhile.
+            LogDirOfflineError: one of the log dirs has failed, or was taken off the list meanwhile.
             OSError: what was done is removed with the deleted topics.
         """
         name, opened = description.name, self._partitions.open(description)
         with self._catalog.changing():
-            self._partitions.log_folders.follow()
+            self._partitions.log_dirs.follow()
             for number, state in states.items():
-                self._partitions.log_folders.check(state.log_folder, opened.place_in(number, state.log_folder))
+                self._partitions.log_dirs.check(state.log_dir, opened.place_in(number, state.log_dir))
             self._make_room(name)
             self._catalog.prepare(description)
             for number, state in states.items():
-                place = opened.place_in(number, state.log_folder)
+                place = opened.place_in(number, state.log_dir)
                 files.rename(folders[number], place.folder)
                 state_file.create(place.state_path, state)
-            for folder in {self._partitions.log_folders.at(state.log_folder).path for state in states.values()}:
+            for folder in {self._partitions.log_dirs.at(state.log_dir).path for state in states.values()}:
                 files.sync_folder(folder)
             self._catalog.bring(description)
 
@@ -85,21 +85,21 @@ class TopicAdmin:
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
         """Gives a topic more partitions, `total` in all."""
-        check_open_to_all(name)
+        check_not_internal(name)
         self._partitions.make_folders()
         with self._catalog.changing():
             return self._catalog.add_partitions(name, total)
 
     def alter_configs(self, name: str, configs: Mapping[str, str], delete: Collection[str]) -> TopicDescription:
         """Changes settings of a topic; those that are deleted follow the store's again."""
-        check_open_to_all(name)
+        check_not_internal(name)
         self._partitions.make_folders()
         with self._catalog.changing():
             return self._catalog.alter_configs(name, configs, delete)
 
     def delete(self, name: str) -> None:
         """Deletes a topic, and removes what deleted topics have left for long enough."""
-        check_open_to_all(name)
+        check_not_internal(name)
         self._partitions.make_folders()
         with self._catalog.changing():
             topic = self._catalog.delete(name)
@@ -127,12 +127,12 @@ class TopicAdmin:
     def _bury(self, topic: TopicDescription) -> None:
         """Ends the partitions of a deleted topic, of whose name there is no other yet. The topics' lock is held.
 
-        What is in a log folder that has failed waits until that is back.
+        What is in a log dir that has failed waits until that is back.
         """
-        touched: dict[str, PartitionPlace] = {}
+        touched: dict[str, PartitionPath] = {}
         for place in self._partitions.open(topic).left():
             with self._failed_folder_waits(place):
-                problem = self._partitions.log_folders.problem_of(place)
+                problem = self._partitions.log_dirs.problem_of(place)
                 if problem:
                     # What is there is not this topic's, or not this store's.
                     deletion.mark_dead(place)
@@ -145,12 +145,12 @@ class TopicAdmin:
                 files.sync_folder(path)
 
     @contextlib.contextmanager
-    def _failed_folder_waits(self, place: PartitionPlace) -> Iterator[None]:
+    def _failed_folder_waits(self, place: PartitionPath) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            told = self._partitions.log_folders.explained(error, place)
-            if not isinstance(told, LogFolderOfflineError):
+            told = self._partitions.log_dirs.explained(error, place)
+            if not isinstance(told, LogDirOfflineError):
                 raise
             log.warning("%s: what is left of %s has to wait: %s", self._path, place, told)
 
@@ -176,16 +176,16 @@ class TopicAdmin:
             except (PylogError, OSError) as error:
                 log.warning("%s: files of the deleted topic %s are still there: %s", self._path, topic.name, error)
 
-    def _remove_folders(self, place: PartitionPlace) -> str:
-        """Removes the folders of a buried partition; why they have to wait, if its log folder has failed."""
+    def _remove_folders(self, place: PartitionPath) -> str:
+        """Removes the folders of a buried partition; why they have to wait, if its log dir has failed."""
         problem = ""
-        for folder in self._partitions.log_folders:
+        for folder in self._partitions.log_dirs:
             there = place.within(folder.path)
             if folder.problem():
                 problem = problem or (folder.problem() if there.folder == place.folder else "")
                 continue
             if there.owner() == place.topic_id:
-                # The log folder had failed when the topic was deleted; or a move was stopped.
+                # The log dir had failed when the topic was deleted; or a move was stopped.
                 deletion.put_away(there)
             for ending in deletion.ASIDE:
                 files.remove_folder(deletion.aside(there, ending))

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Iterator
 
-from pyspark_log.config import whole_setting
+from pyspark_log.config import int_setting
 from pyspark_log.storage.catalog import DELETED_FOLDER, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
 from pyspark_log.storage.fs import files, now_ms
 from pyspark_log.storage.groups import OffsetsLog
@@ -86,12 +86,12 @@ def sweep_staging(store: Store) -> int:
 
 
 def sweep_copies(store: Store) -> None:
-    """Removes copies of staged output in log folders which became no segment. OSError.
+    """Removes copies of staged output in log dirs which became no segment. OSError.
 
     They do not count: what was decided is in the staging folder, and who misses his copy makes another one.
     """
     now = now_ms()
-    for folder in store.log_folders:
+    for folder in store.log_dirs:
         if not folder.problem():
             for path, time in _written(f"{folder.path}/"):
                 if is_ready_name(os.path.basename(path)) and now - time > COPY_LIFETIME_MS:
@@ -116,8 +116,8 @@ def _forgotten(store: Store, folder: str) -> list[str]:
     jobs = {path: job_of(os.path.basename(path)) or path for path in written}
     for path, time in written.items():
         newest[jobs[path]] = max(time, newest.get(jobs[path], 0))
-    lifetime = whole_setting(store.settings, "staged.output.expiration.ms")
-    orphans = min(lifetime, whole_setting(store.settings, "staged.output.orphan.expiration.ms"))
+    lifetime = int_setting(store.settings, "staged.output.expiration.ms")
+    orphans = min(lifetime, int_setting(store.settings, "staged.output.orphan.expiration.ms"))
     now = now_ms()
     gone = {
         job

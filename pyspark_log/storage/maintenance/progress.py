@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from pyspark_log.storage.fs import Mutex
 
-#: Told how far it is: bytes of segments that were looked at, and bytes that there are.
+#: ProgressCounter how far it is: bytes of segments that were looked at, and bytes that there are.
 Progress = Callable[[int, int], None]
 
 
-class Told:
+class ProgressCounter:
     """Adds up what all threads have looked at, and tells a Progress."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:

@@ -13,7 +13,7 @@ import os
 from typing import NamedTuple
 
 from pyspark_log.errors import StagedOutputError, UnknownTopicError
-from pyspark_log.storage.catalog import MAX_DESCRIPTION_BYTES, STAGING_FOLDER, check_open_to_all
+from pyspark_log.storage.catalog import MAX_DESCRIPTION_BYTES, STAGING_FOLDER, check_not_internal
 from pyspark_log.storage.fs import Fields, files
 from pyspark_log.storage.publish.staged_names import Job
 from pyspark_log.storage.store import Store
@@ -46,12 +46,12 @@ def agree(store: Store, job: Job, topic: str) -> AgreedTopic:
         StagedOutputError: the file is damaged.
         OSError: e.g. a full disk.
     """
-    check_open_to_all(topic)
+    check_not_internal(topic)
     folder, file = f"{store.path}/{STAGING_FOLDER}", job.name_for(topic)
     path, made = f"{folder}/{file}", False
     if not os.path.exists(path):
         try:
-            made = store.make_topic_if_missing(topic)
+            made = store.ensure_topic(topic)
         except UnknownTopicError as error:
             raise UnknownTopicError(f"{error}, and auto.create.topics.enable is false: create it first") from None
         found = store.describe_topic(topic)

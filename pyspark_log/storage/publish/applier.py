@@ -17,7 +17,7 @@ from pyspark_log.storage.catalog import STAGING_FOLDER
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.publish import manifest
-from pyspark_log.storage.publish.decision import Decision, Place
+from pyspark_log.storage.publish.decision import Decision, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.partition_applier import apply, pass_over
 from pyspark_log.storage.publish.staged_batches import Region
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _APPLY_THREADS = 4
 
 #: What a decision gives to which partition.
-Entries = Mapping[Place, Sequence[Region]]
+Entries = Mapping[TopicIdPartition, Sequence[Region]]
 
 
 def staging_folder(store: Store) -> str:
@@ -40,7 +40,7 @@ def staging_folder(store: Store) -> str:
 # ---- looking
 
 
-def is_applied_in(store: Store, decision: Decision, place: Place) -> bool:
+def is_applied_in(store: Store, decision: Decision, place: TopicIdPartition) -> bool:
     """Whether a partition has what a decision gives to it; looked up without a lock."""
     try:
         if store.describe_topic(place.topic).topic_id == place.topic_id:
@@ -110,7 +110,7 @@ def apply_decision(store: Store, decisions: DecisionLog, decision: Decision, tim
         decisions.applied.add(decision.offset)
 
 
-def apply_in(store: Store, place: Place, timeout: float) -> None:
+def apply_in(store: Store, place: TopicIdPartition, timeout: float) -> None:
     """Applies in one partition whatever was decided for it. Errors as of `apply_decision`."""
     decisions = DecisionLog.of(store)
     decisions.follow(store)
@@ -118,7 +118,7 @@ def apply_in(store: Store, place: Place, timeout: float) -> None:
         _bring_up(store, decisions, [place], max(decisions.undone), timeout)
 
 
-def waits_in(store: Store, place: Place, applied: int) -> bool:
+def waits_in(store: Store, place: TopicIdPartition, applied: int) -> bool:
     """Whether anything was decided for a partition that is not applied; `applied` is the last that is."""
     decisions = DecisionLog.of(store)
     decisions.follow(store)
@@ -128,7 +128,7 @@ def waits_in(store: Store, place: Place, applied: int) -> bool:
 
 
 def _bring_up(
-    store: Store, decisions: DecisionLog, places: Collection[Place], until: int, timeout: float
+    store: Store, decisions: DecisionLog, places: Collection[TopicIdPartition], until: int, timeout: float
 ) -> None:
     """Applies in some partitions, one after another in each, the decisions up to `until`."""
     steps = [
@@ -148,7 +148,7 @@ def _bring_up(
         except (PylogError, OSError) as error:
             entries[step.offset] = error
 
-    def bring_up(place: Place) -> PylogError | OSError | None:
+    def bring_up(place: TopicIdPartition) -> PylogError | OSError | None:
         try:
             for step in steps:
                 if place in step.places and not is_applied_in(store, step, place):
@@ -169,7 +169,7 @@ def _bring_up(
 
 
 def _apply_in(
-    store: Store, step: Decision, place: Place, entries: Entries | PylogError | OSError, timeout: float
+    store: Store, step: Decision, place: TopicIdPartition, entries: Entries | PylogError | OSError, timeout: float
 ) -> None:
     """Applies a decision in one partition; `entries` is what it gives to all, or why that cannot be told."""
     here = state_file.this_boot().hex()

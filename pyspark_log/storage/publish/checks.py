@@ -100,9 +100,9 @@ def _check_after_taking_back(wanted: Decision, last: Decision) -> None:
         )
 
 
-def check_log_folders(store: Store, wanted: Decision) -> None:
-    """Looks whether each partition that gets something can be written to. LogFolderOfflineError, or OSError."""
-    store.check_log_folders((place.topic, place.partition) for place in wanted.places)
+def check_log_dirs(store: Store, wanted: Decision) -> None:
+    """Looks whether each partition that gets something can be written to. LogDirOfflineError, or OSError."""
+    store.check_log_dirs((place.topic, place.partition) for place in wanted.places)
 
 
 def check_parts(store: Store, parts: Sequence[StagedPart], manifest: str) -> None:

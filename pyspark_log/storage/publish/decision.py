@@ -26,7 +26,7 @@ _REPLACED_RUNS = 16
 _MANIFEST = re.compile(r"([0-9a-f]{32}\.manifest)?")
 
 
-class Place(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """A partition, of the very topic that was meant: one that is made anew has another id."""
 
     topic: str
@@ -34,11 +34,12 @@ class Place(NamedTuple):
     partition: int
 
 
-def place_of(fields: object) -> Place:
+def place_of(fields: object) -> TopicIdPartition:
     """The place that a list of topic, topic id and partition in JSON names. ValueError."""
     if not isinstance(fields, list) or len(fields) != 3:
         raise ValueError("a place that is no list of topic, topic id and partition")
-    place = Place(text(fields[0], "topic"), text(fields[1], "topic_id"), whole(fields[2], "partition", 0, INT_MAX))
+    topic, topic_id = text(fields[0], "topic"), text(fields[1], "topic_id")
+    place = TopicIdPartition(topic, topic_id, whole(fields[2], "partition", 0, INT_MAX))
     try:
         check_name(place.topic)
     except InvalidTopicError as error:
@@ -80,7 +81,7 @@ class SetAside:
     decision: int
     number: int
     origin: Origin
-    places: tuple[Place, ...]
+    places: tuple[TopicIdPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Decision:
     location: str = ""
     plan: str = ""
     records: int = 0
-    places: tuple[Place, ...] = ()
+    places: tuple[TopicIdPartition, ...] = ()
     manifest: str = ""
     manifest_crc: int = 0
     host: str = ""

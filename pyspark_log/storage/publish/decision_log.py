@@ -19,13 +19,13 @@ from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex, now_ms
 from pyspark_log.storage.ingest import encode, packed
-from pyspark_log.storage.log import READ_SIZE, Appender, state_file
+from pyspark_log.storage.log import READ_SIZE, LogWriter, state_file
 from pyspark_log.storage.publish.decision import (
     NO_NUMBER,
     Decision,
     Origin,
-    Place,
     SetAside,
+    TopicIdPartition,
     decode_decision,
     encode_decision,
     publisher_of,
@@ -131,7 +131,7 @@ class DecisionLog:
 
     @contextlib.contextmanager
     def hold(self, store: Store, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:
-        """Holds the lock of the log; what was decided up to now has been read. Errors as Appender.hold and `follow`."""
+        """Holds the lock of the log, after reading what was decided. Errors as LogWriter.hold and `follow`."""
         try:
             partition = store.appender(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
@@ -162,7 +162,7 @@ def _done(decision: Decision) -> tuple[str, bytes]:
 class DecisionWriter:
     """Adds to the decision log, whose lock is held."""
 
-    def __init__(self, store: Store, log: DecisionLog, appender: Appender) -> None:
+    def __init__(self, store: Store, log: DecisionLog, appender: LogWriter) -> None:
         self._store = store
         self._log = log
         self._appender = appender
@@ -219,7 +219,7 @@ class DecisionWriter:
         self._end([], [(publisher, None) for publisher in publishers])
 
     def set_aside(
-        self, decision: Decision, places: Sequence[Place], origin: Origin, taken_back: bool
+        self, decision: Decision, places: Sequence[TopicIdPartition], origin: Origin, taken_back: bool
     ) -> None:
         """Records that an undone decision is not to be applied any more.
 

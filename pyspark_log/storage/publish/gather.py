@@ -21,7 +21,7 @@ from pyspark_log.storage.publish.install import copy_limit, install_size, most_b
 from pyspark_log.storage.publish.staged_batches import Region, read_region
 from pyspark_log.storage.publish.staged_names import Job
 from pyspark_log.storage.publish.staging import PartFile, StagedPart
-from pyspark_log.storage.record import crcs_of, restamp, scan
+from pyspark_log.storage.record import crcs_of, scan, set_log_append_time
 from pyspark_log.storage.store import Store
 
 # Partitions that are worked at side by side.
@@ -145,7 +145,7 @@ class _Place:
             pieces = iter([bytearray(part.data)])
         for data in pieces:
             if self.restamps:
-                restamp(data, 0, len(data), self._time)
+                set_log_append_time(data, 0, len(data), self._time)
             headers = scan(data, 0, len(data))
             file.add(data, sum(header.last_offset_delta + 1 for header in headers), crcs_of(headers))
 

@@ -27,7 +27,7 @@ from enum import Enum
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import CorruptRecordError, StagedOutputError
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files, forbids_links, on_one_device
 from pyspark_log.storage.publish.staged_batches import Region, read_region
 from pyspark_log.storage.record import BASE_OFFSET_AT, LEADER_EPOCH_AT, LOG_APPEND_TIME, BatchHeader, crcs_of
@@ -70,7 +70,7 @@ def most_batches(config: TopicConfig) -> int:
 
 
 def choose(
-    regions: Sequence[Region], place: PartitionPlace, config: TopicConfig, append_time: int | None, ways: Ways
+    regions: Sequence[Region], place: PartitionPath, config: TopicConfig, append_time: int | None, ways: Ways
 ) -> list[bool]:
     """Which regions are to become segments.
 
@@ -105,7 +105,7 @@ def _is_whole_file(region: Region) -> bool:
         return False  # Whoever reads it will say so.
 
 
-def can_be_linked(region: Region, place: PartitionPlace) -> bool:
+def can_be_linked(region: Region, place: PartitionPath) -> bool:
     """Whether a region is a file of its own, which all can read and write who can do so with the partition's files; and
     on the device of its log.
     """
@@ -135,7 +135,7 @@ def _has_time(region: Region, append_time: int) -> bool:
 class ReadySegment:
     """A staged file under a second name, or a copy of it, with its indexes; what is missing are its offsets.
 
-    It is a segment in the staging folder, or in the log folder if that is on another device, under a base offset that
+    It is a segment in the staging folder, or in the log dir if that is on another device, under a base offset that
     was drawn by lot. A copy is nobody else's: it is read and synced before the lock is taken, and the staged file stays
     as it was.
 
@@ -146,13 +146,13 @@ class ReadySegment:
     """
 
     def __init__(
-        self, region: Region, place: PartitionPlace, config: TopicConfig, *, closed: bool, sync: bool
+        self, region: Region, place: PartitionPath, config: TopicConfig, *, closed: bool, sync: bool
     ) -> None:
         """Gives a region that is a whole file its second name, or makes the copy, and the indexes.
 
         Args:
             region: the file.
-            place: where the partition is; its log folder was found to be the right one.
+            place: where the partition is; its log dir was found to be the right one.
             config: of its topic.
             closed: whether another segment will begin behind it at once.
             sync: whether the file may have bytes that are not on the disk.
@@ -163,9 +163,9 @@ class ReadySegment:
         """
         self.size, self.count, self.crcs, self.closed = region.size, region.count, region.crcs, closed
         self.staged_path = region.path
-        staging, log_folder = os.path.dirname(region.path), os.path.dirname(place.folder)
-        is_far = os.path.isdir(log_folder) and not on_one_device(staging, log_folder)
-        self._folder = log_folder if is_far else staging
+        staging, log_dir = os.path.dirname(region.path), os.path.dirname(place.folder)
+        is_far = os.path.isdir(log_dir) and not on_one_device(staging, log_dir)
+        self._folder = log_dir if is_far else staging
         self._base = secrets.randbits(62)
         self._positions, self._offsets = array("Q"), array("Q")
         self._left = [LOG, INDEX, TIME_INDEX]
@@ -250,5 +250,5 @@ class ReadySegment:
 
 
 def is_ready_name(name: str) -> bool:
-    """Whether a file of the staging folder, or of a log folder, can be one of a segment that is ready."""
+    """Whether a file of the staging folder, or of a log dir, can be one of a segment that is ready."""
     return _READY.fullmatch(name) is not None

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import PublishError, StagedOutputError
 from pyspark_log.storage.fs import Fields, files
-from pyspark_log.storage.publish.decision import Place, place_of
+from pyspark_log.storage.publish.decision import TopicIdPartition, place_of
 from pyspark_log.storage.publish.staged_batches import Region
 from pyspark_log.storage.publish.staged_names import is_staged_name
 from pyspark_log.storage.publish.staging import StagedPart
@@ -49,7 +49,7 @@ def write(
         PublishError: there are more pieces than it can describe; nothing was written.
         OSError: e.g. a full disk.
     """
-    entries: dict[Place, list[dict[str, object]]] = {}
+    entries: dict[TopicIdPartition, list[dict[str, object]]] = {}
     inline = bytearray()
     for part in parts:
         region: dict[str, object] = {"size": part.size, "count": part.count, "crcs": part.crcs.hex()}
@@ -58,7 +58,7 @@ def write(
         else:
             region["position"] = len(inline)
             inline += part.data
-        entries.setdefault(Place(part.topic, part.topic_id, part.partition), []).append(region)
+        entries.setdefault(TopicIdPartition(part.topic, part.topic_id, part.partition), []).append(region)
     description = json.dumps({
         "version": VERSION,
         "parts": [
@@ -88,7 +88,7 @@ def write(
     return name, crc
 
 
-def read(folder: str, name: str, crc: int) -> dict[Place, list[Region]]:
+def read(folder: str, name: str, crc: int) -> dict[TopicIdPartition, list[Region]]:
     """Reads the manifest that a decision names: the staged bytes of each partition, in order.
 
     Raises:
@@ -125,12 +125,12 @@ def _described(path: str, crc: int) -> Iterator[tuple[Fields, int]]:
         raise StagedOutputError(f"{path}: its description makes no sense: {error}") from None
 
 
-def paths(entries: Mapping[Place, Sequence[Region]]) -> set[str]:
+def paths(entries: Mapping[TopicIdPartition, Sequence[Region]]) -> set[str]:
     """The files that hold what a manifest names; its own is among them if it holds any."""
     return {region.path for regions in entries.values() for region in regions}
 
 
-def _part(part: Fields, folder: str, manifest: str, inline_start: int) -> tuple[Place, list[Region]]:
+def _part(part: Fields, folder: str, manifest: str, inline_start: int) -> tuple[TopicIdPartition, list[Region]]:
     place = place_of([part.value("topic"), part.value("topic_id"), part.value("partition")])
     return place, [_region(Fields(region), folder, manifest, inline_start) for region in part.list("regions")]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import entries_of, staging_folder, unlink_all
-from pyspark_log.storage.publish.decision import Place
+from pyspark_log.storage.publish.decision import TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.gather import Gathered, gather
 from pyspark_log.storage.publish.staging import StagedPart
@@ -54,9 +54,9 @@ class Output:
             raise
         return replace(output, manifest=name, manifest_crc=crc)
 
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[TopicIdPartition, ...]:
         """The partitions that get something, in the order of the parts."""
-        return tuple(dict.fromkeys(Place(part.topic, part.topic_id, part.partition) for part in self.parts))
+        return tuple(dict.fromkeys(TopicIdPartition(part.topic, part.topic_id, part.partition) for part in self.parts))
 
     def remove_made(self, store: Store) -> None:
         """Removes what was made of the pieces, which stay; no decision names it."""

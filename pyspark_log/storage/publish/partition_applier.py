@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pyspark_log.config import INT_MAX
 from pyspark_log.errors import CorruptRecordError, OutcomeUnknownError, StagedOutputError
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, forbids_links
-from pyspark_log.storage.log import RESERVE, Appender, Flags, Intent, apply_intent
+from pyspark_log.storage.log import RESERVE, Flags, Intent, LogWriter, apply_intent
 from pyspark_log.storage.publish.install import ReadySegment, Ways, choose
 from pyspark_log.storage.publish.staged_batches import Region, read_region
-from pyspark_log.storage.record import BatchHeader, crc32c, crcs_of, restamp, scan, stamp
+from pyspark_log.storage.record import BatchHeader, assign_offsets, crc32c, crcs_of, scan, set_log_append_time
 from pyspark_log.storage.segment import SegmentWriter, read_headers
 from pyspark_log.types import NO_TIMESTAMP
 
@@ -29,7 +29,7 @@ _NOT_AS_STAGED = (FileNotFoundError, CorruptRecordError, StagedOutputError)
 
 
 def apply(
-    appender: Appender,
+    appender: LogWriter,
     decision: int,
     decided_at: int,
     regions: Sequence[Region],
@@ -52,7 +52,7 @@ def apply(
     Raises:
         StagedOutputError: a region is missing, or is not what was decided; nothing was appended.
         OSError: e.g. a full disk; nothing was appended, and it can be tried again.
-        LockTimeoutError, UnknownTopicError, LogDamagedError: as Appender.hold says.
+        LockTimeoutError, UnknownTopicError, LogDamagedError: as LogWriter.hold says.
     """
     work = _Work(appender, decision, decided_at if appender.config.log_append_time else None, regions, sync, timeout)
     # Another host that lost its lock without noticing may still write to a file that it has open; so it gets none to
@@ -70,11 +70,11 @@ def apply(
         raise
 
 
-def pass_over(appender: Appender, decision: int, *, timeout: float = DEFAULT_TIMEOUT) -> None:
+def pass_over(appender: LogWriter, decision: int, *, timeout: float = DEFAULT_TIMEOUT) -> None:
     """Has a decision taken for applied to a partition which gets nothing of it, so that those behind it can be.
 
     Raises:
-        OSError, LockTimeoutError, UnknownTopicError, LogDamagedError: as Appender.hold says.
+        OSError, LockTimeoutError, UnknownTopicError, LogDamagedError: as LogWriter.hold says.
     """
     with appender.hold(timeout):
         if appender.state.applied < decision:
@@ -95,7 +95,7 @@ class _Step:
 class _Work:
     """One decision to be applied to one partition."""
 
-    appender: Appender
+    appender: LogWriter
     decision: int
     append_time: int | None
     regions: Sequence[Region]
@@ -147,7 +147,7 @@ class _Work:
 
     def _ready(self, region: Region, *, closed: bool) -> ReadySegment:
         appender = self.appender
-        # What is made in the log folder must not come to where it should be mounted.
+        # What is made in the log dir must not come to where it should be mounted.
         place = appender.whereabouts()
         try:
             return ReadySegment(region, place, appender.config, closed=closed, sync=not self.sync)
@@ -163,7 +163,7 @@ class _Work:
             return piece.crcs
         crcs = bytearray()
         for data in read_region(piece):
-            restamp(data, 0, len(data), self.append_time)
+            set_log_append_time(data, 0, len(data), self.append_time)
             crcs += crcs_of(scan(data, 0, len(data)))
         return bytes(crcs)
 
@@ -280,9 +280,9 @@ class _Work:
     def _copy(self, segment: SegmentWriter, region: Region, step: _Step) -> Iterator[BatchHeader]:
         offset, target = step.offset, step.position
         for data in read_region(region):
-            offset = stamp(data, 0, len(data), offset, self.appender.state.leader_epoch)
+            offset = assign_offsets(data, 0, len(data), offset, self.appender.state.leader_epoch)
             if self.append_time is not None:
-                restamp(data, 0, len(data), self.append_time)
+                set_log_append_time(data, 0, len(data), self.append_time)
             segment.log.pwrite(data, target)
             yield from scan(data, 0, len(data))
             target += len(data)

@@ -45,7 +45,7 @@ from pyspark_log.storage.publish.applier import (
     remove_staged,
     seems_applied,
 )
-from pyspark_log.storage.publish.checks import check_fenced, check_given, check_log_folders, check_number, check_parts
+from pyspark_log.storage.publish.checks import check_fenced, check_given, check_log_dirs, check_number, check_parts
 from pyspark_log.storage.publish.decision import NO_NUMBER, Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.output import Output, discard
@@ -522,7 +522,7 @@ def _decide(
                 return last, True
             if last is None or last.done or is_applied(store, decisions, last):
                 check_parts(store, output.parts, wanted.manifest)
-                check_log_folders(store, wanted)
+                check_log_dirs(store, wanted)
                 try:
                     with contextlib.ExitStack() as held:
                         for other in participants:

@@ -16,7 +16,7 @@ from pyspark_log.storage.catalog import CUT_FOLDER
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import apply_decision, is_applied_in, seems_applied, staging_folder
-from pyspark_log.storage.publish.decision import Decision, Origin, Place
+from pyspark_log.storage.publish.decision import Decision, Origin, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import tidy
 from pyspark_log.storage.publish.staged_batches import Region, region_fault
@@ -37,7 +37,7 @@ class Waiting:
     """
 
     decision: Decision
-    places: tuple[Place, ...]
+    places: tuple[TopicIdPartition, ...]
     size: int
     problem: str
 
@@ -52,7 +52,7 @@ class SetAsideResult:
         folder: where the staged output is kept.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[TopicIdPartition, ...]
     taken_back: bool
     folder: str
 
@@ -69,7 +69,7 @@ def waiting(store: Store) -> list[Waiting]:
 
 
 def _looked_at(store: Store, decision: Decision) -> Waiting:
-    places, damage = list[Place](), ""
+    places, damage = list[TopicIdPartition](), ""
     for place in decision.places:
         try:
             if not is_applied_in(store, decision, place):
@@ -167,7 +167,7 @@ def _aside_folder(store: Store, number: int) -> str:
     return f"{store.path}/{CUT_FOLDER}/decision-{number}"
 
 
-def _has(store: Store, decision: Decision, place: Place) -> bool | None:
+def _has(store: Store, decision: Decision, place: TopicIdPartition) -> bool | None:
     """Whether a partition has its part of a decision; None if its topic is gone, so that the part is void."""
     try:
         appender = store.appender(place.topic, place.partition)
@@ -186,7 +186,8 @@ def _move_staged(store: Store, decision: Decision, folder: str) -> None:
         files.make_folder(path)
     _move(f"{staging}/{decision.manifest}", folder)
     try:
-        entries: Mapping[Place, Sequence[Region]] = manifest.read(folder, decision.manifest, decision.manifest_crc)
+        entries: Mapping[TopicIdPartition, Sequence[Region]]
+        entries = manifest.read(folder, decision.manifest, decision.manifest_crc)
     except (FileNotFoundError, StagedOutputError) as error:
         log.warning("%s: which files decision %d needs is not known: %s", store.path, decision.offset, error)
         entries = {}

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from pyspark_log.config import CODEC_NAMES, INT_MAX, TopicConfig
 from pyspark_log.errors import InvalidConfigError, UnknownTopicError
-from pyspark_log.storage.catalog import STAGING_FOLDER, check_open_to_all
+from pyspark_log.storage.catalog import STAGING_FOLDER, check_not_internal
 from pyspark_log.storage.fs import Process, files
-from pyspark_log.storage.ingest import FILLING_BYTES, TopicEncoder
+from pyspark_log.storage.ingest import FILLING_BYTES, RecordAccumulator
 from pyspark_log.storage.publish.agreed_topics import AgreedTopic, agree
 from pyspark_log.storage.publish.install import install_size, most_batches
 from pyspark_log.storage.publish.staged_names import Job
@@ -123,7 +123,7 @@ class StagingPlan:
             )
         planned = {}
         for name in topics:
-            check_open_to_all(name)
+            check_not_internal(name)
             description = store.describe_topic(name)
             config = _resolved(store, description, compression_type)
             planned[name] = PlannedTopic(description.topic_id, description.partitions, config)
@@ -200,7 +200,7 @@ class StagedWriter:
         self._planned: dict[str, PlannedTopic] = {}  # the topics that it has written to
         self._folder = f"{store.path}/{STAGING_FOLDER}"
         self._plan = plan
-        self._encoders: dict[str, TopicEncoder] = {}
+        self._encoders: dict[str, RecordAccumulator] = {}
         self._runs: dict[_Place, _Run] = {}
         self._size = 0  # bytes of all runs
         self._files: list[files.File] = []
@@ -221,7 +221,7 @@ class StagedWriter:
         encoder = self._encoders.get(topic)
         if encoder is None:
             planned = self._planned[topic] = self._plan.topics.get(topic) or self._agree(topic)
-            encoder = TopicEncoder(
+            encoder = RecordAccumulator(
                 topic, planned.partitions, planned.config,
                 lambda partition, batch, count: self._take((topic, partition), batch, count),
             )  # fmt: skip

@@ -22,9 +22,9 @@ from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.record.compression import BytesLike
 from pyspark_log.storage.record.decoder import Chunk, decode
-from pyspark_log.storage.record.empty_batch import gap_batch
-from pyspark_log.storage.record.end_txn_marker import MAX_MARKER_BYTES, Marker, decode_marker
-from pyspark_log.storage.record.headers import headers_in, restamp, scan, stamp
+from pyspark_log.storage.record.empty_batch import empty_batch
+from pyspark_log.storage.record.end_txn_marker import MAX_MARKER_BYTES, EndTxnMarker, decode_end_txn_marker
+from pyspark_log.storage.record.headers import assign_offsets, headers_in, scan, set_log_append_time
 from pyspark_log.storage.record.rows import RowBuilder, WriteColumns
 
 __all__ = [
@@ -47,17 +47,17 @@ __all__ = [
     "BatchHeader",
     "BytesLike",
     "Chunk",
-    "Marker",
+    "EndTxnMarker",
     "RecordColumns",
     "RowBuilder",
     "WriteColumns",
+    "assign_offsets",
     "crc32c",
     "crcs_of",
     "decode",
-    "decode_marker",
-    "gap_batch",
+    "decode_end_txn_marker",
+    "empty_batch",
     "headers_in",
-    "restamp",
     "scan",
-    "stamp",
+    "set_log_append_time",
 ]

@@ -11,7 +11,7 @@ from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.types import NO_TIMESTAMP
 
 
-def gap_batch(base_offset: int, next_offset: int, leader_epoch: int) -> bytes:
+def empty_batch(base_offset: int, next_offset: int, leader_epoch: int) -> bytes:
     """An empty batch of format 2 that takes the offsets [base_offset, next_offset), 2^31 of them at most."""
     batch = bytearray(HEADER.pack(
         base_offset, HEADER_SIZE - LENGTH_PREFIX, leader_epoch, MAGIC, 0, 0, next_offset - 1 - base_offset,

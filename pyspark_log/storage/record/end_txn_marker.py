@@ -23,14 +23,14 @@ _MAX_RECORD_BYTES = 64 * 1024
 MAX_MARKER_BYTES = HEADER_SIZE + _MAX_RECORD_BYTES
 
 
-class Marker(NamedTuple):
+class EndTxnMarker(NamedTuple):
     """The end of a transaction: `commit` or abort, written by the coordinator of that epoch."""
 
     commit: bool
     coordinator_epoch: int
 
 
-def decode_marker(data: bytes | memoryview, header: BatchHeader) -> Marker | None:
+def decode_end_txn_marker(data: bytes | memoryview, header: BatchHeader) -> EndTxnMarker | None:
     """The marker in a control batch.
 
     Args:
@@ -51,7 +51,7 @@ def decode_marker(data: bytes | memoryview, header: BatchHeader) -> Marker | Non
         raise CorruptRecordError(f"no control record: {error}", header.position, header.base_offset) from error
 
 
-def _parse(record: bytes) -> Marker | None:
+def _parse(record: bytes) -> EndTxnMarker | None:
     _, at = _varint(record, 0)
     at += 1  # attributes, unused
     for _ in ("timestamp", "offset"):
@@ -62,7 +62,7 @@ def _parse(record: bytes) -> Marker | None:
     if kind not in (_ABORT, _COMMIT):
         return None
     _, coordinator_epoch = _VALUE.unpack_from(value)
-    return Marker(kind == _COMMIT, coordinator_epoch)
+    return EndTxnMarker(kind == _COMMIT, coordinator_epoch)
 
 
 def _field(data: bytes, at: int) -> tuple[bytes, int]:

@@ -250,7 +250,7 @@ cdef int read_own(const uint8_t* p, Py_ssize_t position, Py_ssize_t end, Header*
     return 0
 
 
-def stamp(buffer, Py_ssize_t start, Py_ssize_t end, int64_t base_offset, int32_t leader_epoch):
+def assign_offsets(buffer, Py_ssize_t start, Py_ssize_t end, int64_t base_offset, int32_t leader_epoch):
     """Give the batches in `buffer[start:end]` consecutive offsets and a leader epoch, in place.
 
     The CRC covers neither field. Nothing is changed if an error is raised.
@@ -290,7 +290,7 @@ def stamp(buffer, Py_ssize_t start, Py_ssize_t end, int64_t base_offset, int32_t
     return offset
 
 
-def restamp(buffer, Py_ssize_t start, Py_ssize_t end, int64_t log_append_time):
+def set_log_append_time(buffer, Py_ssize_t start, Py_ssize_t end, int64_t log_append_time):
     """Give the batches in `buffer[start:end]` the time of their append, in place, with the CRCs that fit.
 
     It becomes the time of all their records (timestamp type LogAppendTime); what each record stores is

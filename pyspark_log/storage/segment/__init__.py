@@ -3,7 +3,7 @@
 from pyspark_log.storage.segment import txn_index
 from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from pyspark_log.storage.segment.proof import batch_at, batch_size, first_size
-from pyspark_log.storage.segment.scanner import SegmentWalker, Sound, Unsound
+from pyspark_log.storage.segment.scanner import Damaged, Intact, SegmentScanner
 from pyspark_log.storage.segment.segment import (
     CLEANED,
     DELETED,
@@ -17,8 +17,8 @@ from pyspark_log.storage.segment.segment import (
     TXN_INDEX,
     SegmentReader,
     SegmentWriter,
-    let_go,
     list_segments,
+    mark_deleted,
     read_headers,
     same_file,
     segment_path,
@@ -37,21 +37,21 @@ __all__ = [
     "TIME_INDEX",
     "TXN_INDEX",
     "AbortedTransaction",
+    "Damaged",
+    "Intact",
     "OffsetEntry",
     "OffsetIndex",
     "SegmentReader",
-    "SegmentWalker",
+    "SegmentScanner",
     "SegmentWriter",
-    "Sound",
     "TimeEntry",
     "TimeIndex",
     "TxnIndex",
-    "Unsound",
     "batch_at",
     "batch_size",
     "first_size",
-    "let_go",
     "list_segments",
+    "mark_deleted",
     "read_headers",
     "same_file",
     "segment_path",

@@ -29,7 +29,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class Intact:
     """Batches that follow each other and are whole: bytes, offsets, and every record.
 
     Attributes:
@@ -44,7 +44,7 @@ class Sound:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsound:
+class Damaged:
     """Bytes that are no whole batches, or offsets that are not there.
 
     Attributes:
@@ -62,7 +62,7 @@ class Unsound:
     advice: str = ""
 
 
-class SegmentWalker:
+class SegmentScanner:
     """Walks through one segment after the other with one buffer. Not for several threads."""
 
     def __init__(self, max_batch_bytes: int, *, dense: bool = True) -> None:
@@ -77,7 +77,7 @@ class SegmentWalker:
         self._buffer = bytearray(WINDOW)
         self._unreadable = ""
 
-    def walk(self, file: files.File, size: int, base_offset: int, until: int | None) -> Iterator[Sound | Unsound]:
+    def walk(self, file: files.File, size: int, base_offset: int, until: int | None) -> Iterator[Intact | Damaged]:
         """All that stands in a segment, in order, without a gap in bytes or offsets.
 
         Args:
@@ -116,12 +116,12 @@ class SegmentWalker:
                 if following is None:
                     following = size, offset if until is None else until
                 position, offset = following
-                yield Unsound(bad[0], position, bad[1], offset, reason, advice)
+                yield Damaged(bad[0], position, bad[1], offset, reason, advice)
                 tries = 0
         if self._dense and until is not None and offset < until:
-            yield Unsound(position, position, offset, until, f"it ends at offset {offset} and must reach {until}")
+            yield Damaged(position, position, offset, until, f"it ends at offset {offset} and must reach {until}")
 
-    def _sound(self, position: int, filled: int, offset: int, limit: int) -> Iterator[Sound]:
+    def _sound(self, position: int, filled: int, offset: int, limit: int) -> Iterator[Intact]:
         """The whole batches at the start of the buffer, of which `filled` bytes count.
 
         Raises:
@@ -146,7 +146,7 @@ class SegmentWalker:
                     )  # fmt: skip
                 stop = beyond.position
                 continue
-            yield Sound(
+            yield Intact(
                 [header._replace(position=position + header.position) for header in headers],
                 memoryview(self._buffer)[at : chunk.position],
                 chunk.columns,
@@ -161,7 +161,7 @@ class SegmentWalker:
             return f"{filled} bytes are left, less than a batch has"
         needed = _size_at(self._buffer, 0)
         base_offset = int.from_bytes(self._buffer[:LENGTH_AT], "big", signed=True)
-        # Told by the base offset too, so that a damaged length is not followed far.
+        # ProgressCounter by the base offset too, so that a damaged length is not followed far.
         misplaced = base_offset != offset if self._dense else base_offset < offset
         if not len(self._buffer) < needed <= left or misplaced:
             return f"no whole batch: base offset {base_offset}, {needed} bytes of {left} that are left"

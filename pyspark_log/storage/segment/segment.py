@@ -51,7 +51,7 @@ def list_segments(folder: str) -> list[int]:
     return sorted(int(name[:20]) for name in names if name.endswith(LOG) and _LOG_NAME.fullmatch(name))
 
 
-def let_go(folder: str, bases: Iterable[int]) -> None:
+def mark_deleted(folder: str, bases: Iterable[int]) -> None:
     """Gives all files of segments the suffix under which they are removed later. Not durable by itself. OSError."""
     names = set(os.listdir(folder))
     for base in bases:

@@ -155,7 +155,7 @@ def truncater(who: int, setup: Setup) -> Steps:
 
 
 class Reader:
-    """A reader as Partition.read is: the list of segments is kept as long as the generation stays the same."""
+    """A reader as LogReader.read is: the list of segments is kept as long as the generation stays the same."""
 
     def __init__(self, setup: Setup) -> None:
         self.keeps = setup.keeps

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pyspark_log.errors import SideFileError
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.log.producers import snapshot as producer_snapshot
-from pyspark_log.storage.log.producers.numbered_batches import numbered_batches
+from pyspark_log.storage.log.producers.idempotent_batches import idempotent_batches
 from pyspark_log.storage.log.producers.state import Duplicate, ProducerEntry, ProducerStates
 from pyspark_log.storage.log.state_file import Flags, PartitionState
-from pyspark_log.storage.record import BatchHeader, Marker, decode_marker
+from pyspark_log.storage.record import BatchHeader, EndTxnMarker, decode_end_txn_marker
 from pyspark_log.storage.segment import (
     TXN_INDEX,
     AbortedTransaction,
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 _EXPIRATION_CHECK = 600_000
 
 
-class Numbered(NamedTuple):
+class ProducerAppendInfo(NamedTuple):
     """A batch of a numbered producer that is about to be appended, and what that means.
 
     Attributes:
@@ -52,15 +52,15 @@ class Numbered(NamedTuple):
     """
 
     header: BatchHeader
-    marker: Marker | None
+    marker: EndTxnMarker | None
     aborted: AbortedTransaction | None
     duplicate: Duplicate | None
 
 
-class Producers:
+class ProducerStateManager:
     """The numbered producers of one partition, for whoever appends to it."""
 
-    def __init__(self, place: PartitionPlace, expiration: int) -> None:
+    def __init__(self, place: PartitionPath, expiration: int) -> None:
         """Knows nothing yet.
 
         Args:
@@ -87,7 +87,9 @@ class Producers:
 
     # ---- around an append
 
-    def judge(self, state: PartitionState, data: bytes | bytearray, header: BatchHeader, now: int) -> Numbered:
+    def judge(
+        self, state: PartitionState, data: bytes | bytearray, header: BatchHeader, now: int
+    ) -> ProducerAppendInfo:
         """Judges a batch with a producer id that is about to be appended; nothing is changed.
 
         Args:
@@ -101,16 +103,16 @@ class Producers:
             CorruptRecordError: a control batch that holds no control record.
         """
         states = self._follow(state, now)
-        marker = decode_marker(bytes(data), header) if header.is_control else None
+        marker = decode_end_txn_marker(bytes(data), header) if header.is_control else None
         duplicate = states.check(header, marker)
         aborted = states.aborted_by(header, marker) if marker is not None else None
-        return Numbered(header, marker, aborted, duplicate)
+        return ProducerAppendInfo(header, marker, aborted, duplicate)
 
     def index_aborted(self, state: PartitionState, aborted: AbortedTransaction) -> None:
         """Enters an aborted transaction in the active segment's index; before its marker becomes visible."""
         self._open_index(state).append(aborted)
 
-    def enter(self, numbered: Numbered) -> None:
+    def enter(self, numbered: ProducerAppendInfo) -> None:
         """Takes in a batch that `judge` has let pass, and that is in the log by now."""
         assert self._states is not None
         self._states.enter(numbered.header, numbered.marker)
@@ -217,7 +219,7 @@ class Producers:
         entries = [entry for entry in snapshot.entries if not entry.is_expired(now, self._expiration)]
         return ProducerStates(entries, snapshot.offset)
 
-    def _batches(self, start: int, state: PartitionState) -> Iterator[tuple[BatchHeader, Marker | None]]:
+    def _batches(self, start: int, state: PartitionState) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
         """The batches with producer ids from offset `start` to the log end, with the markers among them.
 
         Raises:
@@ -230,7 +232,7 @@ class Producers:
             try:
                 end = state.position if base == state.active_base else reader.log.size()
                 # What reaches beyond it was taken back, where the log was emptied and goes on at its start.
-                yield from numbered_batches(reader, end, start, following)
+                yield from idempotent_batches(reader, end, start, following)
             finally:
                 reader.close()
 

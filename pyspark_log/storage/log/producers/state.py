@@ -25,7 +25,7 @@ from pyspark_log.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from pyspark_log.storage.record import BatchHeader, Marker
+from pyspark_log.storage.record import BatchHeader, EndTxnMarker
 from pyspark_log.storage.segment import AbortedTransaction
 from pyspark_log.types import NO_TIMESTAMP
 
@@ -138,7 +138,7 @@ class ProducerStates:
         return list(self._entries.values())
 
     def check(
-        self, header: BatchHeader, marker: Marker | None = None, *, sequences: bool = True
+        self, header: BatchHeader, marker: EndTxnMarker | None = None, *, sequences: bool = True
     ) -> Duplicate | None:
         """Judges a batch that is about to be appended.
 
@@ -175,7 +175,7 @@ class ProducerStates:
                 )
         return None
 
-    def aborted_by(self, header: BatchHeader, marker: Marker) -> AbortedTransaction | None:
+    def aborted_by(self, header: BatchHeader, marker: EndTxnMarker) -> AbortedTransaction | None:
         """The transaction that a marker aborts, if it aborts one; nothing is changed."""
         entry = self._entries.get(header.producer_id)
         if marker.commit or entry is None or entry.txn_first_offset is None:
@@ -186,7 +186,7 @@ class ProducerStates:
             min(others, default=header.next_offset),
         )  # fmt: skip
 
-    def enter(self, header: BatchHeader, marker: Marker | None = None) -> None:
+    def enter(self, header: BatchHeader, marker: EndTxnMarker | None = None) -> None:
         """Takes in a batch that is in the log, whatever `check` would say of it.
 
         Args:
@@ -217,7 +217,7 @@ class ProducerStates:
             batches=(*before, batch)[-REMEMBERED_BATCHES:],
         )  # fmt: skip
 
-    def _ended(self, entry: ProducerEntry, header: BatchHeader, marker: Marker) -> ProducerEntry:
+    def _ended(self, entry: ProducerEntry, header: BatchHeader, marker: EndTxnMarker) -> ProducerEntry:
         if entry.txn_first_offset is not None:
             self._open.pop(entry.txn_first_offset, None)
             self._unacknowledged[entry.txn_first_offset] = header.base_offset
@@ -263,7 +263,7 @@ def _check_epoch(entry: ProducerEntry, header: BatchHeader) -> None:
         )
 
 
-def _check_coordinator(entry: ProducerEntry, header: BatchHeader, marker: Marker) -> None:
+def _check_coordinator(entry: ProducerEntry, header: BatchHeader, marker: EndTxnMarker) -> None:
     if marker.coordinator_epoch < entry.coordinator_epoch:
         raise TransactionCoordinatorFencedError(
             f"a marker for producer {header.producer_id} comes from coordinator epoch {marker.coordinator_epoch}, "

@@ -19,14 +19,14 @@ import logging
 import os
 
 from pyspark_log.errors import LogDamagedError
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import leader_epochs, state_file
 from pyspark_log.storage.log.lease import HeldLog, Recovery, write_again
 from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.recovery import apply_intent, swap
 from pyspark_log.storage.log.state_file import Flags, Intent, PartitionState
-from pyspark_log.storage.record import gap_batch
+from pyspark_log.storage.record import empty_batch
 from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, SegmentWriter, batch_at, segment_path
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def after_restart(held: HeldLog) -> None:
         if again:
             write_again(file, state.synced, position)
         if end > found:
-            filler = gap_batch(found, end, state.leader_epoch)
+            filler = empty_batch(found, end, state.leader_epoch)
             file.pwrite(filler, position)
             position += len(filler)
         held.sync_file(file)
@@ -127,7 +127,7 @@ def _settle_intent(held: HeldLog, *, again: bool) -> None:
     held.save(state.without_intent(), durable=True)
 
 
-def _whole_up_to(place: PartitionPlace, file: files.File, state: PartitionState) -> tuple[int, int, Flags]:
+def _whole_up_to(place: PartitionPath, file: files.File, state: PartitionState) -> tuple[int, int, Flags]:
     """How far the active segment is whole: the position behind its last good batch, and the offset there.
 
     And the state's flags, with those that its batches call for: a move of the end that was lost may have set them.

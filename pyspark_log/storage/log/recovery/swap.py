@@ -33,8 +33,8 @@ from pyspark_log.storage.segment import (
     SWAP,
     TIME_INDEX,
     TXN_INDEX,
-    let_go,
     list_segments,
+    mark_deleted,
     read_headers,
     same_file,
     segment_path,
@@ -143,7 +143,7 @@ def _replace_first(held: HeldLog) -> None:
 
 def _let_go_of_others(held: HeldLog) -> None:
     state, folder = held.state, held.place.folder
-    let_go(folder, [base for base in list_segments(folder) if state.intent_base < base < state.intent_next])
+    mark_deleted(folder, [base for base in list_segments(folder) if state.intent_base < base < state.intent_next])
     for suffix in (INDEX, TIME_INDEX):
         with contextlib.suppress(FileNotFoundError):
             files.rename(_path(held, suffix, SWAP), _path(held, suffix))
@@ -152,7 +152,7 @@ def _let_go_of_others(held: HeldLog) -> None:
     files.sync_folder(folder)
 
 
-def counted_segments(folder: str, state: PartitionState) -> list[int]:
+def live_segments(folder: str, state: PartitionState) -> list[int]:
     """The base offsets of a partition's segments, ascending, less those that a cleaned segment has taken the place of.
 
     For who looks at the files without the lock, and takes each for what it is.

@@ -88,16 +88,16 @@ def free_space(folder: str) -> Finding:
     return Finding(name, Verdict.OK, measured, "room for records")
 
 
-def log_folders(folder: str) -> Iterator[Finding]:
-    """The log folders of the store in a folder, if it has others than the one that it is made with."""
+def log_dirs(folder: str) -> Iterator[Finding]:
+    """The log dirs of the store in a folder, if it has others than the one that it is made with."""
     try:
-        found = Store.open(folder).log_folder_usage()
+        found = Store.open(folder).describe_log_dirs()
     except (StoreError, OSError):
         return  # It is told by `store`.
     if len(found) < 2:
         return
     for one in found:
-        name, measured = "log folder", f"{one.path}, {len(one.partitions)} partition(s)"
+        name, measured = "log dir", f"{one.path}, {len(one.partitions)} partition(s)"
         if one.problem:
             yield Finding(name, Verdict.FAILED, f"{measured}: {one.problem}", "its partitions cannot be used")
             continue

@@ -33,7 +33,7 @@ def examine(folder: str) -> Iterator[Finding]:
     yield examine_mount(folder)
     yield environment.free_space(folder)
     yield environment.store(folder)
-    yield from environment.log_folders(folder)
+    yield from environment.log_dirs(folder)
     try:
         scratch = tempfile.mkdtemp(prefix=".pylog-doctor-", dir=folder)
     except OSError as error:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import StoreVersionError
-from pyspark_log.storage.catalog import CUT_FOLDER, PartitionPlace
+from pyspark_log.storage.catalog import CUT_FOLDER, PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import (
     Epochs,
@@ -22,15 +22,15 @@ from pyspark_log.storage.log import (
     PartitionState,
     Slots,
     acknowledged,
-    counted_segments,
     first_batch,
+    live_segments,
     read_slots,
     state_file,
 )
 from pyspark_log.storage.maintenance.transfer import LogCopy, marker_fault
 from pyspark_log.storage.maintenance.verify import RecordCheck
 from pyspark_log.storage.record import LEADER_EPOCH_AT, MAGIC_AT, BatchHeader
-from pyspark_log.storage.segment import LOG, SegmentWalker, Sound, Unsound, list_segments, segment_path
+from pyspark_log.storage.segment import LOG, Damaged, Intact, SegmentScanner, list_segments, segment_path
 
 _EVIDENCE_SIZE = 1024 * 1024
 
@@ -71,7 +71,7 @@ class PartitionCopy:
         losses: what was not.
     """
 
-    place: PartitionPlace
+    place: PartitionPath
     state: PartitionState | None = None
     reason: str = ""
     batches: int = 0
@@ -80,7 +80,7 @@ class PartitionCopy:
     losses: list[Loss] = field(default_factory=list)
 
 
-class Damaged(NamedTuple):
+class DamagedPartition(NamedTuple):
     """A partition of the damaged store.
 
     Attributes:
@@ -91,14 +91,14 @@ class Damaged(NamedTuple):
         needs_decisions: whether its state does not tell which decisions it has.
     """
 
-    place: PartitionPlace
+    place: PartitionPath
     slots: Slots
     bases: Sequence[int]
     uncertain: bool
     needs_decisions: bool
 
     @classmethod
-    def look(cls, place: PartitionPlace, config: TopicConfig) -> Damaged | None:
+    def look(cls, place: PartitionPath, config: TopicConfig) -> DamagedPartition | None:
         """Reads what there is; None if there is nothing to copy. OSError, StoreVersionError."""
         slots, bases = read_slots(place.state_path), list_segments(place.folder)
         if slots.problem:
@@ -116,7 +116,7 @@ class Damaged(NamedTuple):
         )
         # An intent says what stands behind the end. It is dropped: its decision is applied to the copy.
         restarted = state.boot != state_file.this_boot() and state.intent != Intent.APPLY
-        bases = counted_segments(place.folder, state)
+        bases = live_segments(place.folder, state)
         return cls(place, slots, bases, restarted or old, old)
 
 
@@ -125,8 +125,8 @@ class PartitionMender:
 
     def __init__(
         self,
-        source: Damaged,
-        target: PartitionPlace,
+        source: DamagedPartition,
+        target: PartitionPath,
         config: TopicConfig,
         roots: tuple[str, str],
         progress: Callable[[int], None],
@@ -163,7 +163,7 @@ class PartitionMender:
         """
         state = self._state or PartitionState(log_start=min(self._source.bases, default=0), applied=applied)
         self._log.offset = state.log_start
-        walker = SegmentWalker(self._config.max_batch_bytes)
+        walker = SegmentScanner(self._config.max_batch_bytes)
         for base, until, position in self._spans():
             if not self._log.is_begun and base < self._log.offset:
                 self._log.offset = base  # the log starts inside of this segment
@@ -206,20 +206,20 @@ class PartitionMender:
 
     # ---- copying
 
-    def _copy_segment(self, walker: SegmentWalker, base: int, until: int | None, position: int | None) -> None:
+    def _copy_segment(self, walker: SegmentScanner, base: int, until: int | None, position: int | None) -> None:
         path = segment_path(self._source.place.folder, base, LOG)
         with files.open_read(path) as file:
             self._log.begin(base, file.modified())
             size = file.size() if position is None else min(position, file.size())
             for piece in walker.walk(file, size, base, until):
-                if isinstance(piece, Sound):
+                if isinstance(piece, Intact):
                     self._keep(file, piece)
                     self._progress(len(piece.data))
                 else:
                     self._lose(file, piece)
                     self._progress(piece.end - piece.position)
 
-    def _keep(self, file: files.File, piece: Sound) -> None:
+    def _keep(self, file: files.File, piece: Intact) -> None:
         data = bytearray(piece.data)
         first = piece.headers[0].position
         bad = dict(self._check_records(piece.columns)) if self._check_records else {}
@@ -234,11 +234,11 @@ class PartitionMender:
                 self._log.write(data[start:at], [h for h in piece.headers if start <= h.position - first < at])
                 start = at + header.size
                 left_out.append(header)
-                self._lose(file, Unsound(header.position, header.end, header.base_offset, header.next_offset, reason))
+                self._lose(file, Damaged(header.position, header.end, header.base_offset, header.next_offset, reason))
         self._copy.records += len(piece.columns["offset"]) - sum(h.count for h in left_out)
         self._log.write(data[start:], [h for h in piece.headers if h.position - first >= start])
 
-    def _lose(self, file: files.File, piece: Unsound) -> None:
+    def _lose(self, file: files.File, piece: Damaged) -> None:
         size = piece.end - piece.position
         evidence = self._keep_evidence(file, piece) if size else ""
         self._note_loss(file.path, piece.position, size, piece.next_offset, piece.reason, evidence)
@@ -255,7 +255,7 @@ class PartitionMender:
         ))  # fmt: skip
         self._log.fill(next_offset)
 
-    def _keep_evidence(self, file: files.File, piece: Unsound) -> str:
+    def _keep_evidence(self, file: files.File, piece: Damaged) -> str:
         """Copies bytes that are left out; what cannot be read is zeros. Returns where, relative to the copy."""
         place = self._copy.place
         base = os.path.basename(file.path).partition(".")[0]

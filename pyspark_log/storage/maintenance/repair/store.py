@@ -18,15 +18,15 @@ from pyspark_log.storage.catalog import (
     STAGING_FOLDER,
     STORE_FILE,
     TOPICS_FOLDER,
-    PartitionPlace,
+    PartitionPath,
     StoreDescription,
     local_path,
     new_id,
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import read_slots, state_file
-from pyspark_log.storage.maintenance.progress import Progress, Told
-from pyspark_log.storage.maintenance.repair.partition import Damaged, Loss, PartitionCopy, PartitionMender
+from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
+from pyspark_log.storage.maintenance.repair.partition import DamagedPartition, Loss, PartitionCopy, PartitionMender
 from pyspark_log.storage.maintenance.verify import (
     DecisionRecords,
     Finding,
@@ -36,10 +36,10 @@ from pyspark_log.storage.maintenance.verify import (
     group_record_faults,
     log_bytes,
     open_damaged,
-    strangers,
+    unknown_files,
     written_places,
 )
-from pyspark_log.storage.publish import Decision, DecisionLog, Place, Region, apply, manifest, region_fault
+from pyspark_log.storage.publish import Decision, DecisionLog, Region, TopicIdPartition, apply, manifest, region_fault
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription
 
@@ -126,7 +126,7 @@ class _Repair:
     def run(self, progress: Progress | None) -> RepairReport:
         described = self._topics()
         damaged = self._look(described)
-        told = Told(progress, sum(log_bytes(found.place.folder) for found in damaged))
+        told = ProgressCounter(progress, sum(log_bytes(found.place.folder) for found in damaged))
         self._copy_decisions(damaged, told)
         for found in damaged:
             if found.place.topic != PUBLISH_TOPIC:
@@ -142,7 +142,7 @@ class _Repair:
         self._copy.make_folders()
         found = [describe(self._source, name, report.findings) for name in self._source.topics(internal=True)]
         described = [topic for topic in found if topic is not None]
-        report.findings += strangers(self._source, described)
+        report.findings += unknown_files(self._source, described)
         report.findings = [finding for finding in report.findings if finding.severity is Severity.DAMAGE]
         for topic in described:
             name = f"{TOPICS_FOLDER}/{topic.name}.json"
@@ -150,22 +150,22 @@ class _Repair:
                 files.create_whole(f"{root}/{name}", file.pread(file.size(), 0))
         return described
 
-    def _look(self, described: Sequence[TopicDescription]) -> list[Damaged]:
+    def _look(self, described: Sequence[TopicDescription]) -> list[DamagedPartition]:
         """The partitions that have anything to copy."""
         places = written_places(self._source, described)
         return [found for place in places if (found := self._damaged(place)) is not None]
 
-    def _damaged(self, place: PartitionPlace) -> Damaged | None:
-        return Damaged.look(place, self._source.topic_config(place.topic))
+    def _damaged(self, place: PartitionPath) -> DamagedPartition | None:
+        return DamagedPartition.look(place, self._source.topic_config(place.topic))
 
-    def _mender(self, found: Damaged, told: Told, check: RecordCheck | None) -> PartitionMender:
+    def _mender(self, found: DamagedPartition, told: ProgressCounter, check: RecordCheck | None) -> PartitionMender:
         topic, partition = found.place.topic, found.place.partition
         return PartitionMender(
             found, self._copy.reader(topic, partition).place, self._copy.topic_config(topic),
             (self._source.path, self._copy.path), told.add, check,
         )  # fmt: skip
 
-    def _copy_decisions(self, damaged: Sequence[Damaged], told: Told) -> None:
+    def _copy_decisions(self, damaged: Sequence[DamagedPartition], told: ProgressCounter) -> None:
         """Copies the decision log, first, since it tells what partitions without a state must have."""
         applied = max((found.slots.state.applied for found in damaged if found.slots.state), default=-1)
         found = next((found for found in damaged if found.place.topic == PUBLISH_TOPIC), None)
@@ -178,14 +178,14 @@ class _Repair:
                     f"{TOPICS_FOLDER}/{PUBLISH_TOPIC}.json: bring it back first"
                 )
             place = self._source.place(PUBLISH_TOPIC, 0)
-            found = Damaged(place, read_slots(place.state_path), [], True, True)
+            found = DamagedPartition(place, read_slots(place.state_path), [], True, True)
         # No decision may get a number that a partition takes for applied.
         copy = self._mender(found, told, DecisionRecords().take).run(-1, applied + 1)
         self._finish(copy)
         self._decisions_known = not copy.losses
         self._decisions.follow(self._copy)
 
-    def _copy_partition(self, found: Damaged, told: Told) -> None:
+    def _copy_partition(self, found: DamagedPartition, told: ProgressCounter) -> None:
         place = found.place
         check = group_record_faults if place.topic == OFFSETS_TOPIC else None
         last = self._copy.reader(PUBLISH_TOPIC, 0).state().next_offset - 1 if self._has_decisions() else -1
@@ -197,11 +197,11 @@ class _Repair:
     def _has_decisions(self) -> bool:
         return PUBLISH_TOPIC in self._copy.topics(internal=True)
 
-    def _undecided(self, place: PartitionPlace, state: state_file.PartitionState | None) -> str:
+    def _undecided(self, place: PartitionPath, state: state_file.PartitionState | None) -> str:
         """Why nobody can tell which decisions a partition has; "" if it has all there are."""
         if not self._decisions_known:
             return "its state is lost, and so are decisions: nobody can tell which of them it has"
-        mine = Place(place.topic, place.topic_id, place.partition)
+        mine = TopicIdPartition(place.topic, place.topic_id, place.partition)
         for offset, decision in sorted(self._decisions.undone.items()):
             if mine in decision.places and (state is None or state.applied < offset):
                 return (
@@ -245,14 +245,14 @@ class _Repair:
                 sum(region.size for region in regions), -1, -1, f"{who} was not yet applied: {fault}",
             ))  # fmt: skip
 
-    def _entries(self, decision: Decision) -> tuple[Mapping[Place, Sequence[Region]], str]:
+    def _entries(self, decision: Decision) -> tuple[Mapping[TopicIdPartition, Sequence[Region]], str]:
         try:
             folder = f"{self._source.path}/{STAGING_FOLDER}"
             return manifest.read(folder, decision.manifest, decision.manifest_crc) if decision.manifest else {}, ""
         except (PylogError, OSError) as error:
             return {}, f"its manifest cannot be read: {error}"
 
-    def _has(self, decision: Decision, place: Place) -> bool:
+    def _has(self, decision: Decision, place: TopicIdPartition) -> bool:
         try:
             if self._copy.describe_topic(place.topic).topic_id != place.topic_id:
                 return True  # The topic that was meant is gone.

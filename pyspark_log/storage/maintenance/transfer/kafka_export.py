@@ -22,14 +22,13 @@ from pyspark_log.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from pyspark_log.storage.catalog import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, local_path, topics
-from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, kafka_files, local_path, topics
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import PartitionState
-from pyspark_log.storage.maintenance.progress import Progress, Told
+from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer.log_copy import LogCopy
 from pyspark_log.storage.record import LEADER_EPOCH_AT, MAGIC, MAGIC_AT
-from pyspark_log.storage.segment import SegmentWalker, Sound, Unsound, list_segments
+from pyspark_log.storage.segment import Damaged, Intact, SegmentScanner, list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -91,7 +90,7 @@ def export_kafka(
         raise InvalidConfigError(f"topic id: {error}") from None
     numbers = range(store.describe_topic(topic).partitions)
     target = _new_folder(store, folder)
-    told = Told(progress, sum(store.size(topic, number) for number in numbers))
+    told = ProgressCounter(progress, sum(store.size(topic, number) for number in numbers))
     unfinished = f"{target}.{secrets.token_hex(8)}.tmp"
     files.make_folder(unfinished)
     try:
@@ -128,13 +127,13 @@ def _write_checkpoints(folder: str, topic: str, exported: Collection[ExportedPar
         for at, one in zip(ends, exported, strict=True) if one.log_start > list_segments(f"{folder}/{at}")[0]
     }  # fmt: skip
     for name, offsets in ((RECOVERY_POINT, ends), (HIGH_WATERMARK, ends), (LOG_START, starts)):
-        checkpoint_files.write_offsets(f"{folder}/{name}", offsets)
+        kafka_files.write_offsets(f"{folder}/{name}", offsets)
 
 
 class _PartitionExport:
     """Copies one partition; `run` does it."""
 
-    def __init__(self, store: Store, at: TopicPartition, topic_id: str, into: str, told: Told) -> None:
+    def __init__(self, store: Store, at: TopicPartition, topic_id: str, into: str, told: ProgressCounter) -> None:
         self._reader = store.recovered(at.topic, at.partition)
         self._place = self._reader.place
         self._config = store.topic_config(at.topic)
@@ -162,7 +161,7 @@ class _PartitionExport:
     def _copy(self, state: PartitionState) -> ExportedPartition:
         place = self._place = self._reader.place_in(state)
         log = LogCopy(place.folder, self._folder, self._topic_id, self._config)
-        walker = SegmentWalker(self._config.max_batch_bytes)
+        walker = SegmentScanner(self._config.max_batch_bytes)
         log.offset = state.log_start
         for segment, size in self._reader.opened(state):
             if not log.is_begun:
@@ -170,7 +169,7 @@ class _PartitionExport:
             self._check_next(log, segment.base_offset)
             log.begin(segment.base_offset, segment.log.modified())
             for piece in walker.walk(segment.log, size, segment.base_offset, None):
-                if isinstance(piece, Unsound):
+                if isinstance(piece, Damaged):
                     raise CorruptRecordError(
                         f"{piece.reason}: nothing was exported. `pylog verify` tells what to do about it",
                         piece.position, piece.first_offset, segment.log.path, place.topic, place.partition,
@@ -197,7 +196,7 @@ def _version(state: PartitionState) -> tuple[int, int, int]:
     return state.generation, state.log_start, state.incarnation
 
 
-def _with_epoch(piece: Sound) -> bytearray:
+def _with_epoch(piece: Intact) -> bytearray:
     """The bytes of batches, with the leader epoch that they get. Messages of the older formats have none."""
     data, first = bytearray(piece.data), piece.headers[0].position
     for header in piece.headers:

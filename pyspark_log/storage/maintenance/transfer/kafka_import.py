@@ -16,15 +16,15 @@ import pyarrow as pa
 
 from pyspark_log.config import TopicConfig, check_topic_configs
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError, LogDamagedError, TopicExistsError
-from pyspark_log.storage.broker import BrokerPartition
-from pyspark_log.storage.catalog import check_open_to_all, check_partitions, new_id
+from pyspark_log.storage.broker import BrokerLogReader
+from pyspark_log.storage.catalog import check_not_internal, check_partitions, new_id
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import Epochs, PartitionState
 from pyspark_log.storage.log_manager import FUTURE, aside_name
-from pyspark_log.storage.maintenance.progress import Progress, Told
+from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer.log_copy import LogCopy
 from pyspark_log.storage.record import MAGIC, BatchHeader
-from pyspark_log.storage.segment import SegmentWalker, Sound, Unsound
+from pyspark_log.storage.segment import Damaged, Intact, SegmentScanner
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription, TopicPartition
 
@@ -85,7 +85,7 @@ def import_kafka(
     if not source.is_brokers:
         raise InvalidConfigError(f"{source.path} is a store, no folder of a Kafka broker")
     store.check_writable()
-    check_open_to_all(topic)
+    check_not_internal(topic)
     configs = {"retention.ms": "-1", **(configs or {})}
     check_topic_configs(configs)
     found = source.describe_topic(topic)
@@ -103,21 +103,21 @@ def import_kafka(
                 "as it is"
             )
     numbers = [number for number in source.written_partitions(topic) if source.segment_files(topic, number)]
-    told = Told(progress, sum(source.size(topic, number) for number in numbers))
+    told = ProgressCounter(progress, sum(source.size(topic, number) for number in numbers))
     given: Counter[int] = Counter()
     folders: dict[int, str] = {}
     states: dict[int, PartitionState] = {}
     imported = []
     try:
         for number in numbers:
-            log_folder = store.log_folders.choose(f"{topic}-{number}", given)
-            given[log_folder] += 1
+            log_dir = store.log_dirs.choose(f"{topic}-{number}", given)
+            given[log_dir] += 1
             aside = aside_name(topic, description.topic_id, number, FUTURE)
-            folder = folders[number] = f"{store.log_folders.at(log_folder).path}/{aside}"
+            folder = folders[number] = f"{store.log_dirs.at(log_dir).path}/{aside}"
             one = _PartitionImport(source, TopicPartition(topic, number), folder, description.topic_id, config, told)
-            states[number] = one.run()._replace(log_folder=log_folder)
+            states[number] = one.run()._replace(log_dir=log_dir)
             imported.append(one.told(states[number]))
-        store.bring_topic(description, states, folders)
+        store.adopt_topic(description, states, folders)
     except BaseException:
         for folder in folders.values():
             files.remove_folder(folder)
@@ -128,18 +128,18 @@ def import_kafka(
 def _fault(source: Store, topic: str, number: int) -> str:
     """Why a log is not what it was, by what else is in the folder; "" if nothing says so."""
     reader = source.reader(topic, number)
-    assert isinstance(reader, BrokerPartition)
+    assert isinstance(reader, BrokerLogReader)
     return reader.lost_end() or reader.refuted_index()
 
 
 class _PartitionImport:
     def __init__(
-        self, source: Store, at: TopicPartition, folder: str, topic_id: str, config: TopicConfig, told: Told
+        self, source: Store, at: TopicPartition, folder: str, topic_id: str, config: TopicConfig, told: ProgressCounter
     ) -> None:
         self._at, self._told = at, told
         self._reader = source.reader(at.topic, at.partition)
         self._log = LogCopy(self._reader.place.folder, folder, topic_id, config)
-        self._walker = SegmentWalker(config.max_batch_bytes, dense=False)
+        self._walker = SegmentScanner(config.max_batch_bytes, dense=False)
         self._epochs = Epochs(None)
         self._stable = 0
 
@@ -156,7 +156,7 @@ class _PartitionImport:
                 self._log.fill(segment.base_offset)
                 self._log.begin(segment.base_offset, segment.log.modified())
             for piece in self._walker.walk(segment.log, size, segment.base_offset, None):
-                if isinstance(piece, Unsound):
+                if isinstance(piece, Damaged):
                     raise CorruptRecordError(
                         piece.reason, piece.position, piece.first_offset, segment.log.path, self._at.topic,
                         self._at.partition,
@@ -172,7 +172,7 @@ class _PartitionImport:
             self._at, state.log_start, state.next_offset, stable, self._log.batches, self._log.bytes
         )
 
-    def _keep(self, piece: Sound, path: str) -> None:
+    def _keep(self, piece: Intact, path: str) -> None:
         start, run = piece.headers[0].position, list[BatchHeader]()
         zero, end = start, self._log.offset
         for header, first in zip(piece.headers, _first_offsets(piece), strict=True):
@@ -191,7 +191,7 @@ class _PartitionImport:
         self._log.write(piece.data[start - zero :], run)
 
 
-def _first_offsets(piece: Sound) -> Sequence[int]:
+def _first_offsets(piece: Intact) -> Sequence[int]:
     """Where each batch begins; a compressed set of messages of format 0 or 1 says it only by its records."""
     if all(header.magic == MAGIC for header in piece.headers):
         return [header.base_offset for header in piece.headers]

@@ -11,7 +11,7 @@ from pyspark_log.storage.catalog import PARTITION_METADATA, write_partition_meta
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import FILE_NAME, Flags, LeaderEpochs, PartitionState
 from pyspark_log.storage.maintenance.transfer.producer_files import ProducerFiles
-from pyspark_log.storage.record import HEADER_SIZE, BatchHeader, gap_batch, scan
+from pyspark_log.storage.record import HEADER_SIZE, BatchHeader, empty_batch, scan
 from pyspark_log.storage.segment import LOG, SegmentWriter, segment_path
 
 
@@ -76,7 +76,7 @@ class LogCopy:
                 self.begin(self.offset)
             assert self._writer is not None
             end = min(until, self._writer.base_offset + INT_MAX + 1)
-            self._put(gap_batch(self.offset, end, self.epoch))
+            self._put(empty_batch(self.offset, end, self.epoch))
             self.offset = end
 
     def write(self, data: bytes | bytearray | memoryview, headers: Sequence[BatchHeader]) -> None:
@@ -142,7 +142,7 @@ class LogCopy:
         files.sync_folder(self._folder)
         state = before.without_intent()._replace(
             flags=Flags.PRODUCERS if self._producers.seen else Flags.NONE,
-            log_folder=0, generation=before.generation + 1, unsynced_since=0, active_base=base, next_offset=self.offset,
+            log_dir=0, generation=before.generation + 1, unsynced_since=0, active_base=base, next_offset=self.offset,
             high_watermark=self.offset, position=position, synced=position, reserve=self.offset,
             leader_epoch=max(before.leader_epoch, self.epoch, 0),
         )  # fmt: skip

@@ -11,7 +11,7 @@ from pyspark_log.errors import CorruptRecordError, SideFileError
 from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.log import ProducerEntry, ProducerStates
 from pyspark_log.storage.log import snapshot as producer_snapshot
-from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, decode_marker
+from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, decode_end_txn_marker
 from pyspark_log.storage.segment import SNAPSHOT, TXN_INDEX, TxnIndex, segment_path
 
 
@@ -19,7 +19,7 @@ def marker_fault(header: BatchHeader, batch: bytes | bytearray) -> str:
     """Why nobody can tell what a producer's control batch says; "" of all other batches."""
     if header.producer_id >= 0 and header.is_control:
         try:
-            decode_marker(bytes(batch[:MAX_MARKER_BYTES]), header)
+            decode_end_txn_marker(bytes(batch[:MAX_MARKER_BYTES]), header)
         except CorruptRecordError as error:
             return error.reason
     return ""
@@ -71,7 +71,7 @@ class ProducerFiles:
         assert self._states is not None
         assert self._index is not None
         self.seen = True
-        marker = decode_marker(bytes(batch[:MAX_MARKER_BYTES]), header) if header.is_control else None
+        marker = decode_end_txn_marker(bytes(batch[:MAX_MARKER_BYTES]), header) if header.is_control else None
         if marker is not None:
             aborted = self._states.aborted_by(header, marker)
             if aborted is not None:

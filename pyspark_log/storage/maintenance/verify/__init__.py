@@ -8,7 +8,7 @@ from pyspark_log.storage.maintenance.verify.store import (
     describe,
     log_bytes,
     open_damaged,
-    strangers,
+    unknown_files,
     verify,
     written_places,
 )
@@ -23,7 +23,7 @@ __all__ = [
     "group_record_faults",
     "log_bytes",
     "open_damaged",
-    "strangers",
+    "unknown_files",
     "verify",
     "written_places",
 ]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, SideFileError, UnknownTopicError
-from pyspark_log.storage.broker import BrokerPartition
+from pyspark_log.storage.broker import BrokerLogReader
 from pyspark_log.storage.catalog import read_epochs
 from pyspark_log.storage.log import FILE_NAME as LEADER_EPOCHS
 from pyspark_log.storage.maintenance.verify.epochs import EpochFault, epoch_faults
@@ -31,7 +31,7 @@ class BrokerCheck:
     """The check of one partition of a broker; `run` does it. Not for several threads."""
 
     def __init__(
-        self, reader: BrokerPartition, config: TopicConfig, root: str, progress: Callable[[int], None]
+        self, reader: BrokerLogReader, config: TopicConfig, root: str, progress: Callable[[int], None]
     ) -> None:
         """Prepares it.
 

@@ -17,9 +17,9 @@ from pyspark_log.storage.publish import (
     Decision,
     DecisionLog,
     Origin,
-    Place,
     Region,
     SetAside,
+    TopicIdPartition,
     decode_decision,
     is_ready_name,
     job_of,
@@ -116,7 +116,7 @@ class DecisionCheck:
                 f"bring both back from one copy; or {REPAIR}",
             )  # fmt: skip
 
-    def _is_applied(self, decision: Decision, place: Place) -> bool:
+    def _is_applied(self, decision: Decision, place: TopicIdPartition) -> bool:
         try:
             if self._store.describe_topic(place.topic).topic_id != place.topic_id:
                 return True  # The topic that was meant is gone.
@@ -128,7 +128,7 @@ class DecisionCheck:
 
     def _finding(
         self, severity: Severity, decision: Decision, file: str, position: int, what: str, advice: str,
-        place: Place | None = None,
+        place: TopicIdPartition | None = None,
     ) -> Finding:
         return Finding(
             severity, place.topic if place else PUBLISH_TOPIC, place.partition if place else 0, file, position,
@@ -136,7 +136,7 @@ class DecisionCheck:
             advice,
         )  # fmt: skip
 
-    def _taken_back(self, decision: Decision, places: Sequence[Place]) -> Iterator[Finding]:
+    def _taken_back(self, decision: Decision, places: Sequence[TopicIdPartition]) -> Iterator[Finding]:
         for place in places:
             yield self._finding(
                 Severity.DAMAGE, decision, "state", -1,
@@ -155,7 +155,7 @@ class DecisionCheck:
                 "none; remove the folder when what was staged is no longer wanted",
             )  # fmt: skip
 
-    def _undone(self, decision: Decision, waiting: Sequence[Place], named: set[str]) -> Iterator[Finding]:
+    def _undone(self, decision: Decision, waiting: Sequence[TopicIdPartition], named: set[str]) -> Iterator[Finding]:
         named.add(decision.manifest)
         try:
             entries = self._entries(decision)
@@ -191,7 +191,7 @@ class DecisionCheck:
                         what, _GIVE_UP, place,
                     )  # fmt: skip
 
-    def _entries(self, decision: Decision) -> Mapping[Place, Sequence[Region]]:
+    def _entries(self, decision: Decision) -> Mapping[TopicIdPartition, Sequence[Region]]:
         if not decision.manifest:
             return {}
         return manifest.read(self._folder, decision.manifest, decision.manifest_crc)
@@ -240,7 +240,7 @@ def _said(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-def _names(places: Sequence[Place]) -> str:
+def _names(places: Sequence[TopicIdPartition]) -> str:
     return ", ".join(f"{place.topic}-{place.partition}" for place in places) or "no partition"
 
 

@@ -45,9 +45,9 @@ _ADVICE = (
 )
 
 
-def log_folder_faults(store: Store) -> Iterator[Finding]:
-    """What is wrong with these files, in each log folder; and which of the folders have failed."""
-    for folder in store.log_folders:
+def log_dir_faults(store: Store) -> Iterator[Finding]:
+    """What is wrong with these files, in each log dir; and which of the folders have failed."""
+    for folder in store.log_dirs:
         if not folder.directory_id and not os.path.exists(folder.path):
             continue  # It is made with the first record; of lost ones each partition tells.
         problem = folder.problem()
@@ -60,12 +60,12 @@ def log_folder_faults(store: Store) -> Iterator[Finding]:
         if problem:
             yield Finding(
                 Severity.DAMAGE, "", -1, os.path.relpath(folder.path, store.path), -1, -1, -1,
-                f"the log folder has failed: {problem}", "mend or mount it, or bring it back from a copy",
+                f"the log dir has failed: {problem}", "mend or mount it, or bring it back from a copy",
             )  # fmt: skip
 
 
 class _FolderCheck:
-    """The check of one log folder that has not failed."""
+    """The check of one log dir that has not failed."""
 
     def __init__(self, store: Store, path: str) -> None:
         self._store, self._path = store, path

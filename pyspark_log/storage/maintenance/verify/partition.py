@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import SideFileError
-from pyspark_log.storage.catalog import PartitionPlace, read_epochs
-from pyspark_log.storage.log import EMPTY, Flags, PartitionState, cleaner_checkpoint, counted_segments, read_slots
+from pyspark_log.storage.catalog import PartitionPath, read_epochs
+from pyspark_log.storage.log import EMPTY, Flags, PartitionState, cleaner_checkpoint, live_segments, read_slots
 from pyspark_log.storage.log import FILE_NAME as LEADER_EPOCHS
 from pyspark_log.storage.maintenance.verify.epochs import EpochFault, epoch_faults
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding, Severity
@@ -39,7 +39,7 @@ class PartitionReport:
         totals: what was looked at.
     """
 
-    place: PartitionPlace
+    place: PartitionPath
     state: PartitionState | None
     findings: list[Finding] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
@@ -50,7 +50,7 @@ class PartitionCheck:
 
     def __init__(
         self,
-        place: PartitionPlace,
+        place: PartitionPath,
         config: TopicConfig,
         root: str,
         progress: Callable[[int], None],
@@ -145,7 +145,7 @@ class PartitionCheck:
         state, bases = self._state, list_segments(self._place.folder)
         if state is None:
             return [Span(base, until, None) for base, until in zip(bases, [*bases[1:], None], strict=False)]
-        counted = counted_segments(self._place.folder, state)
+        counted = live_segments(self._place.folder, state)
         bases = [base for base in counted if base < state.active_base]
         spans = [Span(b, n, None) for b, n in zip(bases, [*bases[1:], state.active_base], strict=False)]
         spans = [span for span in spans if span.until is None or span.until > state.log_start]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import SideFileError
-from pyspark_log.storage.catalog import PartitionPlace, read_partition_metadata
+from pyspark_log.storage.catalog import PartitionPath, read_partition_metadata
 from pyspark_log.storage.log import Flags, PartitionState, acknowledged, read_slots
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding, Severity
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
@@ -19,7 +19,7 @@ _KNOWN = re.compile(
 )
 
 
-def folder_findings(place: PartitionPlace, config: TopicConfig, finding: Finder) -> Iterator[Finding]:
+def folder_findings(place: PartitionPath, config: TopicConfig, finding: Finder) -> Iterator[Finding]:
     """What lies in a partition's folder and should not, and what should and does not.
 
     Args:
@@ -44,7 +44,7 @@ def folder_findings(place: PartitionPlace, config: TopicConfig, finding: Finder)
     yield from _leftovers(place, config, finding)
 
 
-def _check_metadata(place: PartitionPlace, finding: Finder, names: list[str]) -> Iterator[Finding]:
+def _check_metadata(place: PartitionPath, finding: Finder, names: list[str]) -> Iterator[Finding]:
     path = f"{place.folder}/partition.metadata"
     try:
         topic_id = read_partition_metadata(path)
@@ -62,7 +62,7 @@ def _check_metadata(place: PartitionPlace, finding: Finder, names: list[str]) ->
         )  # fmt: skip
 
 
-def _leftovers(place: PartitionPlace, config: TopicConfig, finding: Finder) -> Iterator[Finding]:
+def _leftovers(place: PartitionPath, config: TopicConfig, finding: Finder) -> Iterator[Finding]:
     """What stands behind the end. A writer that is at work puts it there too, so the state must stand still."""
     before = read_slots(place.state_path).state
     if before is None or before.flags & Flags.DEAD:
@@ -73,7 +73,7 @@ def _leftovers(place: PartitionPlace, config: TopicConfig, finding: Finder) -> I
 
 
 def _beyond(
-    place: PartitionPlace, config: TopicConfig, finding: Finder, state: PartitionState
+    place: PartitionPath, config: TopicConfig, finding: Finder, state: PartitionState
 ) -> Iterator[Finding]:
     reason = acknowledged(place, state, config)
     if reason:

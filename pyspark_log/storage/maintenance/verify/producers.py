@@ -16,7 +16,7 @@ from pyspark_log.errors import CorruptRecordError, SideFileError
 from pyspark_log.storage.log import Flags, PartitionState, ProducerEntry, ProducerStates
 from pyspark_log.storage.log import snapshot as producer_snapshot
 from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, Marker, decode_marker
+from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, EndTxnMarker, decode_end_txn_marker
 from pyspark_log.storage.segment import (
     LOG,
     SNAPSHOT,
@@ -125,7 +125,7 @@ class _Check:
             self._states.enter(header, marker)
         return expected, aborts
 
-    def _batches(self, base: int, until: int) -> Iterator[tuple[BatchHeader, Marker | None]]:
+    def _batches(self, base: int, until: int) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
         reader = SegmentReader(self._folder, base, until=until)
         try:
             end = self._state.position if base == self._state.active_base else reader.log.size()
@@ -136,7 +136,7 @@ class _Check:
                 if header.producer_id >= 0 and header.is_control:
                     data = reader.log.pread(min(header.size, MAX_MARKER_BYTES), header.position)
                     try:
-                        marker = decode_marker(data, header)
+                        marker = decode_end_txn_marker(data, header)
                     except CorruptRecordError as error:
                         self._fault(
                             Severity.DAMAGE, reader.log.path, header.base_offset, header.next_offset,

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.config import LONG_MAX, TopicConfig
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import Epochs, PartitionState, this_boot
 from pyspark_log.storage.maintenance.verify.epochs import EpochRun, add_run
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding, Severity
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
 from pyspark_log.storage.record import MAGIC, BatchHeader
-from pyspark_log.storage.segment import LOG, SegmentWalker, Sound, Unsound, segment_path
+from pyspark_log.storage.segment import LOG, Damaged, Intact, SegmentScanner, segment_path
 from pyspark_log.types import NO_TIMESTAMP
 
 #: Looks at decoded records; gives the offset of each that its topic cannot have, and why.
@@ -85,7 +85,7 @@ class SegmentCheck:
 
     def __init__(
         self,
-        place: PartitionPlace,
+        place: PartitionPath,
         config: TopicConfig,
         finding: Finder,
         progress: Callable[[int], None],
@@ -108,7 +108,7 @@ class SegmentCheck:
         self._finding = finding
         self._progress = progress
         self._check_records = check_records
-        self._walker = SegmentWalker(config.max_batch_bytes, dense=dense)
+        self._walker = SegmentScanner(config.max_batch_bytes, dense=dense)
 
     def run(self, span: Span, state: PartitionState | None, totals: Totals) -> SegmentReport:
         """Looks at a segment.
@@ -155,7 +155,7 @@ class SegmentCheck:
             size = held if span.position is None else min(span.position, held)
             indexes = IndexCheck(self._place.folder, span.base_offset, self._interval, size, end)
             for piece in self._walker.walk(file, size, span.base_offset, span.until):
-                if isinstance(piece, Unsound):
+                if isinstance(piece, Damaged):
                     damaged = True
                     yield self._unsound(path, span, state, piece)
                     continue
@@ -187,7 +187,7 @@ class SegmentCheck:
                     what=fault.what, advice=_index_advice(span),
                 )  # fmt: skip
 
-    def _unsound(self, path: str, span: Span, state: PartitionState | None, piece: Unsound) -> Finding:
+    def _unsound(self, path: str, span: Span, state: PartitionState | None, piece: Damaged) -> Finding:
         self._progress(piece.end - piece.position)
         if span.until is None and piece.first_offset == piece.next_offset:
             return self._finding(
@@ -217,7 +217,7 @@ class SegmentCheck:
             advice=f"its records are whole; {REPAIR}",
         )  # fmt: skip
 
-    def _check_rows(self, path: str, piece: Sound) -> Iterator[Finding]:
+    def _check_rows(self, path: str, piece: Intact) -> Iterator[Finding]:
         times, row = _Times(piece.columns["timestamp"]), 0
         for header in piece.headers:
             if header.magic < MAGIC:

@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.log import WIDTH, read_all
 from pyspark_log.types import NO_TIMESTAMP
 
 
-def closed_faults(place: PartitionPlace, largest: Mapping[tuple[int, int], int]) -> Iterator[tuple[int, str]]:
+def closed_faults(place: PartitionPath, largest: Mapping[tuple[int, int], int]) -> Iterator[tuple[int, str]]:
     """What is wrong in a partition's file of closed segments: the byte at which an entry begins, and what.
 
     A time that is larger than that of any record is not wrong: it costs a look into the segment, and no more.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark_log.storage.catalog import PartitionPlace
+from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.log import FILE_SIZE, SLOT_DISTANCE, Flags, Intent, PartitionState, Slots
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding, Severity
 
 
-def slot_findings(place: PartitionPlace, finding: Finder, slots: Slots, bases: list[int]) -> Iterator[Finding]:
+def slot_findings(place: PartitionPath, finding: Finder, slots: Slots, bases: list[int]) -> Iterator[Finding]:
     """What is wrong with what the state file says, or worth knowing.
 
     Args:
@@ -56,7 +56,7 @@ def slot_findings(place: PartitionPlace, finding: Finder, slots: Slots, bases: l
         )  # fmt: skip
 
 
-def _torn(place: PartitionPlace, finding: Finder, slots: Slots, state: PartitionState) -> Finding:
+def _torn(place: PartitionPath, finding: Finder, slots: Slots, state: PartitionState) -> Finding:
     numbers = ", ".join(map(str, slots.torn))
     if slots.explained:
         return finding(

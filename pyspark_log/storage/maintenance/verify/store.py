@@ -24,7 +24,7 @@ from pyspark_log.errors import (
     StoreNotFoundError,
     UnknownTopicError,
 )
-from pyspark_log.storage.broker import BrokerPartition
+from pyspark_log.storage.broker import BrokerLogReader
 from pyspark_log.storage.catalog import (
     CUT_FOLDER,
     DELETED_FOLDER,
@@ -35,7 +35,7 @@ from pyspark_log.storage.catalog import (
     STATE_FOLDER,
     STORE_FILE,
     TOPICS_FOLDER,
-    PartitionPlace,
+    PartitionPath,
     TopicCatalog,
     check_name,
     local_path,
@@ -43,11 +43,11 @@ from pyspark_log.storage.catalog import (
 )
 from pyspark_log.storage.log import Flags, read_slots
 from pyspark_log.storage.log_manager import ASIDE_NAME, hex_id
-from pyspark_log.storage.maintenance.progress import Progress, Told
+from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.verify.broker import BrokerCheck
 from pyspark_log.storage.maintenance.verify.decisions import DecisionCheck, DecisionRecords, group_record_faults
 from pyspark_log.storage.maintenance.verify.findings import Finding, Severity
-from pyspark_log.storage.maintenance.verify.log_dir import log_folder_faults
+from pyspark_log.storage.maintenance.verify.log_dir import log_dir_faults
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck, PartitionReport
 from pyspark_log.storage.maintenance.verify.segment import RecordCheck, Totals
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
@@ -126,10 +126,10 @@ def verify(
             if part.state is not None and part.state.applied >= 0:
                 report.findings += check.applied_beyond(part.place.topic, part.place.partition, part.state.applied)
         report.findings += check.run()
-        report.findings += log_folder_faults(store)
+        report.findings += log_dir_faults(store)
         report.findings += _twins(described)
         report.findings += _deleted(store)
-        report.findings += strangers(store, described)
+        report.findings += unknown_files(store, described)
     _worst_first(report)
     report.seconds = time.monotonic() - began
     return report
@@ -151,15 +151,15 @@ def _brokers(path: str | os.PathLike[str]) -> Store | None:
 
 def _check_brokers(store: Store, topic: str | None, jobs: int, progress: Progress | None) -> Report:
     """Looks at the partitions in a broker's folder, or at those of one topic."""
-    readers = list[tuple[int, BrokerPartition]]()
+    readers = list[tuple[int, BrokerLogReader]]()
     for name in [topic] if topic is not None else store.topics(internal=True):
         for number in store.written_partitions(name):
             reader = store.reader(name, number)
-            assert isinstance(reader, BrokerPartition)
+            assert isinstance(reader, BrokerLogReader)
             readers.append((_size(reader.place), reader))
-    told = Told(progress, sum(size for size, _ in readers))
+    told = ProgressCounter(progress, sum(size for size, _ in readers))
 
-    def look(reader: BrokerPartition) -> PartitionReport:
+    def look(reader: BrokerLogReader) -> PartitionReport:
         place = reader.place
         try:
             config = store.topic_config(place.topic)
@@ -252,11 +252,11 @@ def _check_partitions(
         with contextlib.suppress(UnknownTopicError):
             configs[topic.name] = store.topic_config(topic.name)
     places = [place for place in written_places(store, described) if place.topic in configs]
-    work = [(0 if store.log_folders.problem_of(place) else _size(place), place) for place in places]
-    told = Told(progress, sum(size for size, _ in work))
+    work = [(0 if store.log_dirs.problem_of(place) else _size(place), place) for place in places]
+    told = ProgressCounter(progress, sum(size for size, _ in work))
 
-    def look(place: PartitionPlace) -> PartitionReport:
-        problem = store.log_folders.problem_of(place)
+    def look(place: PartitionPath) -> PartitionReport:
+        problem = store.log_dirs.problem_of(place)
         if problem:
             return PartitionReport(place, None, [_out_of_reach(store, place, problem)])
         check = PartitionCheck(place, configs[place.topic], store.path, told.add, checks.get(place.topic))
@@ -265,7 +265,7 @@ def _check_partitions(
         except OSError as error:
             return PartitionReport(place, None, [_unreadable(store, place, error)])
 
-    def run(place: PartitionPlace) -> PartitionReport:
+    def run(place: PartitionPath) -> PartitionReport:
         report = look(place)
         with contextlib.suppress(UnknownTopicError):
             now = store.place(place.topic, place.partition)
@@ -279,11 +279,11 @@ def _check_partitions(
     return sorted(reports, key=lambda report: (report.place.topic, report.place.partition))
 
 
-def written_places(store: Store, described: Sequence[TopicDescription]) -> list[PartitionPlace]:
+def written_places(store: Store, described: Sequence[TopicDescription]) -> list[PartitionPath]:
     """The partitions of these topics that have files, in order; found by their files, however many there may be."""
     found: dict[str, set[int]] = {}  # by topic id, and by name
     looks = [(f"{store.path}/{STATE_FOLDER}", _STATE_NAME)]
-    looks += [(folder.path, PARTITION_FOLDER) for folder in store.log_folders]
+    looks += [(folder.path, PARTITION_FOLDER) for folder in store.log_dirs]
     for folder, pattern in looks:
         for name in _names(folder) if pattern is _STATE_NAME else _names_of_logs(folder):
             match = pattern.fullmatch(name)
@@ -300,15 +300,15 @@ def written_places(store: Store, described: Sequence[TopicDescription]) -> list[
     return places
 
 
-def _out_of_reach(store: Store, place: PartitionPlace, problem: str) -> Finding:
+def _out_of_reach(store: Store, place: PartitionPath, problem: str) -> Finding:
     return Finding(
         Severity.DAMAGE, place.topic, place.partition, os.path.relpath(place.folder, store.path), -1, -1, -1,
-        f"its log folder has failed, so it was not looked at: {problem}",
+        f"its log dir has failed, so it was not looked at: {problem}",
         "mend or mount it, or bring it back from a copy with all that is in it",
     )  # fmt: skip
 
 
-def _unreadable(store: Store, place: PartitionPlace, error: OSError) -> Finding:
+def _unreadable(store: Store, place: PartitionPath, error: OSError) -> Finding:
     path = os.path.relpath(error.filename or place.folder, store.path)
     return Finding(
         Severity.DAMAGE, place.topic, place.partition, path, -1, -1, -1, f"cannot be read: {error.strerror}",
@@ -316,7 +316,7 @@ def _unreadable(store: Store, place: PartitionPlace, error: OSError) -> Finding:
     )  # fmt: skip
 
 
-def _size(place: PartitionPlace) -> int:
+def _size(place: PartitionPath) -> int:
     try:
         return log_bytes(place.folder)
     except OSError:
@@ -358,13 +358,13 @@ def _deleted(store: Store) -> Iterator[Finding]:
             Severity.DAMAGE, "", -1, folder, -1, -1, -1,
             f"the description of a deleted topic cannot be used: {error}",
             "no topic can be made or deleted until it is brought back; or remove it, and what is left of the topic in "
-            f"its log folders and {STATE_FOLDER}/",
+            f"its log dirs and {STATE_FOLDER}/",
         )  # fmt: skip
 
 
-def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[Finding]:
+def unknown_files(store: Store, described: Sequence[TopicDescription]) -> Iterator[Finding]:
     """Files of no topic; and those of topics whose descriptions are lost. `described`: the topics that there were."""
-    logs = {folder.path for folder in store.log_folders}
+    logs = {folder.path for folder in store.log_dirs}
     root = _ROOT_NAMES | {os.path.basename(path) for path in logs if os.path.dirname(path) == store.path}
     yield from (_alien(name) for name in _names(store.path) if name not in root)
     for name in _names(f"{store.path}/{TOPICS_FOLDER}"):
@@ -418,7 +418,7 @@ def strangers(store: Store, described: Sequence[TopicDescription]) -> Iterator[F
 
 
 def _is_left_by_move(store: Store, path: str, described: Mapping[str, TopicDescription]) -> bool:
-    """Whether a folder is a partition's that is in another log folder, or was one on its way.
+    """Whether a folder is a partition's that is in another log dir, or was one on its way.
 
     Args:
         store, path: where.
@@ -466,7 +466,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _names_of_logs(folder: str) -> list[str]:
-    """What is in a log folder; nothing if it has failed, which is told elsewhere."""
+    """What is in a log dir; nothing if it has failed, which is told elsewhere."""
     try:
         return _names(folder)
     except OSError:

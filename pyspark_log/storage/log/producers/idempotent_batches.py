@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, Marker, decode_marker
+from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, EndTxnMarker, decode_end_txn_marker
 from pyspark_log.storage.segment import SegmentReader, read_headers
 
 
-def numbered_batches(
+def idempotent_batches(
     segment: SegmentReader, size: int, start: int, until: int
-) -> Iterator[tuple[BatchHeader, Marker | None]]:
+) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
     """Those of [start, until), by their headers; CRCs are not looked at.
 
     Args:
@@ -27,4 +27,4 @@ def numbered_batches(
             break
         if header.producer_id >= 0 and header.last_offset >= start:
             data = segment.log.pread(min(header.size, MAX_MARKER_BYTES), header.position) if header.is_control else b""
-            yield header, decode_marker(data, header) if data else None
+            yield header, decode_end_txn_marker(data, header) if data else None

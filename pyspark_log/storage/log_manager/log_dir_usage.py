@@ -1,4 +1,4 @@
-"""What is in each log folder of a store: which partitions, how large they are, and how much room is left."""
+"""What is in each log dir of a store: which partitions, how large they are, and how much room is left."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark_log.storage.log_manager.manager import Partitions
+from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.types import TopicPartition
 
@@ -15,8 +15,8 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class FolderUsage:
-    """One log folder (as Kafka's DescribeLogDirs has it).
+class LogDirDescription:
+    """One log dir (as Kafka's DescribeLogDirs has it).
 
     Attributes:
         path: where it is.
@@ -37,10 +37,10 @@ class FolderUsage:
         return sum(max(size, 0) for size in self.partitions.values())
 
 
-def folder_usage(partitions: Partitions) -> list[FolderUsage]:
-    """The log folders, in the order of store.json. ReadOnlyError; DescriptionError, OSError: of the store itself."""
+def describe_log_dirs(partitions: LogManager) -> list[LogDirDescription]:
+    """The log dirs, in the order of store.json. ReadOnlyError; DescriptionError, OSError: of the store itself."""
     partitions.check_writable()
-    folders = partitions.log_folders
+    folders = partitions.log_dirs
     folders.refresh()
     # Who may only read is not told of folders that they may not write to.
     writes = os.access(partitions.path, os.W_OK)
@@ -51,7 +51,7 @@ def folder_usage(partitions: Partitions) -> list[FolderUsage]:
             path = os.path.dirname(place.folder)
             if path in found:
                 found[path][TopicPartition(topic, place.partition)] = _size(place.folder, problems[path])
-    return [FolderUsage(path, problem, found[path], *_room(path)) for path, problem in problems.items()]
+    return [LogDirDescription(path, problem, found[path], *_room(path)) for path, problem in problems.items()]
 
 
 def _size(folder: str, problem: str) -> int:
