@@ -204,7 +204,8 @@ def add_log_dir(folder: str, name: str) -> StoreDescription:
     if len(known) == MOST_FOLDERS or number > log_dir_list.LAST_NUMBER:
         raise InvalidConfigError(
             f"{folder} has {len(known)} log dirs and had {number - len(known)} more; it can have {MOST_FOLDERS} "
-            f"at a time and {log_dir_list.LAST_NUMBER + 1} in all, as the number of one that was removed is not given again"
+            f"at a time and {log_dir_list.LAST_NUMBER + 1} in all, as the number of one that was removed is not given "
+            "again"
         )
     log_dir_list.check_name(folder, name, [one.name for one in known.values()], _OWN_NAMES)
     if known == log_dir_list.DEFAULT:
