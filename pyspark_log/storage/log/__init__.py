@@ -12,7 +12,6 @@ from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerState
 from pyspark_log.storage.log.range_reader import READ_SIZE
 from pyspark_log.storage.log.reader import LogReader, holds_segments
 from pyspark_log.storage.log.recovery import apply_intent, swap
-from pyspark_log.storage.log.recovery.restart import RECOVERY
 from pyspark_log.storage.log.recovery.swap import live_segments
 from pyspark_log.storage.log.segment_cache import WIDTH, read_all
 from pyspark_log.storage.log.state_file import (
@@ -34,7 +33,6 @@ __all__ = [
     "FILE_NAME",
     "FILE_SIZE",
     "READ_SIZE",
-    "RECOVERY",
     "RESERVE",
     "SLOT_COUNT",
     "SLOT_DISTANCE",

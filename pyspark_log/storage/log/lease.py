@@ -1,103 +1,46 @@
-"""A partition's log while its lock is held: the state, the active segment, and the changes that others are made of.
+"""The lease of a partition: its lock, and the state in the locked file.
 
-Whoever enters finds the log in order: what a killed holder left is put right first. The order of steps is the
-protocol of docs/guarantees.md.
+The order of steps is the protocol of docs/guarantees.md. On a shared file system the lock can be lost without a word:
+what follows from that is here, too (`claim`, `may_cut`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, NoReturn, TypeVar
+from collections.abc import Iterator
+from typing import NoReturn
 
-from pyspark_log.config import TopicConfig
-from pyspark_log.errors import (
-    LogDamagedError,
-    OutcomeUnknownError,
-    PartitionOwnedError,
-    PylogError,
-    UnknownTopicError,
-)
-from pyspark_log.storage.catalog import LogDir, LogDirs, LogOffsets, PartitionPath, kafka_files
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, FileLock, files, is_shared, lock_for, now_ms
-from pyspark_log.storage.log import leader_epochs, leftovers, segment_cache, state_file
-from pyspark_log.storage.log.missing import check_length, no_state
-from pyspark_log.storage.log.producers.manager import ProducerStateManager
-from pyspark_log.storage.log.state_file import Flags, Intent, Loaded, PartitionState
-from pyspark_log.storage.segment import LOG, SEGMENT_SUFFIXES, SegmentWriter, list_segments, segment_path
-from pyspark_log.types import TopicPartition
-
-log = logging.getLogger(__name__)
-
-_REWRITE_SIZE = 1024 * 1024
-
-_Held = TypeVar("_Held", bound="HeldLog")
+from pyspark_log.storage.catalog import LogDir, LogDirs, PartitionPath
+from pyspark_log.storage.fs import FileLock, files, is_shared, lock_for
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.missing import no_state
+from pyspark_log.storage.log.state_file import Flags, Loaded, PartitionState
 
 
-class Recovery(NamedTuple):
-    """What is done about what others left; the log knows when, and not how.
-
-    Attributes:
-        resolve: finishes or drops an intent that a killed holder left; see apply.py.
-        after_restart: puts the partition right if the machine went down since; see power.py.
-    """
-
-    resolve: Callable[[HeldLog], None]
-    after_restart: Callable[[HeldLog], None]
-
-
-def write_again(log: files.File, start: int, end: int) -> None:
-    """Writes the bytes [start, end) of a log once more. Else a sync after one that failed says nothing of them."""
-    for at in range(start, end, _REWRITE_SIZE):
-        log.pwrite(log.pread(min(_REWRITE_SIZE, end - at), at), at)
-
-
-class HeldLog:
-    """One partition's log, for who holds its lock (`hold`). Several threads may share it.
+class Lease:
+    """The right to change one partition's log, which a process has for as long as it holds the partition's lock.
 
     Attributes:
         place: whose log it is; its folder is right while the lock is held.
-        config: the topic's settings.
-        producers: what is known of producers that number their records.
-        clock: what time it is.
         shared: whether other hosts may write to it too.
     """
 
-    def __init__(
-        self, place: PartitionPath, config: TopicConfig, recovery: Recovery, log_dirs: LogDirs
-    ) -> None:
+    def __init__(self, place: PartitionPath, log_dirs: LogDirs) -> None:
         self.place = place
-        self.config = config
-        self.clock: Clock = now_ms
-        self.producers = ProducerStateManager(place, config.producer_id_expiration_ms)
-        self._recovery = recovery
-        self._log_dirs = log_dirs
-        self._log_dir: LogDir = log_dirs.at(0)
         # Another host may take over at any moment, and sees only what is synced.
         self.shared = is_shared(os.path.dirname(place.state_path))
+        self._log_dirs = log_dirs
+        self._log_dir: LogDir = log_dirs.at(0)
         self._lock: FileLock | None = None
-        self._segment: SegmentWriter | None = None
         self._state_file: files.File | None = None
-        self._seen = (-1, -1)  # generation and sequence number of the state that `_segment` agrees with
-        self._cut_off = False  # whether the holder before may have lost its lock, and may still write to the log
         self._loaded: Loaded | None = None
-
-    # ---- holding the lock
+        self._seen = (-1, -1)  # generation and sequence number of the state that all that is known is of
+        self._cut_off = False  # whether the holder before may have lost its lock, and may still write to the log
 
     @contextlib.contextmanager
-    def hold(self: _Held, timeout: float = DEFAULT_TIMEOUT) -> Iterator[_Held]:
-        """Holds the partition's lock, with its log in order: no intent, nothing behind the end.
-
-        Raises:
-            LockTimeoutError: not to be had within `timeout` seconds.
-            UnknownTopicError: the topic was deleted.
-            LogDamagedError: the files are shorter than the state says.
-            LogDirOfflineError: the folder in which its log is has failed; nothing was changed.
-            PartitionOwnedError: a node owns the partition, and writes to it alone.
-            OSError: the store cannot be written.
-        """
+    def _locked(self, timeout: float) -> Iterator[FileLock]:
+        """Holds the lock, with the state loaded. Errors as LogWriter.hold."""
         lock = self._lock = self._lock or lock_for(self.place.state_path)
         try:
             lock.acquire(timeout)
@@ -106,12 +49,10 @@ class HeldLog:
         try:
             if lock.file is not self._state_file:
                 # The first time, or the store's folder was replaced by a copy: what was known is of other files.
-                self.forget()
-                self.producers.forget()
+                self.forget_all()
                 self._state_file = lock.file
             self._loaded = state_file.load(lock.file)
-            self._enter(lock)
-            yield self
+            yield lock
             if self.state.flags & Flags.CLAIMED:
                 self.save(self.state._replace(flags=self.state.flags & ~Flags.CLAIMED), durable=False)
         except OSError as error:
@@ -120,58 +61,9 @@ class HeldLog:
             self._loaded = None
             lock.release()
 
-    def _enter(self, lock: FileLock) -> None:
-        loaded = self._held
-        if loaded.state.flags & Flags.DEAD:
-            raise UnknownTopicError(f"{self.place}: the topic was deleted")
-        if loaded.state.owner_node:
-            raise PartitionOwnedError(
-                f"{self.place}: node {loaded.state.owner_node} owns the partition (owner epoch "
-                f"{loaded.state.owner_epoch}): write through that node"
-            )
-        self.find_folder()
-        mine = (loaded.state.generation, loaded.state.seq) == self._seen
-        unfinished = loaded.state.flags & (Flags.CLAIMED | Flags.CUTTING) or loaded.state.intent != Intent.NONE
-        self._cut_off = self.shared and bool(unfinished)
-        if self._cut_off:
-            self.claim()
-        if not mine and self._held.slot >= 2:
-            # Its writer may have died between write and sync; what is built on it must not outlive it.
-            state_file.confirm(lock.file, self._held)
-        if loaded.state.boot != state_file.this_boot() and not self.shared:
-            self._recovery.after_restart(self)
-        elif loaded.state.intent != Intent.NONE:
-            self.forget()
-            self._recovery.resolve(self)
-        elif not mine:
-            self._catch_up()
-        self._cut_leftovers()
-        if self._cut_off:
-            log.warning("%s: a writer was killed or cut off: going on in another segment", self.place)
-            self.roll(new_incarnation=True)
-
-    def find_folder(self) -> None:
-        """Goes on in the log dir that the state names: the partition may have been moved. LogDirOfflineError."""
-        self._log_dir = self._log_dirs.check(self.state.log_dir, self.place)
-        place = self.place.within(self._log_dir.path)
-        if place is not self.place:
-            self.forget()
-            self.place = place
-            self.producers = ProducerStateManager(place, self.config.producer_id_expiration_ms)
-
-    def whereabouts(self) -> PartitionPath:
-        """Where it is at this moment, whose lock need not be held. LogDirOfflineError, LogDamagedError, OSError."""
-        loaded = state_file.read(self.place.state_path)
-        if loaded is None:
-            return self.place  # Its topic is deleted, which the lock tells.
-        return self.place.within(self._log_dirs.check(loaded.state.log_dir, self.place).path)
-
-    def fail(self, error: OSError) -> NoReturn:
-        """Raises an error of the system; as LogDirOfflineError if it means that the log dir has failed."""
-        told = self._log_dirs.explained(error, self.place)
-        if told is error:
-            raise error
-        raise told from error
+    def forget_all(self) -> None:
+        """Drops what is known of files that are others now."""
+        raise NotImplementedError
 
     @property
     def _held(self) -> Loaded:
@@ -227,249 +119,20 @@ class HeldLog:
         assert self._lock is not None
         self._loaded = state_file.mend(self._lock.file, self._held)
 
-    def reload(self) -> None:
-        """Looks at everything anew, after an error that left it open whether the state was written."""
-        self.forget()
-        assert self._lock is not None
-        self._loaded = state_file.load(self._lock.file)
-
-    def unsynced_since(self) -> int:
-        """Since when (ms) records are not synced, if some are appended now that are not."""
-        state = self.state
-        return state.unsynced_since if state.synced < state.position else self.clock()
-
-    def bases(self) -> list[int]:
-        """The base offsets of the segments that count, ascending."""
-        return [base for base in list_segments(self.place.folder) if self.state.counts(base)]
-
-    # ---- the active segment
-
-    @property
-    def segment(self) -> SegmentWriter:
-        """The active segment, up to the end."""
-        if self._segment is None:
-            self._segment = self._open_active()
-        return self._segment
-
-    def _open_active(self) -> SegmentWriter:
-        state, folder = self.state, self.place.folder
-        path = segment_path(folder, state.active_base, LOG)
-        try:
-            check_length(self.place, path, os.path.getsize(path), state.position)
-            # Before it is opened, which removes index entries beyond the log end.
-            self._check_leftovers()
-            return SegmentWriter(folder, state.active_base, state.position, self.config, self.clock)
-        except FileNotFoundError:
-            if state.position > 0:
-                raise LogDamagedError(
-                    f"{self.place}: the active segment {path} is missing, which held {state.position} bytes"
-                ) from None
-        files.make_folder(folder)
-        metadata = f"{folder}/{kafka_files.PARTITION_METADATA}"
-        if not os.path.exists(metadata):
-            kafka_files.write_partition_metadata(metadata, self.place.topic_id)
-        leader_epochs.begin(folder, state.leader_epoch, state.next_offset)
-        segment = self.new_segment(state.active_base)
-        self.tell_folder()
-        return segment
-
-    def new_segment(self, base_offset: int) -> SegmentWriter:
-        """Makes the files of an empty segment, durably. Files of that name are leftovers and go first."""
-        path = segment_path(self.place.folder, base_offset, LOG)
-        if self.may_cut:
-            for suffix in reversed(SEGMENT_SUFFIXES[1:]):
-                leftover = segment_path(self.place.folder, base_offset, suffix)
-                if os.path.exists(leftover):
-                    self.unlink(leftover)
-        self.claim()
-        if self.may_cut and os.path.exists(path):
-            # In one step, as it may be the active one, which readers look for.
-            files.replace_whole(path, b"")
-        else:
-            files.create(path).close()
-            files.sync_folder(self.place.folder)
-        return SegmentWriter(self.place.folder, base_offset, 0, self.config, self.clock)
-
-    def use_segment(self, segment: SegmentWriter) -> None:
-        """Makes a segment the one to append to, after `save` has made it the active one."""
-        if self._segment is segment:
-            return
-        if self._segment is not None:
-            self._segment.close()
-        self._segment = segment
-        try:
-            self.producers.take_snapshot(self.state, self.clock())
-        except (OSError, PylogError) as error:
-            log.warning("%s: no snapshot of its producers was taken: %s", self.place, error)
-
-    def forget(self) -> None:
-        """Drops what is known of the files; the next use looks at them anew."""
-        if self._segment is not None:
-            self._segment.close()
-        self.producers.close()
-        self._segment, self._seen = None, (-1, -1)
-
-    def _catch_up(self) -> None:
-        """Takes over where another process left off."""
-        self.producers.close()
-        state = self.state
-        if self._segment is not None:
-            same = state.generation == self._seen[0] and state.active_base == self._segment.base_offset
-            # A client of a shared file system sees what others wrote for certain only in a file opened since.
-            if same and not self.shared:
-                self._check_length(self._segment)
-                self._segment.resume(state.position)
-            else:
-                self.forget()
-        self._seen = (state.generation, state.seq)
-
-    # ---- syncing
-
-    def sync_log(self, segment: SegmentWriter) -> None:
-        """Makes a segment's log durable. OutcomeUnknownError as `sync_file`."""
-        self.sync_file(segment.log)
-
-    def sync_file(self, log: files.File) -> None:
-        """Makes a segment's log durable. The state is to be saved after it.
-
-        Raises:
-            OutcomeUnknownError: nobody knows what of it is on the disk. The kernel may call the lost pages
-                clean from now on, so a later sync of the file proves nothing: it is marked in the state,
-                and the next append begins another segment.
-        """
-        suspect = bool(self.state.flags & Flags.SUSPECT)
-        if not suspect:
-            # Before the sync: who is killed while it waits for the disk does not learn how it ended.
-            assert self._lock is not None
-            marked = self.state._replace(flags=self.state.flags | Flags.SUSPECT)
-            self._loaded = state_file.store(self._lock.file, self._held, marked, durable=False)
-            self._seen = (self.state.generation, self.state.seq)
-        try:
-            log.sync()
-        except OSError as error:
-            raise OutcomeUnknownError(
-                f"{self.place}: {log.path} could not be synced ({error}); what was being added is not visible"
-            ) from error
-        if not suspect:
-            self.trust()
-
     def trust(self) -> None:
         """Takes the mark of a sync that may have failed from the state; the next `save` writes that."""
         self._loaded = self._held._replace(state=self.state._replace(flags=self.state.flags & ~Flags.SUSPECT))
 
-    def close_segment(self, segment: SegmentWriter, position: int) -> None:
-        """Ends a segment of `position` bytes, durably, before another one begins.
+    def whereabouts(self) -> PartitionPath:
+        """Where it is at this moment, whose lock need not be held. LogDirOfflineError, LogDamagedError, OSError."""
+        loaded = state_file.read(self.place.state_path)
+        if loaded is None:
+            return self.place  # Its topic is deleted, which the lock tells.
+        return self.place.within(self._log_dirs.check(loaded.state.log_dir, self.place).path)
 
-        A hole that a power loss makes here would make everything behind it unreachable.
-        """
-        if self.state.flags & Flags.SUSPECT:
-            write_again(segment.log, self.state.synced, position)
-        self.sync_log(segment)
-        self.producers.sync_index(segment.base_offset)
-        segment.finish()
-
-    def roll(self, *, new_incarnation: bool = False) -> None:
-        """Closes the active segment and begins the next one at the log end.
-
-        With `new_incarnation`, no process takes what it knows of the log for what is there now.
-        """
-        self.claim()
-        state = self.state
-        self.close_segment(self.segment, state.position)
-        self.drop_newer_segments()
-        segment = self.new_segment(state.next_offset)
-        # Nobody else can write to the new segment.
-        self._cut_off = False
-        self.save(
-            state._replace(
-                flags=state.flags & ~Flags.SUSPECT,
-                active_base=state.next_offset, position=0, synced=0, generation=state.generation + 1,
-                incarnation=state.incarnation + new_incarnation,
-            ),
-            durable=True,
-        )  # fmt: skip
-        self.use_segment(segment)
-
-    # ---- cutting
-
-    def _check_length(self, segment: SegmentWriter) -> None:
-        """Refuses an active segment that is shorter than the state says. LogDamagedError."""
-        try:
-            check_length(self.place, segment.log.path, segment.log.size(), self.state.position)
-        except LogDamagedError:
-            self.forget()
-            raise
-
-    def _check_leftovers(self) -> None:
-        """Refuses to go on where records beyond the log end may have been acknowledged. LogDamagedError."""
-        reason = leftovers.acknowledged(self.place, self.state)
-        if reason:
-            self.forget()
-            raise LogDamagedError(
-                f"{self.place}: by {self.place.state_path} the log ends at offset {self.state.next_offset}, but "
-                f"{reason}: the state file is older than the log. Nothing is changed; restore both from a copy of "
-                "one time, or make a copy of the store with all that is there (pylog repair)"
-            )
-
-    def _cut_leftovers(self) -> None:
-        self._check_length(self.segment)
-        if self.segment.log.size() > self.state.position or self.state.flags & Flags.CUTTING:
-            self._check_leftovers()
-            self._cut_off = self.shared
-            self.cut()
-
-    def cut(self) -> None:
-        """Removes all that stands behind the end: bytes, segments, index entries.
-
-        The flag makes the next holder do it again, since a truncation that was not synced can undo itself
-        when the power goes.
-        """
-        if not self.may_cut:
-            self.forget()
-            return
-        # Open before the claim: behind it there can be a file of that name in which another holder has gone on.
-        segment = self.segment
-        state = self.state
-        log.info("%s: removing what stands behind the log end %d", self.place, state.next_offset)
-        self.save(state._replace(flags=state.flags | Flags.CUTTING), durable=False)
-        self.drop_newer_segments()
-        segment.cut(state.position, state.next_offset)
-        self.producers.cut(state)
-        self.sync_log(segment)
-        files.sync_folder(self.place.folder)
-        self.save(state._replace(flags=state.flags & ~Flags.CUTTING), durable=False)
-
-    def drop_newer_segments(self) -> None:
-        """Removes segments above the active one, which a killed holder left; before another one is made.
-
-        One that stayed would count as soon as the active segment is above it; and so would what is known of it. On a
-        shared file system one can come at any time, of a holder that stood still between its claim and the making.
-        """
-        newer = [base for base in list_segments(self.place.folder) if base > self.state.active_base]
-        if newer or self.may_cut:
-            segment_cache.drop_from(self.place, self.state.active_base)
-        for base in newer:
-            # The log last: where it is left, the next holder comes for the others.
-            for suffix in reversed(SEGMENT_SUFFIXES):
-                self.unlink(segment_path(self.place.folder, base, suffix))
-
-    # ---- what Kafka is told
-
-    def tell_folder(self) -> None:
-        """Has what Kafka keeps of a partition, beside its segments, follow where its log starts and ends. OSError."""
-        leader_epochs.cut_start(self.place.folder, self.state.log_start)
-        self.note_offsets()
-        self._log_dir.write_due()
-
-    def note_offsets(self) -> None:
-        """Keeps for the checkpoints where the log starts and ends by now, and how much of it is on the disk."""
-        state = self.state
-        first = min(list_segments(self.place.folder), default=state.active_base)
-        self._log_dir.note(
-            TopicPartition(self.place.topic, self.place.partition),
-            LogOffsets(
-                recovery_point=state.next_offset if state.synced == state.position else state.active_base,
-                high_watermark=state.high_watermark,
-                log_start=state.log_start if state.log_start > first else None,
-            ),
-        )
+    def fail(self, error: OSError) -> NoReturn:
+        """Raises an error of the system; as LogDirOfflineError if it means that the log dir has failed."""
+        told = self._log_dirs.explained(error, self.place)
+        if told is error:
+            raise error
+        raise told from error

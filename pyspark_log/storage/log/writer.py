@@ -1,21 +1,31 @@
 """Changes one partition's log: appends, rolls, flushes.
 
-Everything here happens while the partition's lock is held (`HeldLog.hold`). In short: bytes first, then the end,
+Everything here happens while the partition's lock is held (`hold`). In short: bytes first, then the end,
 then the index entries. Until the end moves, nothing that was written exists for anybody.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pyspark_log.config import LONG_MAX, TopicConfig
-from pyspark_log.errors import InvalidRecordError, OutcomeUnknownError, PylogError, RecordTooLargeError
-from pyspark_log.storage.catalog import LogDirs, PartitionPath
-from pyspark_log.storage.log.lease import HeldLog, Recovery
+from pyspark_log.config import LONG_MAX
+from pyspark_log.errors import (
+    InvalidRecordError,
+    OutcomeUnknownError,
+    PartitionOwnedError,
+    PylogError,
+    RecordTooLargeError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, FileLock
+from pyspark_log.storage.log import retention, state_file
+from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
-from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.log.recovery import after_restart, apply_intent
+from pyspark_log.storage.log.state_file import Flags, Intent
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 
 log = logging.getLogger(__name__)
@@ -35,17 +45,53 @@ class Appended(NamedTuple):
 class LogWriter(HeldLog):
     """The one that changes a partition, for this process. Several threads may share it."""
 
-    def __init__(
-        self,
-        place: PartitionPath,
-        config: TopicConfig,
-        recovery: Recovery,
-        clean: Callable[[LogWriter], object],
-        log_dirs: LogDirs,
-    ) -> None:
-        """`clean` lets go of segments that are too old, when a new one begins; see retention.py."""
-        super().__init__(place, config, recovery, log_dirs)
-        self._clean = clean
+    @contextlib.contextmanager
+    def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[LogWriter]:
+        """Holds the partition's lock, with its log in order: no intent, nothing beyond the log end.
+
+        What a killed holder, or a power loss, has left is finished or taken back first.
+
+        Raises:
+            LockTimeoutError: not to be had within `timeout` seconds.
+            UnknownTopicError: the topic was deleted.
+            LogDamagedError: the files are shorter than the state says.
+            LogDirOfflineError: the folder in which its log is has failed; nothing was changed.
+            PartitionOwnedError: a node owns the partition, and writes to it alone.
+            OSError: the store cannot be written.
+        """
+        with self._locked(timeout) as lock:
+            self._enter(lock)
+            yield self
+
+    def _enter(self, lock: FileLock) -> None:
+        loaded = self._held
+        if loaded.state.flags & Flags.DEAD:
+            raise UnknownTopicError(f"{self.place}: the topic was deleted")
+        if loaded.state.owner_node:
+            raise PartitionOwnedError(
+                f"{self.place}: node {loaded.state.owner_node} owns the partition (owner epoch "
+                f"{loaded.state.owner_epoch}): write through that node"
+            )
+        self.find_folder()
+        mine = (loaded.state.generation, loaded.state.seq) == self._seen
+        unfinished = loaded.state.flags & (Flags.CLAIMED | Flags.CUTTING) or loaded.state.intent != Intent.NONE
+        self._cut_off = self.shared and bool(unfinished)
+        if self._cut_off:
+            self.claim()
+        if not mine and self._held.slot >= 2:
+            # Its writer may have died between write and sync; what is built on it must not outlive it.
+            state_file.confirm(lock.file, self._held)
+        if loaded.state.boot != state_file.this_boot() and not self.shared:
+            after_restart(self)
+        elif loaded.state.intent != Intent.NONE:
+            self.forget()
+            apply_intent.resolve(self)
+        elif not mine:
+            self.catch_up()
+        self.cut_leftovers()
+        if self._cut_off:
+            log.warning("%s: a writer was killed or cut off: going on in another segment", self.place)
+            self.roll(new_incarnation=True)
 
     def append(self, data: bytearray, *, sync: bool, first_undone: int | None = None) -> Appended:
         """Appends whole record batches; the caller holds the lock.
@@ -178,21 +224,7 @@ class LogWriter(HeldLog):
     def maintain(self) -> None:
         """Lets go of segments that are too old. Nobody's write fails for it: an error is logged, the next one tries."""
         try:
-            self._clean(self)
+            retention.clean(self)
         except (OSError, PylogError) as error:
             log.warning("%s: old segments could not be removed: %s", self.place, error)
             self.reload()
-
-    def settle(self) -> None:
-        """Makes all that is there durable, and gives back the reserve of offsets. The lock is held.
-
-        Raises:
-            OSError, OutcomeUnknownError: as append says.
-        """
-        if self.state.flags & Flags.SUSPECT:
-            self.roll()  # A sync of this segment says nothing any more.
-        state = self.state
-        if state.synced < state.position or state.reserve > state.next_offset:
-            self.sync_log(self.segment)
-            self.save(state._replace(synced=state.position, reserve=state.next_offset), durable=True)
-        self.note_offsets()

@@ -24,7 +24,7 @@ from pyspark_log.storage.catalog import (
     store_json,
 )
 from pyspark_log.storage.fs import Mutex, files, is_shared
-from pyspark_log.storage.log import RECOVERY, LogReader, LogWriter, holds_segments, no_state, retention, state_file
+from pyspark_log.storage.log import LogReader, LogWriter, holds_segments, no_state, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.types import TopicDescription
 
@@ -223,7 +223,7 @@ class LogManager:
         with self._mutex:
             found = self._appenders.pop(path, None)
             if found is None or found.config is not opened.config:
-                found = LogWriter(opened.place(partition), opened.config, RECOVERY, retention.clean, self.log_dirs)
+                found = LogWriter(opened.place(partition), opened.config, self.log_dirs)
             self._used[path] = found.place
             # One that goes here while it is at work is closed when it is done.
             self._appenders[path] = found

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.lease import HeldLog, write_again
+from pyspark_log.storage.log.held_log import HeldLog, write_again
 from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.recovery import swap
 from pyspark_log.storage.log.state_file import Flags

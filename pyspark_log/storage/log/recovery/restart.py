@@ -22,7 +22,7 @@ from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import leader_epochs, state_file
-from pyspark_log.storage.log.lease import HeldLog, Recovery, write_again
+from pyspark_log.storage.log.held_log import HeldLog, write_again
 from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.recovery import apply_intent, swap
 from pyspark_log.storage.log.state_file import Flags, Intent, PartitionState
@@ -142,7 +142,3 @@ def _whole_up_to(place: PartitionPath, file: files.File, state: PartitionState) 
         if header.producer_id >= 0:
             flags |= Flags.PRODUCERS
     return position, offset, flags
-
-
-#: What is done about what others left: a killed holder, or a power loss.
-RECOVERY = Recovery(apply_intent.resolve, after_restart)

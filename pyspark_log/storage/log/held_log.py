@@ -1,0 +1,326 @@
+"""A partition's log while its lease is held: the active segment, and the changes that others are made of.
+
+Recovery and the writer are built on it; the order of steps is the protocol of docs/guarantees.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from pyspark_log.config import TopicConfig
+from pyspark_log.errors import (
+    LogDamagedError,
+    OutcomeUnknownError,
+    PylogError,
+)
+from pyspark_log.storage.catalog import LogDirs, LogOffsets, PartitionPath, kafka_files
+from pyspark_log.storage.fs import Clock, files, now_ms
+from pyspark_log.storage.log import leader_epochs, leftovers, segment_cache, state_file
+from pyspark_log.storage.log.lease import Lease
+from pyspark_log.storage.log.missing import check_length
+from pyspark_log.storage.log.producers.manager import ProducerStateManager
+from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.segment import LOG, SEGMENT_SUFFIXES, SegmentWriter, list_segments, segment_path
+from pyspark_log.types import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_REWRITE_SIZE = 1024 * 1024
+
+
+def write_again(log: files.File, start: int, end: int) -> None:
+    """Writes the bytes [start, end) of a log once more. Else a sync after one that failed says nothing of them."""
+    for at in range(start, end, _REWRITE_SIZE):
+        log.pwrite(log.pread(min(_REWRITE_SIZE, end - at), at), at)
+
+
+class HeldLog(Lease):
+    """One partition's log, for the process that holds its lock. Several threads may share it.
+
+    Attributes:
+        config: the topic's configs.
+        producers: what is known of idempotent producers.
+        clock: what time it is.
+    """
+
+    def __init__(self, place: PartitionPath, config: TopicConfig, log_dirs: LogDirs) -> None:
+        super().__init__(place, log_dirs)
+        self.config = config
+        self.clock: Clock = now_ms
+        self.producers = ProducerStateManager(place, config.producer_id_expiration_ms)
+        self._segment: SegmentWriter | None = None
+
+    def find_folder(self) -> None:
+        """Goes on in the log dir that the state names: the partition may have been moved. LogDirOfflineError."""
+        self._log_dir = self._log_dirs.check(self.state.log_dir, self.place)
+        place = self.place.within(self._log_dir.path)
+        if place is not self.place:
+            self.forget()
+            self.place = place
+            self.producers = ProducerStateManager(place, self.config.producer_id_expiration_ms)
+
+
+    def reload(self) -> None:
+        """Looks at everything anew, after an error that left it open whether the state was written."""
+        self.forget()
+        assert self._lock is not None
+        self._loaded = state_file.load(self._lock.file)
+
+    def unsynced_since(self) -> int:
+        """Since when (ms) records are not synced, if some are appended now that are not."""
+        state = self.state
+        return state.unsynced_since if state.synced < state.position else self.clock()
+
+    def bases(self) -> list[int]:
+        """The base offsets of the segments that count, ascending."""
+        return [base for base in list_segments(self.place.folder) if self.state.counts(base)]
+
+    # ---- the active segment
+
+    @property
+    def segment(self) -> SegmentWriter:
+        """The active segment, up to the end."""
+        if self._segment is None:
+            self._segment = self._open_active()
+        return self._segment
+
+    def _open_active(self) -> SegmentWriter:
+        state, folder = self.state, self.place.folder
+        path = segment_path(folder, state.active_base, LOG)
+        try:
+            check_length(self.place, path, os.path.getsize(path), state.position)
+            # Before it is opened, which removes index entries beyond the log end.
+            self._check_leftovers()
+            return SegmentWriter(folder, state.active_base, state.position, self.config, self.clock)
+        except FileNotFoundError:
+            if state.position > 0:
+                raise LogDamagedError(
+                    f"{self.place}: the active segment {path} is missing, which held {state.position} bytes"
+                ) from None
+        files.make_folder(folder)
+        metadata = f"{folder}/{kafka_files.PARTITION_METADATA}"
+        if not os.path.exists(metadata):
+            kafka_files.write_partition_metadata(metadata, self.place.topic_id)
+        leader_epochs.begin(folder, state.leader_epoch, state.next_offset)
+        segment = self.new_segment(state.active_base)
+        self.tell_folder()
+        return segment
+
+    def new_segment(self, base_offset: int) -> SegmentWriter:
+        """Makes the files of an empty segment, durably. Files of that name are leftovers and go first."""
+        path = segment_path(self.place.folder, base_offset, LOG)
+        if self.may_cut:
+            for suffix in reversed(SEGMENT_SUFFIXES[1:]):
+                leftover = segment_path(self.place.folder, base_offset, suffix)
+                if os.path.exists(leftover):
+                    self.unlink(leftover)
+        self.claim()
+        if self.may_cut and os.path.exists(path):
+            # In one step, as it may be the active one, which readers look for.
+            files.replace_whole(path, b"")
+        else:
+            files.create(path).close()
+            files.sync_folder(self.place.folder)
+        return SegmentWriter(self.place.folder, base_offset, 0, self.config, self.clock)
+
+    def use_segment(self, segment: SegmentWriter) -> None:
+        """Makes a segment the one to append to, after `save` has made it the active one."""
+        if self._segment is segment:
+            return
+        if self._segment is not None:
+            self._segment.close()
+        self._segment = segment
+        try:
+            self.producers.take_snapshot(self.state, self.clock())
+        except (OSError, PylogError) as error:
+            log.warning("%s: no snapshot of its producers was taken: %s", self.place, error)
+
+    def forget_all(self) -> None:
+        """Drops what is known of files that are others now."""
+        self.forget()
+        self.producers.forget()
+
+    def forget(self) -> None:
+        """Drops what is known of the files; the next use looks at them again."""
+        if self._segment is not None:
+            self._segment.close()
+        self.producers.close()
+        self._segment, self._seen = None, (-1, -1)
+
+    def catch_up(self) -> None:
+        """Goes on where another process left off. LogDamagedError."""
+        self.producers.close()
+        state = self.state
+        if self._segment is not None:
+            same = state.generation == self._seen[0] and state.active_base == self._segment.base_offset
+            # A client of a shared file system sees what others wrote for certain only in a file opened since.
+            if same and not self.shared:
+                self._check_length(self._segment)
+                self._segment.resume(state.position)
+            else:
+                self.forget()
+        self._seen = (state.generation, state.seq)
+
+    # ---- syncing
+
+    def sync_log(self, segment: SegmentWriter) -> None:
+        """Makes a segment's log durable. OutcomeUnknownError as `sync_file`."""
+        self.sync_file(segment.log)
+
+    def sync_file(self, log: files.File) -> None:
+        """Makes a segment's log durable. The state is to be saved after it.
+
+        Raises:
+            OutcomeUnknownError: nobody knows what of it is on the disk. The kernel may call the lost pages
+                clean from now on, so a later sync of the file proves nothing: it is marked in the state,
+                and the next append begins another segment.
+        """
+        suspect = bool(self.state.flags & Flags.SUSPECT)
+        if not suspect:
+            # Before the sync: who is killed while it waits for the disk does not learn how it ended.
+            assert self._lock is not None
+            marked = self.state._replace(flags=self.state.flags | Flags.SUSPECT)
+            self._loaded = state_file.store(self._lock.file, self._held, marked, durable=False)
+            self._seen = (self.state.generation, self.state.seq)
+        try:
+            log.sync()
+        except OSError as error:
+            raise OutcomeUnknownError(
+                f"{self.place}: {log.path} could not be synced ({error}); what was being added is not visible"
+            ) from error
+        if not suspect:
+            self.trust()
+
+
+    def settle(self) -> None:
+        """Makes all that is there durable, and gives back the reserve of offsets. The lock is held.
+
+        Raises:
+            OSError, OutcomeUnknownError: as append says.
+        """
+        if self.state.flags & Flags.SUSPECT:
+            self.roll()  # A sync of this segment says nothing any more.
+        state = self.state
+        if state.synced < state.position or state.reserve > state.next_offset:
+            self.sync_log(self.segment)
+            self.save(state._replace(synced=state.position, reserve=state.next_offset), durable=True)
+        self.note_offsets()
+
+    def close_segment(self, segment: SegmentWriter, position: int) -> None:
+        """Ends a segment of `position` bytes, durably, before another one begins.
+
+        A hole that a power loss makes here would make everything behind it unreachable.
+        """
+        if self.state.flags & Flags.SUSPECT:
+            write_again(segment.log, self.state.synced, position)
+        self.sync_log(segment)
+        self.producers.sync_index(segment.base_offset)
+        segment.finish()
+
+    def roll(self, *, new_incarnation: bool = False) -> None:
+        """Closes the active segment and begins the next one at the log end.
+
+        With `new_incarnation`, no process takes what it knows of the log for what is there now.
+        """
+        self.claim()
+        state = self.state
+        self.close_segment(self.segment, state.position)
+        self.drop_newer_segments()
+        segment = self.new_segment(state.next_offset)
+        # Nobody else can write to the new segment.
+        self._cut_off = False
+        self.save(
+            state._replace(
+                flags=state.flags & ~Flags.SUSPECT,
+                active_base=state.next_offset, position=0, synced=0, generation=state.generation + 1,
+                incarnation=state.incarnation + new_incarnation,
+            ),
+            durable=True,
+        )  # fmt: skip
+        self.use_segment(segment)
+
+    # ---- cutting
+
+    def _check_length(self, segment: SegmentWriter) -> None:
+        """Refuses an active segment that is shorter than the state says. LogDamagedError."""
+        try:
+            check_length(self.place, segment.log.path, segment.log.size(), self.state.position)
+        except LogDamagedError:
+            self.forget()
+            raise
+
+    def _check_leftovers(self) -> None:
+        """Refuses to go on where records beyond the log end may have been acknowledged. LogDamagedError."""
+        reason = leftovers.acknowledged(self.place, self.state)
+        if reason:
+            self.forget()
+            raise LogDamagedError(
+                f"{self.place}: by {self.place.state_path} the log ends at offset {self.state.next_offset}, but "
+                f"{reason}: the state file is older than the log. Nothing is changed; restore both from a copy of "
+                "one time, or make a copy of the store with all that is there (pylog repair)"
+            )
+
+    def cut_leftovers(self) -> None:
+        """Removes what a writer that was killed has left beyond the log end. LogDamagedError: it is shorter."""
+        self._check_length(self.segment)
+        if self.segment.log.size() > self.state.position or self.state.flags & Flags.CUTTING:
+            self._check_leftovers()
+            self._cut_off = self.shared
+            self.cut()
+
+    def cut(self) -> None:
+        """Removes all that stands behind the end: bytes, segments, index entries.
+
+        The flag makes the next holder do it again, since a truncation that was not synced can undo itself
+        when the power goes.
+        """
+        if not self.may_cut:
+            self.forget()
+            return
+        # Open before the claim: behind it there can be a file of that name in which another holder has gone on.
+        segment = self.segment
+        state = self.state
+        log.info("%s: removing what stands behind the log end %d", self.place, state.next_offset)
+        self.save(state._replace(flags=state.flags | Flags.CUTTING), durable=False)
+        self.drop_newer_segments()
+        segment.cut(state.position, state.next_offset)
+        self.producers.cut(state)
+        self.sync_log(segment)
+        files.sync_folder(self.place.folder)
+        self.save(state._replace(flags=state.flags & ~Flags.CUTTING), durable=False)
+
+    def drop_newer_segments(self) -> None:
+        """Removes segments above the active one, which a killed holder left; before another one is made.
+
+        One that stayed would count as soon as the active segment is above it; and so would what is known of it. On a
+        shared file system one can come at any time, of a holder that stood still between its claim and the making.
+        """
+        newer = [base for base in list_segments(self.place.folder) if base > self.state.active_base]
+        if newer or self.may_cut:
+            segment_cache.drop_from(self.place, self.state.active_base)
+        for base in newer:
+            # The log last: where it is left, the next holder comes for the others.
+            for suffix in reversed(SEGMENT_SUFFIXES):
+                self.unlink(segment_path(self.place.folder, base, suffix))
+
+    # ---- what Kafka is told
+
+    def tell_folder(self) -> None:
+        """Has what Kafka keeps of a partition, beside its segments, follow where its log starts and ends. OSError."""
+        leader_epochs.cut_start(self.place.folder, self.state.log_start)
+        self.note_offsets()
+        self._log_dir.write_due()
+
+    def note_offsets(self) -> None:
+        """Keeps for the checkpoints where the log starts and ends by now, and how much of it is on the disk."""
+        state = self.state
+        first = min(list_segments(self.place.folder), default=state.active_base)
+        self._log_dir.note(
+            TopicPartition(self.place.topic, self.place.partition),
+            LogOffsets(
+                recovery_point=state.next_offset if state.synced == state.position else state.active_base,
+                high_watermark=state.high_watermark,
+                log_start=state.log_start if state.log_start > first else None,
+            ),
+        )
