@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from pyspark_log import Store
 from pyspark_log.storage.fs import locks
-from pyspark_log.storage.publish import StagedWriter, StagingPlan, gather, install, publish
+from pyspark_log.storage.publish import StagedWriter, StagingPlan, install, publish
+from pyspark_log.storage.publish import prepare as gather
 
 CHUNK = 32_000  # rows, of 8 and 100 bytes
 TASKS = 250

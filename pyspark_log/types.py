@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyspark_log.errors import InvalidConfigError
+
 #: Stands for "the first offset that can be read", as in Kafka's ListOffsets request.
 EARLIEST = -2
 #: Stands for "the offset that the next record will get".
@@ -80,3 +82,13 @@ class OffsetStep:
     at: TopicPartition
     expected: int | None
     offset: int
+
+
+READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
+
+
+def check_isolation(level: str) -> bool:
+    """Whether only committed records are to be read. InvalidConfigError: there is no such level."""
+    if level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise InvalidConfigError(f"isolation.level = {level!r}: must be {READ_UNCOMMITTED} or {READ_COMMITTED}")
+    return level == READ_COMMITTED

@@ -15,8 +15,8 @@ from pyspark_log.cli.records import TextLayout, json_lines, text_lines
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.times import to_ms
 from pyspark_log.errors import OffsetOutOfRangeError
-from pyspark_log.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from pyspark_log.storage.store import Store
+from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED
 
 _POLL_S = 0.1
 

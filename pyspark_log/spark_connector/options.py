@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_log.errors import InvalidConfigError
-from pyspark_log.isolation_level import READ_UNCOMMITTED, check_isolation
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
 from pyspark_log.spark_connector.offsets import parse_option
 from pyspark_log.spark_connector.positions import (
@@ -22,7 +21,7 @@ from pyspark_log.spark_connector.positions import (
     Specific,
 )
 from pyspark_log.spark_connector.splitting import Splitting
-from pyspark_log.types import EARLIEST, LATEST
+from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, check_isolation
 
 #: Options as Spark hands them over, with their names in lower case.
 Options = Mapping[str, str]

@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import OffsetOutOfRangeError, StoreExistsError, StoreNotFoundError
-from pyspark_log.isolation_level import READ_UNCOMMITTED, check_isolation
 from pyspark_log.storage.broker import BrokerLogDirs, BrokerLogManager
 from pyspark_log.storage.catalog import (
     INTERNAL_TOPICS,
@@ -44,9 +43,11 @@ from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.types import (
     EARLIEST,
     LATEST,
+    READ_UNCOMMITTED,
     AppendResult,
     OffsetAndTimestamp,
     TopicDescription,
+    check_isolation,
 )
 
 # Stores that a process shares between those who ask for them by path; the least used go first.

@@ -21,7 +21,6 @@ from pyspark_log.errors import (
     UnknownGroupError,
     UnknownTopicError,
 )
-from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
@@ -32,7 +31,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
-from pyspark_log.types import OffsetStep, TopicPartition
+from pyspark_log.types import READ_COMMITTED, OffsetStep, TopicPartition
 
 _SMALL = {"segment.bytes": "900", "index.interval.bytes": "200", "max.message.bytes": "1000"}
 CONFIGS = {

@@ -16,12 +16,11 @@ from written import NOW, Row, read
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError, UnknownTopicError
-from pyspark_log.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from pyspark_log.storage.catalog.kafka_files import CLEANER, HIGH_WATERMARK, read_offsets
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.types import TopicPartition
+from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

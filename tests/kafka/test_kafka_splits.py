@@ -10,7 +10,7 @@ from test_kafka_reads import SMALL, cleaned, consumed, ended, producer, read, se
 from written import NOW, Row
 
 from pyspark_log import DefaultSource
-from pyspark_log.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
+from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED
 
 LEVELS = (READ_COMMITTED, READ_UNCOMMITTED)
 TOPIC = "split"

@@ -15,12 +15,11 @@ from written import CODECS, NOW, SEGMENTED, Row, end_transaction, extend, read, 
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
-from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.log import leader_epochs
 from pyspark_log.storage.log.truncation import truncate
-from pyspark_log.types import TopicPartition
+from pyspark_log.types import READ_COMMITTED, TopicPartition
 
 DOCS = Path(__file__).parents[2] / "docs" / "kafka.md"
 PARTITIONS = 2

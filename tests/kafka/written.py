@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pyspark_log.isolation_level import READ_UNCOMMITTED
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
-from pyspark_log.types import EARLIEST
+from pyspark_log.types import EARLIEST, READ_UNCOMMITTED
 
 CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 SEGMENTED = {"segment.bytes": "6000", "index.interval.bytes": "300", "retention.ms": "-1"}

@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark_log.cli.consume import consume
 from pyspark_log.cli.dump import dump
 from pyspark_log.cli.target import Target
-from pyspark_log.isolation_level import READ_UNCOMMITTED
 from pyspark_log.spark_connector.ranges import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
@@ -28,10 +27,10 @@ from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.partition_applier import apply
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staged_batches import Region
+from pyspark_log.storage.publish.staged_file import Region
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.types import TopicPartition
+from pyspark_log.types import READ_UNCOMMITTED, TopicPartition
 
 # Records of about 1 KiB, so many of them a call; and tiny ones, each in a batch of its own.
 VALUE, ROWS = os.urandom(1000), 1000

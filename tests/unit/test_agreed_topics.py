@@ -14,7 +14,7 @@ from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.publish.agreed_topics import agree
-from pyspark_log.storage.publish.staged_names import Job
+from pyspark_log.storage.publish.staged_file import Job
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 
 KEYS = [b"%d" % number for number in range(40)]

@@ -17,7 +17,6 @@ from producer_tools import ending, ready
 
 from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, ReadOnlyError, UnknownTopicError
-from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.compaction import cleaner as log_cleaner
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.compaction import plan as compaction_plan
@@ -30,7 +29,7 @@ from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
-from pyspark_log.types import TopicPartition
+from pyspark_log.types import READ_COMMITTED, TopicPartition
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000", "index.interval.bytes": "200"}
 T = TopicPartition("t", 0)

@@ -4,12 +4,12 @@ import pytest
 from producer_tools import ending, ready
 
 from pyspark_log.errors import OutOfOrderSequenceError
-from pyspark_log.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
+from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED
 
 # Each batch has a segment of its own, or two of them have.
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "200", "delete.retention.ms": "0"}

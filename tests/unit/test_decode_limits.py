@@ -14,7 +14,6 @@ from record_tools import EVERYTHING, HEADERS_TYPE, NOW, Record, build, patched, 
 from pyspark_log.cli.main import main
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, InvalidConfigError, RecordTooLargeError
-from pyspark_log.isolation_level import READ_UNCOMMITTED
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.ranges import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
@@ -29,7 +28,7 @@ from pyspark_log.storage.record.compression import compress
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
-from pyspark_log.types import TopicPartition
+from pyspark_log.types import READ_UNCOMMITTED, TopicPartition
 
 HEADERS = tuple(("", None) for _ in range(100))
 TINY = [Record(None, None) for _ in range(60)]  # 7 bytes each

@@ -25,7 +25,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.producers import idempotent_batches, manager
+from pyspark_log.storage.log.producers import manager
 from pyspark_log.storage.log.producers import snapshot as producer_snapshot
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
 from pyspark_log.storage.log.state_file import Flags
@@ -222,14 +222,14 @@ def test_two_that_take_turns_read_only_what_the_other_has_added(store, monkeypat
     nine(store)
     send(other, 9)
     read = []
-    headers_of = idempotent_batches.read_headers
+    headers_of = manager.read_headers
 
     def counted(*where):
         for header in headers_of(*where):
             read.append(header.base_offset)
             yield header
 
-    monkeypatch.setattr(idempotent_batches, "read_headers", counted)
+    monkeypatch.setattr(manager, "read_headers", counted)
     for sequence in range(10, 40, 2):
         send(store, sequence)
         send(other, sequence + 1)
@@ -249,7 +249,7 @@ def test_a_partition_without_producers_has_none_of_their_files_and_costs_nothing
 
     for name in ("list_snapshots", "write", "load_newest"):
         monkeypatch.setattr(producer_snapshot, name, never)
-    monkeypatch.setattr(manager.Producers, "_follow", never)
+    monkeypatch.setattr(manager.ProducerStateManager, "_follow", never)
     roll(store)
     with store.appender("t", 0).hold() as appender:
         assert not appender.state.flags & Flags.PRODUCERS
@@ -337,7 +337,7 @@ def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(stor
     assert store.delete_records("t", 0, 3) == 3
     with monkeypatch.context() as patched, store.appender("t", 0).hold() as appender:
         if killed:
-            patched.setattr(manager.Producers, "take_snapshot", lambda *_: None)
+            patched.setattr(manager.ProducerStateManager, "take_snapshot", lambda *_: None)
             patched.setattr("pyspark_log.storage.log.truncation.delete_before", lambda *_: None)
         assert truncate(appender, 4) == 3
     assert len(store.segment_files("t", 0)) == 1 + killed

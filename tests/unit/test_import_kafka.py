@@ -26,7 +26,6 @@ from pyspark_log.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.catalog import kafka_files as checkpoint_files
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import LOG_START
@@ -36,6 +35,7 @@ from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.segment import LOG, segment_path
+from pyspark_log.types import READ_COMMITTED
 
 __all__ = ["root"]
 

@@ -417,7 +417,7 @@ def test_on_a_file_system_of_several_hosts_it_is_copied(store, monkeypatch):
     store.create_topic("shared", 1, CONFIG)
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.log.lease.is_shared", lambda _: True)
-        patched.setattr("pyspark_log.storage.publish.gather.is_shared", lambda _: True)
+        patched.setattr("pyspark_log.storage.publish.prepare.is_shared", lambda _: True)
         parts = stage(store, "p", 300, "shared") + stage(store, "r", 20, "shared")
         before = staged_inodes(store, parts)
         publish(store, "q", 0, parts)

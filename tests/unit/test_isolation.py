@@ -14,12 +14,11 @@ from producer_tools import NOW, ending, ready
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
-from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.isolation import LastStableOffset
 from pyspark_log.storage.log.state_file import EMPTY
-from pyspark_log.types import EARLIEST
+from pyspark_log.types import EARLIEST, READ_COMMITTED
 
 LEVEL = {"isolation_level": READ_COMMITTED}
 

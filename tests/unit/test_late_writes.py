@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from producer_tools import ending, ready
 
-from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
@@ -21,7 +20,7 @@ from pyspark_log.storage.record.batch import LENGTH_PREFIX
 from pyspark_log.storage.record.headers import assign_offsets
 from pyspark_log.storage.segment.segment import SNAPSHOT, list_segments, segment_path
 from pyspark_log.storage.store import Store
-from pyspark_log.types import OffsetAndTimestamp
+from pyspark_log.types import READ_COMMITTED, OffsetAndTimestamp
 
 APPENDS = 12
 LATER = 9_000_000

@@ -13,7 +13,6 @@ import pytest
 from producer_tools import ending, ready
 
 from pyspark_log.errors import InvalidConfigError, LogDirOfflineError, UnknownTopicError
-from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import reader as partition
 from pyspark_log.storage.log.isolation import LastStableOffset
@@ -29,7 +28,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.store import Store
-from pyspark_log.types import LATEST
+from pyspark_log.types import LATEST, READ_COMMITTED
 from tests.scratch import memory_folder
 
 PROCESSES = multiprocessing.get_context("spawn")

@@ -16,7 +16,7 @@ from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.publishing import help_apply, publish
-from pyspark_log.storage.publish.staged_names import Job, is_staged_name, job_of
+from pyspark_log.storage.publish.staged_file import Job, is_staged_name, job_of
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 

@@ -35,6 +35,7 @@ from pyspark_log.spark_connector.task_writer import StagedMessage
 from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locks import FileLock
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.publish import publishing as publish_module
 from pyspark_log.storage.publish.publishing import claim, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
@@ -275,7 +276,7 @@ def test_the_error_says_whether_it_is_published(store, fault, way):
 REFUSED = {
     PublisherFencedError: {"run": "older"},
     PublishNumberError: {"number": 7},
-    OffsetConflictError: {"offsets": [OffsetStep("g", TopicPartition("t", 0), 5, 6)]},
+    OffsetConflictError: {"participants": [OffsetMoves([OffsetStep("g", TopicPartition("t", 0), 5, 6)])]},
     StagedOutputError: {"lost": True},
 }
 

@@ -12,7 +12,6 @@ import pytest
 from producer_tools import ending, ready
 
 from pyspark_log.errors import OutOfOrderSequenceError
-from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.fs import files
@@ -28,7 +27,7 @@ from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import last_number, publish, tidy
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from pyspark_log.types import LATEST, TopicPartition
+from pyspark_log.types import LATEST, READ_COMMITTED, TopicPartition
 
 NOW = time.time_ns() // 1_000_000
 DELETED = {"segment.bytes": "1000", "retention.ms": "-1"}

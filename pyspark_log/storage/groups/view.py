@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from pyspark_log.errors import CorruptRecordError
-from pyspark_log.isolation_level import READ_COMMITTED
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.modern_group import kept_value, modern_group_of
 from pyspark_log.storage.log import LogReader
 from pyspark_log.storage.store import READ_BYTES, Store
-from pyspark_log.types import EARLIEST, TopicPartition
+from pyspark_log.types import EARLIEST, READ_COMMITTED, TopicPartition
 
 # Of fewer records the newest of each key are not worth looking for.
 _FEW = 16

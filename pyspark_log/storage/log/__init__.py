@@ -7,7 +7,7 @@ from pyspark_log.storage.log.leader_epochs import FILE_NAME, Epochs, LeaderEpoch
 from pyspark_log.storage.log.leftovers import acknowledged, first_batch
 from pyspark_log.storage.log.missing import missing_is_damage, no_state
 from pyspark_log.storage.log.producers import snapshot
-from pyspark_log.storage.log.producers.idempotent_batches import idempotent_batches
+from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates
 from pyspark_log.storage.log.range_reader import READ_SIZE
 from pyspark_log.storage.log.reader import LogReader, holds_segments

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pyspark_log.errors import SideFileError
 from pyspark_log.storage.fs import Mutex
 from pyspark_log.storage.log.producers import snapshot as producer_snapshot
-from pyspark_log.storage.log.producers.idempotent_batches import idempotent_batches
+from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerStates
 from pyspark_log.storage.log.state_file import PartitionState
 from pyspark_log.storage.segment import SNAPSHOT, TXN_INDEX, AbortedTransaction, SegmentReader, segment_path, txn_index

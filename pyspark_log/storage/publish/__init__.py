@@ -1,6 +1,6 @@
 """Exactly once: output is staged, the publish is decided with one record, and the decision is applied."""
 
-from pyspark_log.storage.publish import install, manifest, publishing, recovery
+from pyspark_log.storage.publish import install, manifest, prepare, publishing, recovery
 from pyspark_log.storage.publish.agreed_topics import AgreedTopic
 from pyspark_log.storage.publish.applier import apply_in, staging_folder, unlink_all, waits_in
 from pyspark_log.storage.publish.decision import (
@@ -13,10 +13,9 @@ from pyspark_log.storage.publish.decision import (
     publisher_of,
 )
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.gather import gather
 from pyspark_log.storage.publish.install import is_ready_name
-from pyspark_log.storage.publish.output import discard
 from pyspark_log.storage.publish.partition_applier import apply
+from pyspark_log.storage.publish.prepare import discard
 from pyspark_log.storage.publish.publisher_admin import delete_publisher, forget_one_offs, publishers
 from pyspark_log.storage.publish.publishing import (
     PublishResult,
@@ -28,8 +27,7 @@ from pyspark_log.storage.publish.publishing import (
     tidy,
 )
 from pyspark_log.storage.publish.recovery import Waiting
-from pyspark_log.storage.publish.staged_batches import Region, region_fault
-from pyspark_log.storage.publish.staged_names import SUFFIX, Job, job_of
+from pyspark_log.storage.publish.staged_file import SUFFIX, Job, Region, job_of, region_fault
 from pyspark_log.storage.publish.staging import PlannedTopic, StagedPart, StagedWriter, StagingPlan
 
 __all__ = [
@@ -57,12 +55,12 @@ __all__ = [
     "delete_publisher",
     "discard",
     "forget_one_offs",
-    "gather",
     "help_apply",
     "install",
     "is_ready_name",
     "job_of",
     "manifest",
+    "prepare",
     "publish",
     "publisher_of",
     "publishers",

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyspark_log.errors import StagedOutputError, UnknownTopicError
 from pyspark_log.storage.catalog import MAX_DESCRIPTION_BYTES, STAGING_FOLDER, check_not_internal
 from pyspark_log.storage.fs import Fields, files
-from pyspark_log.storage.publish.staged_names import Job
+from pyspark_log.storage.publish.staged_file import Job
 from pyspark_log.storage.store import Store
 
 

@@ -20,7 +20,7 @@ from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import Decision, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.partition_applier import apply, pass_over
-from pyspark_log.storage.publish.staged_batches import Region
+from pyspark_log.storage.publish.staged_file import Region
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.errors import CorruptRecordError, StagedOutputError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files, forbids_links, on_one_device
-from pyspark_log.storage.publish.staged_batches import Region, read_region
+from pyspark_log.storage.publish.staged_file import Region, read_region
 from pyspark_log.storage.record import BASE_OFFSET_AT, LEADER_EPOCH_AT, LOG_APPEND_TIME, BatchHeader, crcs_of
 from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, TimeIndex, read_headers, segment_path
 

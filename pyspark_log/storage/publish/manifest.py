@@ -18,8 +18,7 @@ from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import PublishError, StagedOutputError
 from pyspark_log.storage.fs import Fields, files
 from pyspark_log.storage.publish.decision import TopicIdPartition, place_of
-from pyspark_log.storage.publish.staged_batches import Region
-from pyspark_log.storage.publish.staged_names import is_staged_name
+from pyspark_log.storage.publish.staged_file import Region, is_staged_name
 from pyspark_log.storage.publish.staging import StagedPart
 from pyspark_log.storage.record import crc32c
 from pyspark_log.types import OffsetStep, TopicPartition

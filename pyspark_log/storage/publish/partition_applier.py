@@ -18,7 +18,7 @@ from pyspark_log.errors import CorruptRecordError, OutcomeUnknownError, StagedOu
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, forbids_links
 from pyspark_log.storage.log import RESERVE, Flags, Intent, LogWriter, apply_intent
 from pyspark_log.storage.publish.install import ReadySegment, Ways, choose
-from pyspark_log.storage.publish.staged_batches import Region, read_region
+from pyspark_log.storage.publish.staged_file import Region, read_region
 from pyspark_log.storage.record import BatchHeader, assign_offsets, crc32c, crcs_of, scan, set_log_append_time
 from pyspark_log.storage.segment import SegmentWriter, read_headers
 from pyspark_log.types import NO_TIMESTAMP

@@ -48,7 +48,7 @@ from pyspark_log.storage.publish.applier import (
 from pyspark_log.storage.publish.checks import check_fenced, check_given, check_log_dirs, check_number, check_parts
 from pyspark_log.storage.publish.decision import NO_NUMBER, Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.output import Output, discard
+from pyspark_log.storage.publish.prepare import Output, discard
 from pyspark_log.storage.publish.staging import StagedPart
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition

@@ -19,7 +19,7 @@ from pyspark_log.storage.publish.applier import apply_decision, is_applied_in, s
 from pyspark_log.storage.publish.decision import Decision, Origin, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import tidy
-from pyspark_log.storage.publish.staged_batches import Region, region_fault
+from pyspark_log.storage.publish.staged_file import Region, region_fault
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)

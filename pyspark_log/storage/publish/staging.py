@@ -23,7 +23,7 @@ from pyspark_log.storage.fs import Process, files
 from pyspark_log.storage.ingest import FILLING_BYTES, RecordAccumulator
 from pyspark_log.storage.publish.agreed_topics import AgreedTopic, agree
 from pyspark_log.storage.publish.install import install_size, most_batches
-from pyspark_log.storage.publish.staged_names import Job
+from pyspark_log.storage.publish.staged_file import Job
 from pyspark_log.storage.record import CRC_AT
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription

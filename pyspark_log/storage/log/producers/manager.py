@@ -20,16 +20,16 @@ from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import cleaner_checkpoint
 from pyspark_log.storage.log.producers import snapshot as producer_snapshot
-from pyspark_log.storage.log.producers.idempotent_batches import idempotent_batches
 from pyspark_log.storage.log.producers.state import Duplicate, ProducerEntry, ProducerStates
 from pyspark_log.storage.log.state_file import Flags, PartitionState
-from pyspark_log.storage.record import BatchHeader, EndTxnMarker, decode_end_txn_marker
+from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, EndTxnMarker, decode_end_txn_marker
 from pyspark_log.storage.segment import (
     TXN_INDEX,
     AbortedTransaction,
     SegmentReader,
     TxnIndex,
     list_segments,
+    read_headers,
     segment_path,
     txn_index,
 )
@@ -273,3 +273,25 @@ class ProducerStateManager:
             else:
                 files.unlink(path)
         files.sync_folder(self._folder)
+
+
+def idempotent_batches(
+    segment: SegmentReader, size: int, start: int, until: int
+) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
+    """Those of [start, until), by their headers; CRCs are not looked at.
+
+    Args:
+        segment: where.
+        size: how many of its bytes count.
+        start: passed over is what ends before it.
+        until: it ends at a batch that reaches beyond it.
+
+    Raises:
+        CorruptRecordError: damage on the way.
+    """
+    for header in read_headers(segment.log, segment.position_of(start, size), size, segment.until):
+        if header.next_offset > until:
+            break
+        if header.producer_id >= 0 and header.last_offset >= start:
+            data = segment.log.pread(min(header.size, MAX_MARKER_BYTES), header.position) if header.is_control else b""
+            yield header, decode_end_txn_marker(data, header) if data else None
