@@ -5,6 +5,6 @@
 if __name__ != "pyspark_log.spark_connector":
     raise ImportError(f"import this package as pyspark_log.spark_connector, not as {__name__}")
 
-from pyspark_log.spark_connector.shown_warnings import show_warnings
+from pyspark_log.spark_connector.errors import show_warnings
 
 show_warnings()

@@ -8,13 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_log.spark_connector.assignment import offsets_at, resolved
-from pyspark_log.spark_connector.catch_up import show_decided
 from pyspark_log.spark_connector.errors import conditions_shown
-from pyspark_log.spark_connector.identity import identity_of
 from pyspark_log.spark_connector.options import ReadOptions
-from pyspark_log.spark_connector.ranges import OffsetRange
-from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.spark_connector.planning import OffsetRange, identity_of, offsets_at, resolved
+from pyspark_log.spark_connector.store_access import StoreRef, show_decided
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_log.errors import PylogError, StagedOutputError
-from pyspark_log.spark_connector.checkpoint import location_of, plan_of
 from pyspark_log.spark_connector.errors import ConnectorError, outcome_shown
-from pyspark_log.spark_connector.query_run import QueryRun, publisher_of
+from pyspark_log.spark_connector.query_run import QueryRun, location_of, plan_of, publisher_of
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage
 from pyspark_log.storage.fs import now_ms

@@ -6,6 +6,8 @@ leaves the connector starts with a stable name in brackets, which a program (or 
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -78,3 +80,20 @@ def outcome_shown() -> Iterator[None]:
         raise ConnectorError(error.condition, f"not published: {error.message}") from error
     except (PylogError, OSError) as error:
         raise ConnectorError(condition_of(error), f"not published: {error}") from error
+
+
+class _StandardError(logging.Handler):
+    """Writes in the form of Spark's own log lines; where the root logger has a handler, that one shows the warning."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%y/%m/%d %H:%M:%S"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:
+            print(self.format(record), file=sys.stderr, flush=True)
+
+
+def show_warnings() -> None:
+    """From now on this process shows them; called once."""
+    logging.getLogger("pyspark_log").addHandler(_StandardError())

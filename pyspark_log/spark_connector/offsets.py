@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
-from pyspark_log.types import EARLIEST, TopicPartition
+from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 
 OWN_KEY = "@"
 _LONG_MAX = 2**63 - 1
@@ -134,3 +134,30 @@ class SourceOffset:
                 "PYLOG_OFFSET_NOT_UNDERSTOOD",
                 f"the checkpoint holds an offset that is not this source's: {json.dumps(nested)}",
             ) from None
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """The same sentinel in every partition: -2 (earliest) or -1 (latest)."""
+
+    offset: int
+
+
+@dataclass(frozen=True)
+class Specific:
+    """An offset or sentinel for each partition; it must name exactly the partitions there are."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True)
+class AtTimestamp:
+    """In every partition the first record whose time is `timestamp` (ms since 1970) or later."""
+
+    timestamp: int
+
+
+Position = Everywhere | Specific | AtTimestamp
+
+AT_EARLIEST = Everywhere(EARLIEST)
+AT_LATEST = Everywhere(LATEST)

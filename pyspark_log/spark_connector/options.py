@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
-from pyspark_log.spark_connector.offsets import parse_option
-from pyspark_log.spark_connector.positions import (
+from pyspark_log.spark_connector.offsets import (
     AT_EARLIEST,
     AT_LATEST,
     AtTimestamp,
     Position,
     Specific,
+    parse_option,
 )
-from pyspark_log.spark_connector.splitting import Splitting
+from pyspark_log.spark_connector.planning import Splitting
 from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, check_isolation
 
 #: Options as Spark hands them over, with their names in lower case.

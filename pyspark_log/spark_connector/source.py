@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from pyspark_log.spark_connector.columns import check_row_schema, row_schema
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path
-from pyspark_log.spark_connector.row_schema import check_row_schema, row_schema
 from pyspark_log.storage.catalog import local_path
 
 if TYPE_CHECKING:

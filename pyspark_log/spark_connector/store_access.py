@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import socket
+import weakref
 from dataclasses import dataclass
 
-from pyspark_log.errors import StoreNotFoundError
+from pyspark_log.errors import PylogError, StoreNotFoundError
 from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
 class StoreRef:
@@ -67,3 +68,19 @@ def open_for_write(path: str) -> Store:
 def warn_of_new_topic(store: Store, topic: str) -> None:
     """Says that a write has made a topic, whose name may be a mistake."""
     log.warning("%s: there was no topic %s: made it", store.path, topic)
+
+
+# An idle query looks a hundred times a second; the same trouble is worth one line.
+_last_warning: weakref.WeakKeyDictionary[Store, str] = weakref.WeakKeyDictionary()
+
+
+def show_decided(store: Store) -> None:
+    """Applies output that was decided and is not visible yet. Best effort: a reader never fails for it."""
+    if not store.writable:
+        return
+    try:
+        publishing.help_apply(store)
+    except (PylogError, OSError) as error:
+        if _last_warning.get(store) != str(error):
+            _last_warning[store] = str(error)
+            log.warning("%s: decided output could not be made visible now: %s", store.path, error)

@@ -6,6 +6,7 @@ micro-batch and in this order: `latestOffset`, `reportLatestOffset`, `commit` of
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -21,21 +22,30 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_log.errors import UnknownTopicError
-from pyspark_log.spark_connector.assignment import assigned_partitions, earliest, latest, offsets_at, resolved
-from pyspark_log.spark_connector.catch_up import show_decided
+from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.spark_connector.errors import conditions_shown
-from pyspark_log.spark_connector.group_offsets import GroupOffsets
-from pyspark_log.spark_connector.identity import identity_after, identity_of
 from pyspark_log.spark_connector.offsets import Identity, Offsets, SourceOffset, to_nested
 from pyspark_log.spark_connector.options import ReadOptions
-from pyspark_log.spark_connector.ranges import missing_is_lost, plan_ranges, starts_of
-from pyspark_log.spark_connector.rate_limit import limit_ends
-from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.spark_connector.planning import (
+    assigned_partitions,
+    earliest,
+    identity_after,
+    identity_of,
+    latest,
+    limit_ends,
+    missing_is_lost,
+    offsets_at,
+    plan_ranges,
+    resolved,
+    starts_of,
+)
+from pyspark_log.spark_connector.store_access import StoreRef, show_decided
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
+from pyspark_log.storage.groups import NEVER, OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
+log = logging.getLogger(__name__)
 
 class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches, one task a topic-partition that has something new, or more where options ask for it."""
@@ -173,3 +183,33 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ends
         target = {**self._target, **{at: max(self._target.get(at, 0), known[at]) for at in known}}
         return {at: min(end, target[at]) for at, end in ends.items() if at in target}
+
+
+class GroupOffsets:
+    """Commits for one query; never backwards, and only what has changed."""
+
+    def __init__(self) -> None:
+        self._tried: tuple[str, Offsets] | None = None
+        self._offsets_log: tuple[Store, OffsetsLog] | None = None
+
+    def commit(self, store: Store, group: str, offsets: Offsets) -> None:
+        """Records that the records before `offsets` are done. Best effort: never raises what the store raises.
+
+        Each position is tried once, as an idle query would else try the same again a hundred times a second.
+        """
+        if self._tried == (group, offsets) or not store.writable:
+            return
+        self._tried = (group, offsets)
+        try:
+            committed = self._log_of(store)
+            known = committed.fetch(group)
+            ahead = {at: new for at, new in offsets.items() if at not in known or new > known[at].offset}
+            if ahead:
+                committed.commit(group, ahead, expire_timestamp=NEVER)
+        except (PylogError, OSError) as error:
+            log.warning("%s: the offsets of group %s were not committed: %s", store.path, group, error)
+
+    def _log_of(self, store: Store) -> OffsetsLog:
+        if self._offsets_log is None or self._offsets_log[0] is not store:
+            self._offsets_log = (store, OffsetsLog(store))
+        return self._offsets_log[1]

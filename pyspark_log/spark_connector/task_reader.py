@@ -9,10 +9,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_log.errors import OffsetOutOfRangeError, UnknownTopicError
-from pyspark_log.spark_connector.assignment import resolved
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, data_loss
-from pyspark_log.spark_connector.identity import check_topic
-from pyspark_log.spark_connector.ranges import OffsetRange
+from pyspark_log.spark_connector.planning import OffsetRange, check_topic, resolved
 from pyspark_log.spark_connector.store_access import StoreRef
 
 

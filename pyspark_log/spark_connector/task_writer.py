@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pyspark_log.spark_connector.columns import RECORD_COLUMNS, TOPIC
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.write_columns import RECORD_COLUMNS, TOPIC
 from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.publish import AgreedTopic, StagedPart, StagedWriter, StagingPlan
 from pyspark_log.types import NO_TIMESTAMP

@@ -13,6 +13,8 @@ driver did not know makes it if need be, and fixes the same for all (storage/agr
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
 
@@ -24,20 +26,19 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pyspark_log.spark_connector.columns import check_columns
 from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batch
-from pyspark_log.spark_connector.driver import driver_process
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import Options, WriteOptions
 from pyspark_log.spark_connector.query_run import claim_in_first_task
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
-from pyspark_log.spark_connector.write_columns import check_columns
 from pyspark_log.storage.catalog import check_name, check_not_internal
+from pyspark_log.storage.fs import Process
 from pyspark_log.storage.publish import StagingPlan
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
-
 
 class PylogBatchWriter(DataSourceArrowWriter):
     """One batch write; made on the driver, and sent to the tasks and to the commit."""
@@ -117,3 +118,35 @@ def _make_topic(store: Store, topic: str) -> None:
     """Makes the topic if it is missing and the store allows it (auto.create.topics.enable)."""
     if store.ensure_topic(topic):
         warn_of_new_topic(store, topic)
+
+
+# A JVM's program has this name. More ancestors than these are not looked at.
+_JAVA = "java"
+_MOST_ANCESTORS = 16
+
+
+def driver_process() -> Process:
+    """The driver, as seen from one of its Python processes: without it nobody publishes what it has planned.
+
+    Spark plans writes in Python processes that it ends when it likes. Its JVM starts them, by itself or by a daemon
+    that forks, and perhaps through a script that stands in the place of Python. A program that calls the connector is
+    the driver itself. Where the driver cannot be told, no process takes what is staged for that of a dead one.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is None or not spec.name.startswith("pyspark."):
+        return Process.here()
+    process = os.getpid()
+    try:
+        for _ in range(_MOST_ANCESTORS):
+            process = _parent_of(process)
+            if os.path.basename(os.readlink(f"/proc/{process}/exe")) == _JAVA:
+                return Process.of(process)
+    except (OSError, ValueError, IndexError):
+        pass  # The system does not tell more.
+    return Process(os.getpid())
+
+
+def _parent_of(process: int) -> int:
+    """The parent of a process. OSError, ValueError, IndexError: the system does not tell."""
+    with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+        return int(file.read().rpartition(")")[2].split()[1])

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark_log.cli.consume import consume
 from pyspark_log.cli.dump import dump
 from pyspark_log.cli.target import Target
-from pyspark_log.spark_connector.ranges import OffsetRange
+from pyspark_log.spark_connector.planning import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage.compaction.cleaner import compact

@@ -17,7 +17,7 @@ from spark_tools import (
 )
 
 from pyspark_log import Store
-from pyspark_log.spark_connector.checkpoint import plan_of
+from pyspark_log.spark_connector.query_run import plan_of
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.publish.decision_log import DecisionLog
 

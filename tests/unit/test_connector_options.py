@@ -3,9 +3,9 @@
 import pytest
 
 from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.spark_connector.offsets import AT_EARLIEST, AT_LATEST, AtTimestamp, Specific
 from pyspark_log.spark_connector.options import ReadOptions, WriteOptions, lower_names, store_path
-from pyspark_log.spark_connector.positions import AT_EARLIEST, AT_LATEST, AtTimestamp, Specific
-from pyspark_log.spark_connector.splitting import Splitting
+from pyspark_log.spark_connector.planning import Splitting
 from pyspark_log.types import TopicPartition
 
 

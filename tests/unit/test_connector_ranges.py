@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.ranges import OffsetRange, plan_ranges
+from pyspark_log.spark_connector.planning import OffsetRange, plan_ranges
 from pyspark_log.types import TopicPartition
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))

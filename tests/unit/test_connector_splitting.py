@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from pyspark_log.spark_connector.batch_reader import PylogBatchReader
 from pyspark_log.spark_connector.options import ReadOptions
-from pyspark_log.spark_connector.ranges import OffsetRange
-from pyspark_log.spark_connector.splitting import Splitting
+from pyspark_log.spark_connector.planning import OffsetRange, Splitting
 from pyspark_log.spark_connector.task_reader import read_partition
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition

@@ -13,8 +13,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_log.spark_connector.columns import check_columns
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.write_columns import check_columns
 
 BINARY = BinaryType()
 

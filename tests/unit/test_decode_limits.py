@@ -15,7 +15,7 @@ from pyspark_log.cli.main import main
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, InvalidConfigError, RecordTooLargeError
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.ranges import OffsetRange
+from pyspark_log.spark_connector.planning import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage.maintenance.repair.store import repair

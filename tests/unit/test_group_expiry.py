@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_log.clients.transactions import Transactions
-from pyspark_log.spark_connector.group_offsets import GroupOffsets
+from pyspark_log.spark_connector.stream_reader import GroupOffsets
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC
 from pyspark_log.storage.groups import expiry as group_expiry
 from pyspark_log.storage.groups import offsets as offsets_log
