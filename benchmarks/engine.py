@@ -35,12 +35,12 @@ def seconds(action, times=1):
 
 def publishes(store, topic, partitions):
     store.create_topic(topic, partitions)
-    plan, data, numbers = StagingPlan.make(store, [topic]), rows(20 * partitions), iter(range(10**6))
+    plan, data, numbers = StagingPlan.make(store.logs, [topic]), rows(20 * partitions), iter(range(10**6))
 
     def once():
-        writer = StagedWriter(store, plan)
+        writer = StagedWriter(store.logs, plan)
         writer.append(topic, data)
-        publish(store, topic, next(numbers), writer.finish(), run="run")
+        publish(store.decisions, topic, next(numbers), writer.finish(), run="run")
 
     return once
 

@@ -79,10 +79,10 @@ def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bo
     store.create_topic("t", 1)
     if other:
         store.move_partition("t", 0, f"{other}/logs")
-    plan, data, parts = StagingPlan.make(store, ["t"]), rows(), []
+    plan, data, parts = StagingPlan.make(store.logs, ["t"]), rows(), []
     chunks = size // data.nbytes
     for task in range(tasks):
-        writer = StagedWriter(store, plan)
+        writer = StagedWriter(store.logs, plan)
         for _ in range(chunks * task // tasks, chunks * (task + 1) // tasks):
             writer.append("t", data)
         parts += writer.finish()
@@ -96,14 +96,14 @@ def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bo
     try:
         with Holds() as holds:
             started = time.perf_counter()
-            publish(store, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
             took = time.perf_counter() - started
     finally:
         install.copy_limit = gather.copy_limit = limit
         stop.set()
     waited = results.get()
     beside.join()
-    held = holds.longest[os.path.realpath(store.reader("t", 0).place.state_path)]
+    held = holds.longest[os.path.realpath(store.logs.reader("t", 0).place.state_path)]
     what = f"{'one task' if tasks == 1 else f'{tasks} tasks'}, {'copied' if copied else 'as usual'}"
     times = "".join(f"{seconds * 1000:>10,.0f}" for seconds in (took, held, waited))
     print(f"{what:<24}{times}{len(store.segment_files('t', 0)):>10}", flush=True)

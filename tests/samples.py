@@ -80,9 +80,9 @@ def make_world(folder):
     log = OffsetsLog(store)
     for group in ("delays", "delays-by-carrier"):
         log.commit(group, {TopicPartition("flights", number): 1 for number in range(PARTITIONS)})
-    writer = StagedWriter(store, StagingPlan.make(store, ["flights"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["flights"]))
     writer.append("flights", _flights())
-    publish(store, "spark-QUERY-ID", 0, writer.finish())
+    publish(store.decisions, "spark-QUERY-ID", 0, writer.finish())
     _make_brokers_folder(folder)
     return store
 

@@ -25,11 +25,11 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
     """
     store, progress = target.open(), ProgressLine()
     try:
-        outcomes = list(clean(store, topic, progress))
+        outcomes = list(clean(store.logs, topic, progress))
     finally:
         progress.clear()
     if topic is None:
-        for at, reason in uncleanable(store).items():
+        for at, reason in uncleanable(store.logs).items():
             if at not in {outcome.at for outcome in outcomes}:
                 again = f"`pylog compact {at.topic}` tries again"
                 warn(f"{at} is left out, as it could not be compacted: {reason} ({again})")

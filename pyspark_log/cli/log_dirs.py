@@ -53,7 +53,7 @@ def add(target: Target, folder: str) -> None:
     """
     store = target.open()
     store.add_log_dir(folder)
-    click.echo(f"added {store.log_dirs.at(store.log_dirs.find(folder)).path}")
+    click.echo(f"added {store.logs.log_dirs.at(store.logs.log_dirs.find(folder)).path}")
 
 
 @log_dirs.command()

@@ -24,7 +24,7 @@ def publishers() -> None:
 @click.pass_obj
 def list_publishers(target: Target, as_json: bool) -> None:
     """Print each publisher with its last number, the run that has it, and whether all of that is applied."""
-    found = known_publishers(target.open())
+    found = known_publishers(target.open().decisions)
     if as_json:
         print_json([_document(one) for one in found])
         return
@@ -72,12 +72,12 @@ def delete(target: Target, name: str, yes: bool) -> None:
             f"publisher {name} is at number {last.number} ({shown(last.time)}). Who publishes under that id again "
             "begins anew, and what he repeats is published twice; give --yes if nobody ever will"
         )
-    last = delete_publisher(store, name)
+    last = delete_publisher(store.decisions, name)
     click.echo(f"publisher {name} is deleted; its last number was {last.number}")
 
 
 def _find(store: Store, name: str) -> Decision:
-    for one in known_publishers(store):
+    for one in known_publishers(store.decisions):
         if one.publisher == name:
             return one
     raise click.ClickException(f"there is no publisher {name!r} in {store.path}")

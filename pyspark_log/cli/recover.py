@@ -33,7 +33,7 @@ def recover(target: Target, dry_run: bool, decision: int | None, as_json: bool) 
             raise click.UsageError("--set-aside goes with neither --dry-run nor --json")
         _set_aside(store, decision)
         return
-    found = recovery.waiting(store) if dry_run else recovery.recover(store)
+    found = recovery.waiting(store.decisions) if dry_run else recovery.recover(store.decisions)
     if as_json:
         print_json([_document(one, dry_run) for one in found])
     else:
@@ -43,7 +43,7 @@ def recover(target: Target, dry_run: bool, decision: int | None, as_json: bool) 
 
 
 def _set_aside(store: Store, number: int) -> None:
-    result = recovery.set_aside(store, number)
+    result = recovery.set_aside(store.decisions, number)
     click.echo(f"decision {number} is set aside; partitions without it: {_names(result.places)}")
     click.echo(f"its staged output is kept in {result.folder}")
     if result.taken_back:

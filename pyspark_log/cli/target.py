@@ -34,7 +34,7 @@ class Target:
         store = Store.open(path)
         if store.writable:
             try:
-                help_apply(store)
+                help_apply(store.decisions)
             except (PylogError, OSError) as error:
                 warn(f"published output could not be made visible: {error}")
         return store

@@ -34,7 +34,7 @@ from pyspark_log.errors import (
     TransactionStateError,
     condition_of,
 )
-from pyspark_log.storage.groups import committed_offsets
+from pyspark_log.storage.groups import OffsetMoves, committed_offsets
 from pyspark_log.storage.publish import (
     PlannedTopic,
     PublishResult,
@@ -80,7 +80,7 @@ class Transactions:
         self._run = str(uuid.uuid4())
         self._process = os.getpid()
         self._open: Transaction | None = None
-        self.last_number = claim(store, self._publisher, self._run)
+        self.last_number = claim(store.decisions, self._publisher, self._run)
 
     def begin(self) -> Transaction:
         """Begins a transaction. It ends with `commit` or `abort`, or with the block of a `with`.
@@ -92,7 +92,7 @@ class Transactions:
         self._check_process()
         if self._open is not None and not self._open.ended:
             raise self._open.state_error("is not ended: commit or abort it first")
-        check_claim(self.store, self._publisher, self._run)
+        check_claim(self.store.decisions, self._publisher, self._run)
         self._open = Transaction(self, self.last_number + 1)
         return self._open
 
@@ -105,13 +105,17 @@ class Transactions:
             )
 
     def _publish(self, number: int, parts: list[StagedPart], offsets: list[OffsetStep]) -> PublishResult:
-        moves = [committed_offsets.OffsetMoves(offsets)] if offsets else []
-        result = publish(self.store, self._publisher, number, parts, participants=moves, run=self._run, claimed=True)
+        store, moves = self.store, list[OffsetMoves]()
+        if offsets:
+            moves.append(OffsetMoves(store.committed_offsets, offsets))
+        result = publish(
+            store.decisions, self._publisher, number, parts, participants=moves, run=self._run, claimed=True
+        )
         self.last_number = number
         return result
 
     def _take_back(self, number: int, parts: list[StagedPart]) -> bool:
-        return take_back(self.store, self._publisher, number, parts, self._run)
+        return take_back(self.store.decisions, self._publisher, number, parts, self._run)
 
 
 class _Fate(Enum):
@@ -137,7 +141,7 @@ class Transaction:
         self._owner = owner
         self._topics: dict[str, PlannedTopic] = {}
         # Each topic joins the plan with its first records, and keeps the partitions that it has then.
-        self._writer = StagedWriter(owner.store, StagingPlan(owner.store.cluster_id, self._topics))
+        self._writer = StagedWriter(owner.store.logs, StagingPlan(owner.store.cluster_id, self._topics))
         self._steps: dict[tuple[str, TopicPartition], OffsetStep] = {}
         self._parts: list[StagedPart] | None = None  # once it is being committed
         self._failed = False
@@ -158,7 +162,7 @@ class Transaction:
         self._check_open()
         try:
             if topic not in self._topics:
-                self._topics.update(StagingPlan.make(self._owner.store, [topic]).topics)
+                self._topics.update(StagingPlan.make(self._owner.store.logs, [topic]).topics)
             for batch in data.to_batches() if isinstance(data, pa.Table) else [data]:
                 self._writer.append(topic, batch)
         except BaseException:
@@ -281,7 +285,7 @@ class Transaction:
         if self._parts is None:
             self._writer.discard()
         elif self._fate is _Fate.OPEN:
-            discard(self._owner.store, self._parts)
+            discard(self._owner.store.logs, self._parts)
         elif self._fate is _Fate.COMMITTED or not self._owner._take_back(self.number, self._parts):
             self._fate = _Fate.COMMITTED
             raise self.state_error("is committed already; commit() again returns when all of it is there")

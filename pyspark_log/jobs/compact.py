@@ -18,7 +18,7 @@ from pyspark_log.storage.compaction import Outcome, compact_partition, due, uncl
 
 def compact_one(path: str, topic: str, partition: int) -> Outcome:
     """In a task: compacts one partition."""
-    return compact_partition(Store.shared(path), TopicPartition(topic, partition))
+    return compact_partition(Store.shared(path).logs, TopicPartition(topic, partition))
 
 
 def main() -> int:
@@ -28,8 +28,8 @@ def main() -> int:
     parser.add_argument("topic", nargs="?", help="compact whatever there is of this topic, not only what is due")
     arguments = parser.parse_args()
     store = Store.open(arguments.store)
-    waiting = due(store, arguments.topic)
-    left_out = uncleanable(store) if arguments.topic is None else {}
+    waiting = due(store.logs, arguments.topic)
+    left_out = uncleanable(store.logs) if arguments.topic is None else {}
     for at, reason in left_out.items():
         print(f"{at}: left out until its topic is named, as it could not be compacted: {reason}")
     if not waiting:

@@ -31,7 +31,7 @@ def publish_batch(
     with outcome_shown():
         staged, opened = _staged(messages), store.reopen()
         check_agreements(staged)
-        result = publish(opened, publisher, number, _parts(staged), one_off=one_off)
+        result = publish(opened.decisions, publisher, number, _parts(staged), one_off=one_off)
     if not result.replayed:
         warn_of_old_times(opened, staged)
     end_agreements(opened, staged)
@@ -60,7 +60,7 @@ def publish_micro_batch(
         run = _run_of(staged, batch_id)
         location = location_of(checkpoint, run.checkpoints, query_name)
         publish(
-            opened,
+            opened.decisions,
             publisher_of(run.query_id),
             batch_id,
             _parts(staged),
@@ -96,7 +96,7 @@ def end_agreements(store: Store, messages: Sequence[StagedMessage]) -> None:
     agreed = [one for message in messages for one in message.agreed]
     for topic in sorted({one.name for one in agreed if one.made}):
         warn_of_new_topic(store, topic)
-    unlink_all(store, sorted({f"{staging_folder(store)}/{one.file}" for one in agreed}))
+    unlink_all(store.logs, sorted({f"{staging_folder(store.logs)}/{one.file}" for one in agreed}))
 
 
 def warn_of_old_times(store: Store, messages: Sequence[StagedMessage], run_id: str = "") -> None:

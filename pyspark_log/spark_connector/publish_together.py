@@ -113,14 +113,14 @@ class Publish:
         self._ended = True
         parts = [part for message in self._messages for part in message.parts]
         if kind is not None:
-            discard(self._store, parts)
+            discard(self._store.logs, parts)
             end_agreements(self._store, self._messages)
             return
         run, location = self._query()
         with outcome_shown():
             check_agreements(self._messages)
             self.result = publish(
-                self._store, self._publish_id, self._number, parts, run=run, location=location
+                self._store.decisions, self._publish_id, self._number, parts, run=run, location=location
             )
         if not self.result.replayed:
             warn_of_old_times(self._store, self._messages)

@@ -58,7 +58,7 @@ def claim_run(store: StoreRef, run: QueryRun, batch_id: int) -> None:
             query, or the micro-batch is neither the last one nor the next, nobody is fenced.
     """
     with outcome_shown():
-        claim(store.reopen(), publisher_of(run.query_id), run.run_id, batch_id)
+        claim(store.reopen().decisions, publisher_of(run.query_id), run.run_id, batch_id)
 
 
 def _local_property(name: str) -> str:

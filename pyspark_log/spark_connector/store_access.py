@@ -79,7 +79,7 @@ def show_decided(store: Store) -> None:
     if not store.writable:
         return
     try:
-        publishing.help_apply(store)
+        publishing.help_apply(store.decisions)
     except (PylogError, OSError) as error:
         if _last_warning.get(store) != str(error):
             _last_warning[store] = str(error)

@@ -63,7 +63,7 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
     """
     newest = dict[str, int]()
     with conditions_shown():
-        writer = StagedWriter(plan.store.reopen(), plan.staging)
+        writer = StagedWriter(plan.store.reopen().logs, plan.staging)
         try:
             for batch in batches:
                 for topic, rows in _by_topic(batch, plan.topic, plan.timestamp_column):

@@ -109,7 +109,7 @@ def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePla
             _make_topic(store, options.topic)
             topics = [options.topic]
         staging = StagingPlan.make(
-            store, topics, options.compression_type, driver_process(), others=options.topic is None
+            store.logs, topics, options.compression_type, driver_process(), others=options.topic is None
         )
         return WritePlan(StoreRef.to(store), options.topic, options.timestamp_column, staging)
 

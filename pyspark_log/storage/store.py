@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -17,17 +17,15 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.errors import OffsetOutOfRangeError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.broker import BrokerLogDirs, BrokerLogManager
 from pyspark_log.storage.catalog import (
-    INTERNAL_TOPICS,
     STORE_FILE,
-    LogDirs,
-    PartitionPath,
     check_not_internal,
     local_path,
     store_json,
 )
 from pyspark_log.storage.fs import Mutex, now_ms
+from pyspark_log.storage.groups import CommittedOffsets
 from pyspark_log.storage.ingest import validate
-from pyspark_log.storage.log import LogReader, LogWriter, PartitionState
+from pyspark_log.storage.log import READ_BYTES
 from pyspark_log.storage.log_manager import (
     LogDirDescription,
     LogManager,
@@ -38,6 +36,7 @@ from pyspark_log.storage.log_manager import (
     partition_move,
     remove_log_dir,
 )
+from pyspark_log.storage.publish import DecisionLog
 from pyspark_log.storage.record import RowBuilder
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.types import (
@@ -53,9 +52,6 @@ from pyspark_log.types import (
 # Stores that a process shares between those who ask for them by path; the least used go first.
 _SHARED_STORES = 8
 
-#: Bytes of records (before compression) in a batch that a read gives.
-READ_BYTES = 8 * 1024 * 1024
-
 
 class Store:
     """An open store. Safe to use from several threads; opening one costs the reading of one small file.
@@ -64,17 +60,16 @@ class Store:
         path: its folder, absolute.
         cluster_id: 22 characters that tell this store from all others.
         settings: what store.json sets, by Kafka's broker names.
+        logs, decisions, committed_offsets: the parts of the engine, for tools that are built on it.
     """
 
-    def __init__(
-        self, path: str, cluster_id: str, settings: Mapping[str, str], partitions: LogManager | None = None
-    ) -> None:
+    def __init__(self, logs: LogManager) -> None:
         """For `open`, `create` and `open_or_create`, which look at the folder first."""
-        self.path = path
-        self.cluster_id = cluster_id
-        self.settings = settings
-        self._partitions = partitions or LogManager(path, cluster_id, settings)
-        self._admin = TopicAdmin(self._partitions)
+        self.path, self.cluster_id, self.settings = logs.path, logs.cluster_id, logs.settings
+        self.logs = logs
+        self.decisions = DecisionLog(logs)
+        self.committed_offsets = CommittedOffsets(self.decisions)
+        self._admin = TopicAdmin(logs)
 
     def __repr__(self) -> str:
         return f"Store({self.path!r}, cluster_id={self.cluster_id!r})"
@@ -100,13 +95,12 @@ class Store:
         folder = local_path(path)
         try:
             found = store_json.describe(folder)
-            partitions = LogManager(folder, found.cluster_id, found.settings, found.log_dirs, found.next_log_dir)
-            return cls(folder, found.cluster_id, found.settings, partitions)
+            return cls(LogManager(folder, found.cluster_id, found.settings, found.log_dirs, found.next_log_dir))
         except StoreNotFoundError:
             broker = BrokerLogDirs.find(folder)
             if broker is None:
                 raise
-            return cls(folder, broker.cluster_id, {}, BrokerLogManager(broker))
+            return cls(BrokerLogManager(broker))
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> Store:
@@ -158,42 +152,42 @@ class Store:
     @property
     def writable(self) -> bool:
         """Whether this process may change the store; a reader need not be allowed to."""
-        return not self.is_brokers and os.access(self.path, os.W_OK)
+        return self.logs.writable
 
     @property
     def is_brokers(self) -> bool:
         """Whether it is a folder of a Kafka broker: it can be read, and every call that would write refuses."""
-        return isinstance(self._partitions, BrokerLogManager)
+        return self.logs.is_brokers
 
     @property
     def recorded_cluster_id(self) -> str | None:
         """`cluster_id`; None for a broker's folder that does not say it, as then it is made from the path."""
-        return self._partitions.recorded_cluster_id
+        return self.logs.recorded_cluster_id
 
     def check_writable(self) -> None:
         """Refuses a folder that is never written to, before anything is. ReadOnlyError."""
-        self._partitions.check_writable()
+        self.logs.check_writable()
 
     # ---- topics
 
     def topics(self, *, internal: bool = False) -> list[str]:
         """The names of the topics, sorted; with `internal` also the engine's own and those of Kafka's brokers."""
-        return [name for name in self._partitions.catalog.names() if internal or name not in INTERNAL_TOPICS]
+        return self.logs.topics(internal=internal)
 
     def describe_topic(self, name: str) -> TopicDescription:
         """A topic's id, partitions and settings. UnknownTopicError, InvalidTopicError."""
-        return self._partitions.catalog.describe(name)
+        return self.logs.describe_topic(name)
 
     def recorded_topic_id(self, name: str) -> str | None:
         """A topic's id; None for one of a broker's folder that does not say it, as then it is made from the name.
 
         UnknownTopicError, InvalidTopicError.
         """
-        return self._partitions.recorded_topic_id(name)
+        return self.logs.recorded_topic_id(name)
 
     def topic_config(self, name: str) -> TopicConfig:
         """A topic's resolved settings. UnknownTopicError, InvalidTopicError."""
-        return self._partitions.topic(name).config
+        return self.logs.topic_config(name)
 
     def create_topic(
         self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
@@ -273,7 +267,7 @@ class Store:
             InvalidConfigError: it holds something, or lies in another of them; or there are too many.
             ReadOnlyError, OSError: nothing was changed.
         """
-        self._partitions.add_log_dir(os.fspath(folder))
+        self.logs.add_log_dir(os.fspath(folder))
 
     def remove_log_dir(self, folder: str | os.PathLike[str]) -> str:
         """Takes a log dir off the store's list, durably. No partition is in it, and none can get there meanwhile.
@@ -292,11 +286,11 @@ class Store:
             LockTimeoutError: a partition is being moved for too long, or written to.
             ReadOnlyError, StoreError, OSError: nothing was changed.
         """
-        return remove_log_dir.remove(self._partitions, os.fspath(folder))
+        return remove_log_dir.remove(self.logs, os.fspath(folder))
 
     def describe_log_dirs(self) -> list[LogDirDescription]:
         """What is in each log dir, whether it can be used, and how much room is left; in the order of store.json."""
-        return describe_log_dirs(self._partitions)
+        return describe_log_dirs(self.logs)
 
     def move_partition(self, topic: str, partition: int, folder: str | os.PathLike[str]) -> int:
         """Moves a partition to another log dir, durably, while others read it and write to it.
@@ -319,7 +313,7 @@ class Store:
             LockTimeoutError: another partition is being moved for too long.
             LogDamagedError, OSError: e.g. a full disk. As with the others, the partition stays where it is.
         """
-        return partition_move.move(self._partitions, topic, partition, os.fspath(folder))
+        return partition_move.move(self.logs, topic, partition, os.fspath(folder))
 
     # ---- records
 
@@ -347,13 +341,7 @@ class Store:
             OSError, OutcomeUnknownError: partitions before the one that failed have theirs.
         """
         check_not_internal(topic)
-        return self.append_to(topic, data, partition=partition, sync=sync)
-
-    def append_to(
-        self, topic: str, data: pa.RecordBatch | pa.Table, *, partition: int | None = None, sync: bool = False
-    ) -> list[AppendResult]:
-        """The same for any topic; for the parts of the engine that keep their records in one."""
-        return append_rows(self._partitions, topic, data, partition, sync)
+        return append_rows(self.logs, topic, data, partition, sync)
 
     def append_batch(self, topic: str, partition: int, batch: bytes, *, sync: bool = False) -> AppendResult:
         """Appends a record batch as a client of Kafka sends it; once, if its producer numbers its records.
@@ -376,7 +364,7 @@ class Store:
             OSError, OutcomeUnknownError: it can be sent again: what is there by then is recognised.
         """
         check_not_internal(topic)
-        target = self.appender(topic, partition)
+        target = self.logs.appender(topic, partition)
         data = validate(batch, target.config, now_ms(), str(target.place))
         with target.hold() as appender:
             return AppendResult(partition, *appender.append(data, sync=sync))
@@ -413,7 +401,7 @@ class Store:
                 becomes more in memory than batch.max.memory.bytes.
         """
         check_whole("max_bytes", max_bytes, low=1)
-        reader, committed = self.recovered(topic, partition), check_isolation(isolation_level)
+        reader, committed = self.logs.recovered(topic, partition), check_isolation(isolation_level)
         if committed or start in (EARLIEST, LATEST) or end in (None, LATEST):
             state = reader.state()
             last = min(reader.last_stable_offset(), state.high_watermark) if committed else state.high_watermark
@@ -435,7 +423,7 @@ class Store:
             UnknownTopicError: no such topic.
             PylogError, OSError: the first that a partition gave; the others were synced.
         """
-        cleaning.flush(self._partitions, self.topics(internal=True) if topic is None else [topic])
+        cleaning.flush(self.logs, self.topics(internal=True) if topic is None else [topic])
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         """Deletes the records before an offset, durably; readers no longer see them when this returns.
@@ -452,7 +440,7 @@ class Store:
             InvalidConfigError: the topic's cleanup.policy is not to delete.
             OffsetOutOfRangeError: beyond the log end; nothing was deleted.
         """
-        return cleaning.delete_records(self._partitions, topic, partition, before_offset)
+        return cleaning.delete_records(self.logs, topic, partition, before_offset)
 
     def clean(self, topic: str | None = None) -> int:
         """Lets go of segments that retention no longer asks for, and removes files whose delay is over.
@@ -472,11 +460,11 @@ class Store:
         """
         self.check_writable()
         try:
-            return cleaning.clean(self._partitions, self.topics(internal=True) if topic is None else [topic])
+            return cleaning.clean(self.logs, self.topics(internal=True) if topic is None else [topic])
         finally:
             if topic is None:
                 self._admin.remove_deleted()
-                partition_move.sweep(self._partitions)
+                partition_move.sweep(self.logs)
 
     def close(self) -> None:
         """Ends this object's writing: makes durable what is in the partitions that it wrote to, and closes their files.
@@ -490,9 +478,9 @@ class Store:
             PylogError, OSError: the first that a partition gave; the others are closed.
         """
         try:
-            self._partitions.close()
+            self.logs.close()
         finally:
-            self._partitions.write_checkpoints()
+            self.logs.write_checkpoints()
 
     def __enter__(self) -> Store:
         return self
@@ -504,11 +492,11 @@ class Store:
 
     def earliest_offset(self, topic: str, partition: int) -> int:
         """The first offset that can be read (the log start)."""
-        return self.recovered(topic, partition).state().log_start
+        return self.logs.recovered(topic, partition).state().log_start
 
     def latest_offset(self, topic: str, partition: int, *, isolation_level: str = READ_UNCOMMITTED) -> int:
         """The offset that the next record will get (the log end); for read_committed, the last stable offset."""
-        reader = self.recovered(topic, partition)
+        reader = self.logs.recovered(topic, partition)
         return reader.last_stable_offset() if check_isolation(isolation_level) else reader.state().high_watermark
 
     def offset_for_timestamp(self, topic: str, partition: int, timestamp: int) -> OffsetAndTimestamp | None:
@@ -521,71 +509,30 @@ class Store:
             InvalidConfigError: a negative time, as with Kafka's consumers, or one beyond 64 bits.
         """
         check_whole("timestamp", timestamp)
-        return self.recovered(topic, partition).find_timestamp(int(timestamp))
+        return self.logs.recovered(topic, partition).find_timestamp(int(timestamp))
 
     def offset_of_max_timestamp(self, topic: str, partition: int) -> OffsetAndTimestamp | None:
         """The record with the largest time, of several the first in the order of offsets; None: no record has a time.
 
         As Kafka answers a ListOffsets request for -3 (KIP-734). The marker of a transaction counts as a record there.
         """
-        return self.recovered(topic, partition).find_max_timestamp()
+        return self.logs.recovered(topic, partition).find_max_timestamp()
 
     def size(self, topic: str, partition: int) -> int:
         """Bytes of the partition's `.log` files."""
-        return self.recovered(topic, partition).size()
+        return self.logs.recovered(topic, partition).size()
 
     def written_partitions(self, topic: str) -> list[int]:
         """The partitions of which there are files, ascending; of a broker's topic those that are here.
 
         It costs as much as there are of these, however many partitions the topic has. UnknownTopicError.
         """
-        return [place.partition for place in self._partitions.topic(topic).left()]
+        return self.logs.written_partitions(topic)
 
     def segment_files(self, topic: str, partition: int) -> list[str]:
         """The partition's `.log` files, oldest first."""
-        folder = self._partitions.topic(topic).place(partition).folder
+        folder = self.logs.place(topic, partition).folder
         return [segment_path(folder, base, LOG) for base in list_segments(folder)]
-
-    # ---- for the parts of the engine above
-
-    @property
-    def log_dirs(self) -> LogDirs:
-        """The folders that its logs are in."""
-        return self._partitions.log_dirs
-
-    def place(self, topic: str, partition: int) -> PartitionPath:
-        """Where a partition's files are at this moment. UnknownTopicError."""
-        return self._partitions.topic(topic).place(partition)
-
-    def make_folders(self) -> None:
-        """Makes the folders that topics and partitions need, if they are missing. OSError, ReadOnlyError."""
-        self._partitions.make_folders()
-
-    def check_log_dirs(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Looks whether partitions can be written to, as far as their log dirs go. LogDirOfflineError."""
-        self._partitions.check_log_dirs(partitions)
-
-    def adopt_topic(
-        self, description: TopicDescription, states: Mapping[int, PartitionState], folders: Mapping[int, str]
-    ) -> None:
-        """Makes a topic of partitions whose logs are ready, at once; see TopicAdmin.bring."""
-        self._admin.bring(description, states, folders)
-
-    def recovered(self, topic: str, partition: int) -> LogReader:
-        """The partition, for reading; after a power loss it is put right first, if possible. UnknownTopicError."""
-        return self._partitions.recovered(topic, partition)
-
-    def put_right(self, topic: str, partition: int) -> LogReader:
-        """The same, or an error if that was not possible to who may write; see LogManager.put_right."""
-        return self._partitions.put_right(topic, partition)
-
-    def reader(self, topic: str, partition: int) -> LogReader:
-        """The partition, for reading as it is. UnknownTopicError."""
-        return self._partitions.topic(topic).reader(partition)
-
-    def appender(self, topic: str, partition: int) -> LogWriter:
-        """The partition, for changing it. UnknownTopicError."""
-        return self._partitions.appender(topic, partition)
 
 
 _shared: OrderedDict[str, tuple[tuple[int, int], Store]] = OrderedDict()

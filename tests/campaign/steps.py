@@ -10,7 +10,6 @@ from pathlib import Path
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.log.state_file import Intent
 from pyspark_log.storage.publish import manifest
-from pyspark_log.storage.publish.decision_log import DecisionLog
 
 STARTING = "starting"
 BETWEEN = "between micro-batches"
@@ -44,8 +43,8 @@ def publisher_of(checkpoint):
 
 def last_decision(store, checkpoint):
     """The query's last decision; None if there is none."""
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
+    decisions = store.decisions
+    decisions.follow()
     return decisions.last.get(publisher_of(checkpoint))
 
 
@@ -85,7 +84,7 @@ def _undecided(store, topic, since):
 
 
 def _decided(store, last, since):
-    states = [store.reader(place.topic, place.partition).state() for place in last.places]
+    states = [store.logs.reader(place.topic, place.partition).state() for place in last.places]
     applied = [state.applied >= last.offset for state in states]
     if any(state.intent is Intent.APPLY for state in states):
         return INTENT

@@ -108,13 +108,20 @@ class CompactedWorkload(Steps):
     def publish(self, number):
         """A query's batch, which moves the position of a group; one becomes segments."""
         store = Store.open(self.path)
-        writer = StagedWriter(store, StagingPlan.make(store, ["keyed", "brief"]))
+        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["keyed", "brief"]))
         count = 44 if number % 2 else 4
         name = f"publish {number}"
         writer.append("keyed", rows(name, [number + row // 2 for row in range(count)], partitions=2))
         writer.append("brief", rows(name, [number + row for row in range(3)]))
         step = OffsetStep("moved", SOURCE, number - 1 if number else None, number)
-        publish(store, "query", number, writer.finish(), run="run", participants=[OffsetMoves([step])])
+        publish(
+            store.decisions,
+            "query",
+            number,
+            writer.finish(),
+            run="run",
+            participants=[OffsetMoves(store.committed_offsets, [step])],
+        )
 
     def append_numbered(self, number):
         Store.open(self.path).append_batch("keyed", 1, numbered(number))
@@ -141,7 +148,7 @@ class CompactedWorkload(Steps):
             OffsetsLog(Store.open(self.path)).delete_group(group)
 
     def truncate(self, topic, partition, offset):
-        appender = Store.open(self.path).appender(topic, partition)
+        appender = Store.open(self.path).logs.appender(topic, partition)
         # A second time the log may end before it.
         with contextlib.suppress(OffsetOutOfRangeError), appender.hold() as held:
             truncate(held, offset)
@@ -152,7 +159,7 @@ class CompactedWorkload(Steps):
     def compact(self, topic, partition):
         """In as many rounds as it takes."""
         store = Store.open(self.path)
-        log, reader = store.appender(topic, partition), store.reader(topic, partition)
+        log, reader = store.logs.appender(topic, partition), store.logs.reader(topic, partition)
         while (done := partition_cleaner.run(log, reader, MEMORY, lambda _: None)) is not None and not done.finished:
             pass
 

@@ -33,7 +33,7 @@ def _seal(keys, values, producer, sequence, **kind):
 
 def abort_transaction(store, topic, partition, producer):
     """Aborts the producer's transaction, as a coordinator does."""
-    with store.appender(topic, partition).hold() as appender:
+    with store.logs.appender(topic, partition).hold() as appender:
         appender.append(abort(producer), sync=False)
 
 

@@ -166,7 +166,7 @@ class Work:
             offset = self.store.latest_offset("kept", 0) - 4
 
         def cut():
-            with self.store.appender("kept", 0).hold() as appender:
+            with self.store.logs.appender("kept", 0).hold() as appender:
                 assert truncate(appender, offset) == offset
 
         self.step(cut, {**self.seen, "kept": self.seen["kept"][:-4]})

@@ -52,11 +52,11 @@ class Work:
                 self.check_positions()
 
     def check_at_the_end(self):
-        log = self.store.appender("keyed", 1)
+        log = self.store.logs.appender("keyed", 1)
         with log.hold() as held:
             held.roll()
         before = records_of(self.store, "keyed", 1)
-        assert partition_cleaner.run(log, self.store.reader("keyed", 1), 1 << 20, lambda _: None).finished
+        assert partition_cleaner.run(log, self.store.logs.reader("keyed", 1), 1 << 20, lambda _: None).finished
         last = {key: offset for offset, (key, _) in before.items()}
         assert records_of(self.store, "keyed", 1) == {offset: before[offset] for offset in sorted(last.values())}
         wrong = [finding for finding in verify(self.path).findings if finding.severity is Severity.DAMAGE]
@@ -92,9 +92,15 @@ class Work:
         step = OffsetStep("moved", AT, self.positions.get("moved"), number)
 
         def stage_and_publish():
-            writer = StagedWriter(self.store, StagingPlan.make(self.store, ["keyed"]))
+            writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, ["keyed"]))
             writer.append("keyed", rows(f"publish {number}", list(range(16)), partitions=2))
-            publish(self.store, "q", number, writer.finish(), participants=[OffsetMoves([step])])
+            publish(
+                self.store.decisions,
+                "q",
+                number,
+                writer.finish(),
+                participants=[OffsetMoves(self.store.committed_offsets, [step])],
+            )
 
         again_until_done(stage_and_publish)
         self.positions["moved"] = number
@@ -107,7 +113,7 @@ class Work:
 
     def compact(self, calm):
         """A round that fails has removed only what is replaced."""
-        log, reader = self.store.appender("keyed", 1), self.store.reader("keyed", 1)
+        log, reader = self.store.logs.appender("keyed", 1), self.store.logs.reader("keyed", 1)
         with calm():
             before = records_of(self.store, "keyed", 1)
         last = {key: offset for offset, (key, _) in before.items()}
@@ -122,7 +128,7 @@ class Work:
                     after = records_of(self.store, "keyed", 1)
                     assert after.items() <= before.items()
                     assert set(last.values()) <= after.keys()
-                    assert cleaner_checkpoint.read(self.store.place("keyed", 1)).reason == ""
+                    assert cleaner_checkpoint.read(self.store.logs.place("keyed", 1)).reason == ""
 
         again_until_done(once)
 

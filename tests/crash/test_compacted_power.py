@@ -84,7 +84,7 @@ class PowerLoss:
             return
         # First those who read, then those who look for what was decided, then those who write.
         see(self.path)
-        help_apply(Store.open(self.path))
+        help_apply(Store.open(self.path).decisions)
         store = Store.open(self.path)
         for topic in store.topics():
             for partition in range(PARTITIONS[topic]):
@@ -141,9 +141,9 @@ class PowerLoss:
     def clean(self, store, seen):
         """A cleaning of all takes no last record of a key, but for tombstones that are old enough."""
         for (topic, partition), before in seen.items():
-            with store.appender(topic, partition).hold() as held:
+            with store.logs.appender(topic, partition).hold() as held:
                 held.roll()
-            log, reader = store.appender(topic, partition), store.reader(topic, partition)
+            log, reader = store.logs.appender(topic, partition), store.logs.reader(topic, partition)
             done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)
             while done is not None and not done.finished:
                 done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)
@@ -178,4 +178,4 @@ def test_how_far_a_cleaner_goes_is_on_the_disk_before_its_first_swap(memory_path
     (swap, *_) = [number for number, change in enumerate(trace.changes) if change.target.endswith(".swap")]
     for _, disk in trace.disks([swap]):
         disk.write(memory_path / "after", disk.nothing())
-    assert cleaner_checkpoint.read(Store.open(memory_path / "after").place("keyed", 0)).touched_to > 0
+    assert cleaner_checkpoint.read(Store.open(memory_path / "after").logs.place("keyed", 0)).touched_to > 0

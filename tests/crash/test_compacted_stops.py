@@ -81,7 +81,7 @@ def go_on(workload, path, undisturbed, cleaning):
     expected = undisturbed.contents[workload.done], undisturbed.contents[workload.begun]
     if (path / "store.json").exists():
         check_between(see(path), *expected, cleaning)
-        help_apply(Store.open(path))
+        help_apply(Store.open(path).decisions)
         seen = see(path)
         check_between(seen, *expected, cleaning)
         name, _ = workload.steps[workload.done]

@@ -31,7 +31,7 @@ def rows(value):
 
 
 def stage(store, value):
-    writer = StagedWriter(store, StagingPlan.make(store, [TOPIC]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [TOPIC]))
     writer.append(TOPIC, rows(value))
     return writer.finish()
 
@@ -69,7 +69,7 @@ class Run:
 
     def publish(self, store, number):
         values = [b"published %d, %d" % (number, part) for part in range(2)]
-        publish(store, "query", number, stage(store, values[0]) + stage(store, values[1]))
+        publish(store.decisions, "query", number, stage(store, values[0]) + stage(store, values[1]))
         self.durable.update(values)
 
 
@@ -118,7 +118,7 @@ def check(disk, fate, shown, durable, monkeypatch):
         disk.write(folder, fate)
         patched.setattr(state_file, "this_boot", lambda: b"rebooted")
         store = Store.open(folder)
-        help_apply(store)
+        help_apply(store.decisions)
         store.append(TOPIC, rows(b"after"))
         found = content(folder)
         values = list(found.values())

@@ -88,9 +88,9 @@ class Work:
         name = f"p{number}"
 
         def stage_and_publish():
-            writer = StagedWriter(self.store, StagingPlan.make(self.store, [TOPIC]))
+            writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, [TOPIC]))
             writer.append(TOPIC, rows(name, COUNTS[number]))
-            publish(self.store, "q", number, writer.finish())
+            publish(self.store.decisions, "q", number, writer.finish())
 
         again_until_done(stage_and_publish)
         self.expected += [f"{name}/{row}" for row in range(COUNTS[number])]

@@ -70,7 +70,7 @@ def check(path, removed):
     store.create_topic("u", 3)
     for partition in range(3):
         store.append("u", rows(b"x"), partition=partition)
-        assert os.path.dirname(store.place("u", partition).folder) == f"{path}/data"
+        assert os.path.dirname(store.logs.place("u", partition).folder) == f"{path}/data"
     with contextlib.suppress(FileNotFoundError):
         # What a removal that was stopped has left there.
         for name in [name for name in os.listdir(f"{path}/second") if name.endswith("-checkpoint")]:
@@ -148,7 +148,7 @@ def test_a_move_out_of_it_that_was_not_synced_is_before_the_removal(memory_path,
     make(path)
     Store.open(path).move_partition("t", 1, "second")
     Store.open(path).clean()
-    state = Store.open(path).place("t", 1).state_path
+    state = Store.open(path).logs.place("t", 1).state_path
     trace, killed = Trace(path), []
 
     class Killed(BaseException):
@@ -184,7 +184,7 @@ def test_a_folder_cannot_go_while_a_stopped_move_has_its_partition_in_it(memory_
         path = memory_path / str(change)
         copy_folder(memory_path / "again", path)
         assert run_until(lambda path=path: Store.open(path).move_partition("t", 0, "second"), StopBefore(change))
-        inside = state_file.read(Store.open(path).place("t", 0).state_path).state.log_dir == 1
+        inside = state_file.read(Store.open(path).logs.place("t", 0).state_path).state.log_dir == 1
         outcomes.add(inside)
         if inside:
             with pytest.raises(InvalidConfigError, match="holds 1 partitions: t-0"):

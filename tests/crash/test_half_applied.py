@@ -20,7 +20,7 @@ def rows(value):
 
 
 def stage(store, value):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", rows(value))
     return writer.finish()
 
@@ -39,13 +39,13 @@ def test_the_batches_that_stayed_are_not_there_a_second_time(tmp_path, monkeypat
         if (change.kind, change.path) == ("sync", log):
             raise Stopped
 
-    assert run_until(lambda: publish(store, "query", 0, parts, run="run"), stop)
+    assert run_until(lambda: publish(store.decisions, "query", 0, parts, run="run"), stop)
     assert os.path.getsize(log) == sum(sizes)
     os.truncate(log, sum(sizes[: kept + 1]))
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     store = Store.open(store.path)
     # Whoever looks puts the partition right; what is whole is finished by that.
-    assert help_apply(store) == (kept < 2)
+    assert help_apply(store.decisions) == (kept < 2)
     values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
     assert values == [b"before", b"first", b"second"]
 
@@ -64,20 +64,20 @@ def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_
         if (change.kind, change.path) == ("write", log):
             raise Stopped
 
-    publish(store, "other", 0, stage(store, b"older"))
+    publish(store.decisions, "other", 0, stage(store, b"older"))
     with open(log, "rb") as file:
         older = file.read()
-    with store.appender("t", 0).hold() as held:
+    with store.logs.appender("t", 0).hold() as held:
         truncate(held, 1)
     parts = stage(store, b"newer")
-    assert run_until(lambda: publish(store, "query", 0, parts, run="run"), stop)
+    assert run_until(lambda: publish(store.decisions, "query", 0, parts, run="run"), stop)
     assert os.path.getsize(log) == len(older) - parts[0].size
     with open(log, "r+b") as file:
         file.write(older)
     if rebooted:
         monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     store = Store.open(store.path)
-    help_apply(store)
+    help_apply(store.decisions)
     values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
     assert values == [b"before", b"newer"]
 
@@ -96,7 +96,7 @@ def test_batches_of_the_decision_at_other_offsets_are_not_taken_for_applied(tmp_
             raise Stopped
 
     parts = stage(store, b"first") + stage(store, b"second")
-    assert run_until(lambda: publish(store, "query", 0, parts, run="run"), stop)
+    assert run_until(lambda: publish(store.decisions, "query", 0, parts, run="run"), stop)
     with open(log, "r+b") as file:
         file.seek(size)
         file.write(bytes(8))
@@ -104,12 +104,12 @@ def test_batches_of_the_decision_at_other_offsets_are_not_taken_for_applied(tmp_
         monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     else:
         # As if it had been stopped a moment before, when no sync was under way.
-        with files.open_write(store.reader("t", 0).place.state_path) as file:
+        with files.open_write(store.logs.reader("t", 0).place.state_path) as file:
             loaded = state_file.load(file)
             flags = loaded.state.flags & ~Flags.SUSPECT
             state_file.store(file, loaded, loaded.state._replace(flags=flags), durable=True)
     store = Store.open(store.path)
-    help_apply(store)
+    help_apply(store.decisions)
     values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
     assert values == [b"before", b"first", b"second"]
 
@@ -126,10 +126,10 @@ def test_what_was_applied_behind_a_hole_is_applied_anew(tmp_path, monkeypatch):
         if (change.kind, change.path) == ("sync", log):
             raise Stopped
 
-    assert run_until(lambda: publish(store, "query", 0, stage(store, b"decided"), run="run"), stop)
+    assert run_until(lambda: publish(store.decisions, "query", 0, stage(store, b"decided"), run="run"), stop)
     with open(log, "r+b") as file:
         file.write(bytes(size))
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     store = Store.open(store.path)
-    help_apply(store)
+    help_apply(store.decisions)
     assert [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()] == [b"decided"]

@@ -25,7 +25,7 @@ def run(path):
     store.create_topic("t", 1, CONFIG)
     append(store, [3, 1, 2, 9, 1, 1, 4])
     stage_and_publish(store, range(10, 16))
-    with store.appender("t", 0).hold() as held:
+    with store.logs.appender("t", 0).hold() as held:
         truncate(held, 5)
     append(store, range(20, 30))
     store.delete_records("t", 0, 4)
@@ -46,10 +46,10 @@ def row(time):
 
 
 def stage_and_publish(store, times):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     for time in times:
         writer.append("t", row(time))
-    publish(store, "p", 0, writer.finish())
+    publish(store.decisions, "p", 0, writer.finish())
 
 
 def check(store):
@@ -76,7 +76,7 @@ def go_on(path):
     """Others roll over the same offsets. Whoever writes first puts the partition right."""
     if not has_topic(path):
         return
-    help_apply(Store.open(path))
+    help_apply(Store.open(path).decisions)
     for time in range(40, 47):
         append(Store.open(path), [time])
         check(Store.open(path))

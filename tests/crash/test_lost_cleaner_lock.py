@@ -51,7 +51,7 @@ def last_of_each_key(path):
 def test_a_cleaner_that_lost_its_lock_does_not_put_in_place_what_another_has_begun(changes, tmp_path, monkeypatch):
     store = make_store(tmp_path / "store")
     before, rewrite = last_of_each_key(store.path), partition_cleaner.rewrite
-    cleaner_path = os.path.realpath(store.reader("t", 0).place.cleaner_path)
+    cleaner_path = os.path.realpath(store.logs.reader("t", 0).place.cleaner_path)
 
     def refuse(change):
         if os.path.realpath(change.path) == cleaner_path and change.kind in ("write", "sync"):
@@ -63,17 +63,17 @@ def test_a_cleaner_that_lost_its_lock_does_not_put_in_place_what_another_has_beg
         monkeypatch.setattr(lease, "is_shared", lambda folder: True)
         lock = locks.lock_for(cleaner_path)
         lock.release()
-        run_until(lambda: compact_partition(Store.open(store.path), AT), StopBefore(changes))
+        run_until(lambda: compact_partition(Store.open(store.path).logs, AT), StopBefore(changes))
         lock.acquire()
         files.set_observer(refuse)
         return done
 
     monkeypatch.setattr(partition_cleaner, "rewrite", lost_meanwhile)
     try:
-        assert compact_partition(store, AT).problem
+        assert compact_partition(store.logs, AT).problem
     finally:
         files.set_observer(None)
     assert last_of_each_key(store.path) == before
-    assert compact_partition(Store.open(store.path), AT).problem == ""
+    assert compact_partition(Store.open(store.path).logs, AT).problem == ""
     assert last_of_each_key(store.path) == before
     assert [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE] == []

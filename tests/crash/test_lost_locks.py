@@ -59,11 +59,11 @@ def append(path, name):
 
 def publish_rows(path, name, partitions=(0, 1)):
     store = Store.open(path)
-    writer = StagedWriter(store, StagingPlan.make(store, [TOPIC]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [TOPIC]))
     for partition in partitions:
         data = rows(name).append_column("partition", pa.array([partition] * APPENDED, pa.int32()))
         writer.append(TOPIC, data)
-    publish(store, name, 0, writer.finish())
+    publish(store.decisions, name, 0, writer.finish())
 
 
 def make_store(path, appends):
@@ -154,7 +154,7 @@ def test_a_writer_that_lost_its_locks_harms_nobody(situation, other, tmp_path):
             assert code in (ACKNOWLEDGED, FAILED)
             for number in range(AFTER):
                 append(path, f"after {number}")
-            help_apply(Store.open(path))
+            help_apply(Store.open(path).decisions)
             outcomes.add(code)
             check(path, appends, program, other, code, stop)
     assert FAILED in outcomes
@@ -192,7 +192,7 @@ def store_with_intent(folder):
     for changes in itertools.count():
         path = shutil.copytree(template, folder / f"killed {changes}")
         assert run_until(lambda path=path: publish_rows(path, "killed", [0]), StopBefore(changes))
-        loaded = state_file.read(Store.open(path).reader(TOPIC, 0).place.state_path)
+        loaded = state_file.read(Store.open(path).logs.reader(TOPIC, 0).place.state_path)
         if loaded is not None and loaded.state.intent:
             return path
 
@@ -207,7 +207,7 @@ def test_who_puts_right_what_a_killed_publish_left_and_loses_its_locks_harms_nob
     os.kill(pid, signal.SIGCONT)
     os.waitpid(pid, 0)
     append(path, "after")
-    help_apply(Store.open(path))
+    help_apply(Store.open(path).decisions)
     names = [value.rpartition(" ")[0] for value in values(path, 0)]
     assert names[::APPENDED] == ["other", "after", "killed"]
     assert not verify(path).damaged

@@ -67,7 +67,7 @@ class PowerLoss:
             return
         # First those who read, then those who look for what was decided, then those who write.
         self.check_topics(see(self.path))
-        help_apply(Store.open(self.path))
+        help_apply(Store.open(self.path).decisions)
         store = Store.open(self.path)
         for topic in store.topics():
             for partition in range(PARTITIONS):

@@ -46,11 +46,11 @@ def publish_as(path, publisher, number, run, counts=None, participants=()):
     store, parts = Store.open(path), []
     counts = counts or dict.fromkeys(COUNTS, 1)
     for task in range(2):
-        writer = StagedWriter(store, StagingPlan.make(store, counts))
+        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, counts))
         for topic, count in counts.items():
             writer.append(topic, rows(f"{publisher} {number} {task}", count))
         parts += writer.finish()
-    publish(store, publisher, number, parts, run=run, participants=participants)
+    publish(store.decisions, publisher, number, parts, run=run, participants=participants)
 
 
 def query(path, run="run 1"):
@@ -68,8 +68,8 @@ COMERS = {
     "replay": lambda path: query(path, "run 2"),
     "other publisher": lambda path: publish_as(path, "other", 0, ""),
     "appender": append,
-    "reader": lambda path: help_apply(Store.open(path)),
-    "recover": lambda path: recover(Store.open(path)),
+    "reader": lambda path: help_apply(Store.open(path).decisions),
+    "recover": lambda path: recover(Store.open(path).decisions),
 }
 
 
@@ -121,7 +121,7 @@ def check_published(path, before):
         assert [value for value in values if value.startswith("other")] == ["other 0 0/0", "other 0 1/0"], topic
     assert OffsetsLog(Store.open(path)).fetch("group")[AT].offset == 5
     # Where the fewest partitions were when it was begun.
-    assert os.path.dirname(Store.open(path).place("fresh", 0).folder) == f"{path}/second"
+    assert os.path.dirname(Store.open(path).logs.place("fresh", 0).folder) == f"{path}/second"
     Store.open(path).flush()
     damage = [finding for finding in verify(path).findings if finding.severity is Severity.DAMAGE]
     assert not damage, "\n".join(map(str, damage))

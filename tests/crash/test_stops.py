@@ -61,7 +61,7 @@ def go_on(workload, path, contents):
     expected = contents[workload.done], contents[workload.begun]
     check_between(seen, *expected)
     if seen:
-        help_apply(Store.open(path))
+        help_apply(Store.open(path).decisions)
         seen = content(path)
         check_between(seen, *expected)
     name, _ = workload.steps[workload.done]

@@ -57,24 +57,32 @@ def test_a_decision_does_not_outlive_the_position_that_it_starts_from(memory_pat
     at = TopicPartition("t", 0)
     store = Store.create(memory_path / "store", {"offsets.topic.num.partitions": "1"})
     store.create_topic("t", 1)
-    publish(store, "q", 0, [], participants=[OffsetMoves([OffsetStep("g", at, None, 3)])])
-    with store.appender("__consumer_offsets", 0).hold() as held:
+    publish(
+        store.decisions, "q", 0, [], participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 3)])]
+    )
+    with store.logs.appender("__consumer_offsets", 0).hold() as held:
         held.settle()
     trace = Trace(store.path)
 
     def move():
         OffsetsLog(store).commit("g", {at: 5})
-        publish(store, "q", 1, [], participants=[OffsetMoves([OffsetStep("g", at, 5, 9)])])
+        publish(
+            store.decisions,
+            "q",
+            1,
+            [],
+            participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, 5, 9)])],
+        )
 
     trace.record(move)
     decided = 0
     for left, count in losses(trace, memory_path, monkeypatch):
-        undone = [one.decision.offset for one in waiting(left) if one.decision.number == 1]
+        undone = [one.decision.offset for one in waiting(left.decisions) if one.decision.number == 1]
         for decision in undone:
             # As if it had never been made.
-            set_aside(left, decision)
+            set_aside(left.decisions, decision)
             assert OffsetsLog(left).fetch("g")[at].offset == 5, f"power lost before change {count}"
-        decided += last_number(left, "q") == 1 or bool(undone)
+        decided += last_number(left.decisions, "q") == 1 or bool(undone)
     assert decided > 5
 
 
@@ -95,7 +103,7 @@ def test_what_was_removed_does_not_come_back_in_the_place_of_what_was_shown_sinc
         trace.changes.append(change)
 
     def enter():
-        with Store.open(store.path).appender("t", 0).hold():
+        with Store.open(store.path).logs.appender("t", 0).hold():
             pass
 
     assert run_until(enter, note) == killed
@@ -137,7 +145,7 @@ def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_put_right(me
         with open(log, "ab") as file:
             file.write(b"torn" * 100)
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    path, said = store.reader("t", 0).place.state_path, []
+    path, said = store.logs.reader("t", 0).place.state_path, []
 
     def look(_change):
         state = state_file.read(path).state
@@ -146,7 +154,7 @@ def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_put_right(me
 
     files.set_observer(look)
     try:
-        with Store.open(store.path).appender("t", 0).hold() as held:
+        with Store.open(store.path).logs.appender("t", 0).hold() as held:
             held.settle()
     finally:
         files.set_observer(None)
@@ -176,7 +184,7 @@ def test_what_fills_a_gap_is_on_the_disk_before_the_state_counts_it(memory_path,
 def test_an_empty_log_whose_file_is_gone_is_put_right_once(memory_path, monkeypatch):
     store = Store.create(memory_path / "store")
     store.create_topic("t", 1)
-    with store.appender("t", 0).hold():
+    with store.logs.appender("t", 0).hold():
         pass
     (log,) = store.segment_files("t", 0)
     os.unlink(log)
@@ -185,4 +193,4 @@ def test_an_empty_log_whose_file_is_gone_is_put_right_once(memory_path, monkeypa
     for number in range(3):
         left.append("t", rows(b"%d" % number))
     assert values(left) == [b"0", b"1", b"2"]
-    assert (left.reader("t", 0).state().boot, left.latest_offset("t", 0)) == (b"rebooted", 3)
+    assert (left.logs.reader("t", 0).state().boot, left.latest_offset("t", 0)) == (b"rebooted", 3)

@@ -31,12 +31,12 @@ def recorded():
 def check(path, acknowledged, who):
     """`who` comes first: a reader, or the next worker."""
     if who == "reader":
-        help_apply(Store.open(path))
+        help_apply(Store.open(path).decisions)
         reached = position(path)
         assert sink(path) == [list(range(reached))] * 2
         assert reached >= acknowledged
     Worker(path, who).run()
-    help_apply(Store.open(path))
+    help_apply(Store.open(path).decisions)
     assert sink(path) == [list(range(RECORDS))] * 2
     assert position(path) == RECORDS
 

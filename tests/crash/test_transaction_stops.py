@@ -36,7 +36,7 @@ def another_id(path, _zombie):
 
 
 def reader(path, _zombie):
-    help_apply(Store.open(path))
+    help_apply(Store.open(path).decisions)
     seen = sink(path)
     assert seen[0] == seen[1] == list(range(len(seen[0])))
     assert len(seen[0]) % STEP == 0
@@ -49,7 +49,7 @@ def by_hand(path, _zombie):
     found = log.fetch(GROUP)
     if found:
         log.commit(GROUP, {SOURCE: found[SOURCE].offset})
-    help_apply(Store.open(path))
+    help_apply(Store.open(path).decisions)
     assert log.fetch(GROUP).keys() == found.keys()
     assert all(log.fetch(GROUP)[at].offset == found[at].offset for at in found)
     same_id(path, None)
@@ -63,14 +63,14 @@ def cleaner(path, _zombie):
 def gives_up(path, _zombie):
     """Sets aside what waits and no partition has anything of, also of what a killed one has begun."""
     store = Store.open(path)
-    for one in waiting(store):
+    for one in waiting(store.decisions):
         if not any(has(store, place, one.decision) for place in one.decision.places):
-            assert set_aside(store, one.decision.offset).taken_back
+            assert set_aside(store.decisions, one.decision.offset).taken_back
     same_id(path, None)
 
 
 def has(store, place, decision):
-    with store.appender(place.topic, place.partition).hold() as held:
+    with store.logs.appender(place.topic, place.partition).hold() as held:
         return held.state.applied >= decision.offset
 
 
@@ -101,7 +101,7 @@ def _try_stop(fresh, path, changes, torn, comes_next):
         _come_back(worker.transaction, where)
     except Exception as error:
         raise AssertionError(where) from error
-    help_apply(Store.open(path))
+    help_apply(Store.open(path).decisions)
     assert sink(path) == [list(range(RECORDS))] * 2, where
     assert position(path) == RECORDS, where
     return True

@@ -42,7 +42,7 @@ def make(path, start):
 
 
 def cut(path, offset):
-    with Store.open(path).appender("t", 0).hold() as appender:
+    with Store.open(path).logs.appender("t", 0).hold() as appender:
         return truncate(appender, offset)
 
 

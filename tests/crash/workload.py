@@ -134,7 +134,7 @@ class Workload(Steps):
         Store.open(self.path).flush()
 
     def truncate(self, offset):
-        appender = Store.open(self.path).appender("plain", 1)
+        appender = Store.open(self.path).logs.appender("plain", 1)
         # A second time the log may end before it.
         with contextlib.suppress(OffsetOutOfRangeError), appender.hold() as held:
             truncate(held, offset)
@@ -151,7 +151,7 @@ class Workload(Steps):
         """Output of some tasks, `counts` rows for each partition of some topics."""
         store, parts = Store.open(self.path), []
         for task in range(tasks):
-            writer = StagedWriter(store, StagingPlan.make(store, counts))
+            writer = StagedWriter(store.logs, StagingPlan.make(store.logs, counts))
             for topic, count in counts.items():
                 writer.append(topic, rows(f"{name} {topic} {task}", PARTITIONS * count))
             parts += writer.finish(sync=sync)
@@ -161,19 +161,19 @@ class Workload(Steps):
         """A query's batch; every second one is large."""
         large = {"large": 30, "fresh": 40} if number % 2 else {"large": 1}
         store, parts = self.stage(f"publish {number}", {"small": 2, "plain": 1} | large)
-        publish(store, "query", number, parts, run="run")
+        publish(store.decisions, "query", number, parts, run="run")
 
     def publish_unsynced(self, number):
         """It is exact as long as the power stays on; the last one is large."""
         counts = {"small": 2, "large": 30} if number == 3 else {"small": 4, "plain": 1}
         store, parts = self.stage(f"unsynced {number}", counts, sync=False)
-        publish(store, "careless", number, parts, sync=False)
+        publish(store.decisions, "careless", number, parts, sync=False)
 
     def publish_once(self, number):
         """A batch write; one of them has many little pieces."""
         counts, tasks = ({"small": 1, "large": 6}, 6) if number == 2 else ({"small": 2}, 2)
         store, parts = self.stage(f"once {number}", counts, tasks)
-        publish(store, f"batch {number}", 0, parts, one_off=True)
+        publish(store.decisions, f"batch {number}", 0, parts, one_off=True)
 
 
 def numbered(number):

@@ -52,7 +52,7 @@ class Descriptions(Family):
         super().__init__(folder)
         self._store = Store.create(folder / "store", {"num.partitions": "3"})
         self._store.create_topic("t", 2, {"retention.ms": "-1"})
-        writer = StagedWriter(self._store, StagingPlan.make(self._store, ["t"]))
+        writer = StagedWriter(self._store.logs, StagingPlan.make(self._store.logs, ["t"]))
         writer.append("t", pa.record_batch({"value": [b"x"] * 10}))
         parts = writer.finish()
         self._staging = folder / "staging"

@@ -64,12 +64,12 @@ class Indexes(Family):
         store.create_topic("t", 1, {"index.interval.bytes": str(_INTERVAL), "retention.ms": "-1"})
         for number in range(_END):
             if number and number % _OFFSETS == 0:
-                with store.appender("t", 0).hold() as appender:
+                with store.logs.appender("t", 0).hold() as appender:
                     appender.roll()
                     appender.maintain()
             row = {"value": [b"%08d" % number * 3], "timestamp": pa.array([_time(number)], pa.int64())}
             store.append("t", pa.record_batch(row), partition=0)
-        self._place, self._config = store.reader("t", 0).place, store.topic_config("t")
+        self._place, self._config = store.logs.reader("t", 0).place, store.topic_config("t")
         self._bases = range(0, _END, _OFFSETS)
         self._good = {path: path.read_bytes() for base in self._bases for path in self._paths(base)}
         self._sizes = {base: os.path.getsize(segment_path(self._place.folder, base, LOG)) for base in self._bases}

@@ -36,7 +36,7 @@ class States(Family):
         store.create_topic("t", 1, {"segment.bytes": "500", "retention.ms": "-1"})
         for number in range(0, 20, 2):
             store.append("t", pa.record_batch({"value": [b"%020d" % number, b"%020d" % (number + 1)]}), partition=0)
-        self._place = store.reader("t", 0).place
+        self._place = store.logs.reader("t", 0).place
         self._state_path = Path(self._place.state_path)
         self._good = self._state_path.read_bytes()
         shutil.copytree(self._path, folder / "good")

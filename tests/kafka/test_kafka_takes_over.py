@@ -46,7 +46,7 @@ def written(tmp_path_factory):
         store.delete_records("exported", 1, LOG_START)
         rows["exported"][1] = rows["exported"][1][LOG_START:]
         for epoch in range(1, EPOCHS + 1):
-            with store.appender("exported", 0).hold() as held:
+            with store.logs.appender("exported", 0).hold() as held:
                 end = truncate(held, held.state.next_offset - 3)
                 # As a leader's election begins one.
                 leader_epochs.begin(held.place.folder, epoch, end)
@@ -68,7 +68,7 @@ def write_compacted(store, topic):
         if partition == 1:
             written += len(transact(store, topic, keyless=False))
         written += len(extend(store, topic, partition, 40, keyless=False))
-    assert not [outcome.problem for outcome in compact(store, topic) if outcome.problem]
+    assert not [outcome.problem for outcome in compact(store.logs, topic) if outcome.problem]
     rows = [read(store, topic, partition, READ_COMMITTED)[0] for partition in range(PARTITIONS)]
     assert sum(map(len, rows)) < written / 2
     return rows
@@ -211,7 +211,7 @@ def test_folders_without_the_id_of_the_topic_are_set_aside(taken_over, clients, 
 
 def test_leader_epochs_of_an_export_are_below_those_of_the_broker(taken_over, written):
     store, rows = written
-    assert store.reader("exported", 0).state().leader_epoch == EPOCHS
+    assert store.logs.reader("exported", 0).state().leader_epoch == EPOCHS
     for partition in range(PARTITIONS):
         file = taken_over.log_dir / f"exported-{partition}" / "leader-epoch-checkpoint"
         first, *others = kafka_files.read_epochs(str(file))

@@ -124,7 +124,7 @@ def append_tiny_batches(store: Store, folder: Path, amount: int) -> None:
 def stage(store: Store, folder: Path, amount: int, topics: tuple[str, ...] = ("new",)) -> list:
     for topic in topics:
         store.create_topic(topic, 2, {"segment.bytes": str(SEGMENT), "retention.ms": "-1"})
-    writer = StagedWriter(store, StagingPlan.make(store, topics))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, topics))
     for number in range(amount // (ROWS * 1024)):
         writer.append(topics[number % len(topics)], rows())
     return writer.finish()
@@ -138,7 +138,7 @@ def stage_for_many_partitions(store: Store, folder: Path, amount: int) -> None:
     """A hundred partitions for the one, a thousand for the other amount; each gets a little again and again."""
     count = amount // 200_000
     store.create_topic("wide", count, {"retention.ms": "-1"})
-    writer = StagedWriter(store, StagingPlan.make(store, ["wide"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["wide"]))
     for _ in range(60):
         data = rows(count, VALUE)
         writer.append("wide", data.append_column("partition", pa.array(range(count), pa.int32())))
@@ -149,7 +149,7 @@ def stage_one_partition_after_another(store: Store, folder: Path, amount: int) -
     """A hundred partitions for the one, a thousand for the other amount; each gets a batch and a bit of one."""
     count, data = amount // 300_000, rows(600)
     store.create_topic("wide", count, {"retention.ms": "-1", "compression.type": "lz4"})
-    writer = StagedWriter(store, StagingPlan.make(store, ["wide"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["wide"]))
     for partition in range(count):
         writer.append("wide", data.append_column("partition", pa.array([partition] * 600, pa.int32())))
     writer.finish()
@@ -159,20 +159,20 @@ def publish_large_batches(store: Store, folder: Path, amount: int) -> None:
     """Batches that are larger than the pieces in which all else is copied."""
     size = 12 << 20
     store.create_topic("new", 1, {"retention.ms": "-1", "max.message.bytes": str(2 * size)})
-    writer = StagedWriter(store, StagingPlan.make(store, ["new"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["new"]))
     for _ in range(amount // size):
         writer.append("new", rows(1, bytes(size)))
     regions = [
         Region(f"{store.path}/staging/{part.file}", part.position, part.size, part.count, part.crcs)
         for part in writer.finish()
     ]
-    apply(store.appender("new", 0), 0, 1, regions, installs=False)
+    apply(store.logs.appender("new", 0), 0, 1, regions, installs=False)
     assert verify(store.path, jobs=1).totals.records >= amount // size
 
 
 def publish_large(store: Store, folder: Path, amount: int) -> None:
     parts = stage(store, folder, amount)
-    publish(store, "p", 0, parts)
+    publish(store.decisions, "p", 0, parts)
 
 
 def publish_copied(store: Store, folder: Path, amount: int) -> None:
@@ -182,24 +182,24 @@ def publish_copied(store: Store, folder: Path, amount: int) -> None:
     regions = [
         Region(f"{store.path}/staging/{part.file}", part.position, part.size, part.count, part.crcs) for part in mine
     ]
-    apply(store.appender("new", 0), 0, 1, regions, installs=False)
+    apply(store.logs.appender("new", 0), 0, 1, regions, installs=False)
 
 
 def publish_with_the_time_of_append(store: Store, folder: Path, amount: int) -> None:
     store.create_topic("new", 2, {"segment.bytes": str(SEGMENT), "message.timestamp.type": "LogAppendTime"})
-    writer = StagedWriter(store, StagingPlan.make(store, ["new"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["new"]))
     for _ in range(amount // (ROWS * 1024)):
         writer.append("new", rows())
-    publish(store, "p", 0, writer.finish())
+    publish(store.decisions, "p", 0, writer.finish())
 
 
 def publish_often(store: Store, folder: Path, amount: int) -> None:
     """Little each time; the decision log grows."""
     store.create_topic("new", 1, {"retention.ms": "-1"})
     for number in range(amount // 200_000):
-        writer = StagedWriter(store, StagingPlan.make(store, ["new"]))
+        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["new"]))
         writer.append("new", rows(10))
-        publish(store, "p", number, writer.finish())
+        publish(store.decisions, "p", number, writer.finish())
 
 
 def retention(store: Store, folder: Path, amount: int) -> None:
@@ -210,13 +210,13 @@ def retention(store: Store, folder: Path, amount: int) -> None:
 
 def compact_all(store: Store, folder: Path, amount: int) -> None:
     store.alter_configs("t", {"cleanup.policy": "compact"})
-    assert not [outcome.problem for outcome in compact(store, "t") if outcome.problem]
+    assert not [outcome.problem for outcome in compact(store.logs, "t") if outcome.problem]
 
 
 def recover(store: Store, folder: Path, amount: int) -> None:
     """After a power loss: all that is not synced is looked through."""
     for topic in ("t", "tiny"):
-        state_path = store.reader(topic, 0).place.state_path
+        state_path = store.logs.reader(topic, 0).place.state_path
         state = state_file.read(state_path).state._replace(boot=b"anotherb", synced=0)
         Path(state_path).write_bytes(state_file.encode_slot(state) + bytes(1792))
         Store.open(store.path).append(topic, rows(1, TINY), partition=0)

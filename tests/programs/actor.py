@@ -67,15 +67,15 @@ class Actor:
 
     def end_transaction(self, topic, partition, producer, epoch, commit, time):
         marker = ending(commit, producer=producer, epoch=epoch, timestamp=time)
-        with self.store.appender(topic, partition).hold() as appender:
+        with self.store.logs.appender(topic, partition).hold() as appender:
             return appender.append(bytearray(marker), sync=False).base_offset
 
     def publish(self, publisher, number, topic, records):
         """`records`: (partition, record) each."""
-        writer = StagedWriter(self.store, StagingPlan.make(self.store, [topic]))
+        writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, [topic]))
         partitions = pa.array([partition for partition, _ in records], pa.int32())
         writer.append(topic, _rows([record for _, record in records]).append_column("partition", partitions))
-        return publish(self.store, publisher, number, writer.finish()).replayed
+        return publish(self.store.decisions, publisher, number, writer.finish()).replayed
 
     def commit(self, group, offsets, expected):
         OffsetsLog(self.store).commit(group, offsets, expected=expected)
@@ -86,14 +86,14 @@ class Actor:
         return self.store.delete_records(topic, partition, before)
 
     def roll(self, topic, partition):
-        with self.store.appender(topic, partition).hold() as appender:
+        with self.store.logs.appender(topic, partition).hold() as appender:
             appender.roll()
 
     def clean(self):
         self.store.clean()
 
     def compact(self, topic):
-        return [outcome.problem for outcome in compact(self.store, topic)]
+        return [outcome.problem for outcome in compact(self.store.logs, topic)]
 
     def flush(self):
         self.store.flush()

@@ -77,7 +77,7 @@ def stage(store, batch, run):
     claim_run(StoreRef.to(store), identity, batch)
     messages = []
     for task in range(len(TASK_ROWS)):
-        writer = StagedWriter(store, StagingPlan.make(store, [TOPIC]))
+        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [TOPIC]))
         writer.append(TOPIC, rows(batch, task))
         messages.append(StagedMessage(tuple(writer.finish()), identity))
     return messages

@@ -8,7 +8,6 @@ from chispa import assert_df_equality
 from spark_tools import all_values_in, fails, fill, read, read_stream, values_in
 
 from pyspark_log import Publish, Store
-from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import last_number
 
 VALUE = ("string(value) value",)
@@ -66,8 +65,8 @@ def test_one_publish_of_several_writes(spark, topics):
         out.write(numbers(spark), topic="counts")
         assert contents(topics) == [[], [], []]
     assert contents(topics) == [["1", "2", "4"], ["3"], []]
-    assert (out.result.records, out.result.replayed, last_number(topics, "p")) == (4, False, 7)
-    assert len(DecisionLog.of(topics).last) == 1
+    assert (out.result.records, out.result.replayed, last_number(topics.decisions, "p")) == (4, False, 7)
+    assert len(topics.decisions.last) == 1
     back = read(spark, topics, "odd").selectExpr("string(key) key", "string(value) value")
     assert_df_equality(back, spark.createDataFrame([("k", "3")], "key string, value string"), ignore_nullable=True)
 
@@ -92,7 +91,7 @@ def test_an_error_in_the_block_leaves_nothing(spark, topics):
 
     with pytest.raises(KeyError):
         fails_in_between()
-    assert (contents(topics), staged_files(topics), last_number(topics, "p")) == ([[], [], []], [], None)
+    assert (contents(topics), staged_files(topics), last_number(topics.decisions, "p")) == ([[], [], []], [], None)
 
 
 def test_what_is_refused(spark, topics):
@@ -122,7 +121,7 @@ def test_a_query_writes_each_micro_batch_once(spark, topics, tmp_path):
     assert whole[:2] == [["0", "2", "4", "6", "8"], ["1", "3", "5", "7", "9"]]
     assert sum(map(int, whole[2])) == 10
     # A micro-batch that Spark does not know to be done runs again, and is recognised.
-    last = last_number(topics, "split")
+    last = last_number(topics.decisions, "split")
     (tmp_path / "checkpoint" / "commits" / str(last)).unlink()
     (tmp_path / "checkpoint" / "commits" / f".{last}.crc").unlink(missing_ok=True)
     run(source, split(topics), tmp_path / "checkpoint")
@@ -171,7 +170,7 @@ def test_a_block_without_rows_belongs_to_its_query_too(spark, topics, tmp_path):
 
     def nothing(writes):
         def function(batch, _):
-            with Publish(topics.path, "split", last_number(topics, "split") + 1) as out:
+            with Publish(topics.path, "split", last_number(topics.decisions, "split") + 1) as out:
                 for topic in writes:
                     out.write(batch.where("false"), topic=topic)
 
@@ -182,4 +181,4 @@ def test_a_block_without_rows_belongs_to_its_query_too(spark, topics, tmp_path):
             run(source, nothing(writes), tmp_path / f"of another query {number}")
         (tmp_path / "input" / str(number)).write_text("2\n")
         run(source, nothing(writes), tmp_path / "checkpoint")
-        assert last_number(topics, "split") == number
+        assert last_number(topics.decisions, "split") == number

@@ -66,7 +66,7 @@ def test_a_killed_query_publishes_each_micro_batch_once_and_whole(tmp_path):
         for where in ("between 1", "after 2", "nowhere"):
             run(store, tmp_path / "checkpoint", where, log)
             counted = sum(int(value) * times for (_, value), times in records(store, "counts").items())
-            shown.append((last_number(store, "split"), records(store, "all").total(), counted))
+            shown.append((last_number(store.decisions, "split"), records(store, "all").total(), counted))
     # What was staged when it was killed between the writes is not there; what was published after is.
     assert shown == [(0, 60, 60), (2, 180, 180), (3, 200, 200)]
     assert records(store, "all") == records(store, "events")

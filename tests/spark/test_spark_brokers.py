@@ -29,7 +29,7 @@ def write_part(store, sequence, value):
 
 
 def end_transaction(store, *, commit):
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         marker = batch(struct.pack(">hh", 0, commit), struct.pack(">hi", 0, 0), control=True)
         appender.append(bytearray(marker), sync=False)
 

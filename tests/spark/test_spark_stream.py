@@ -19,7 +19,6 @@ from spark_tools import (
 from pyspark_log import Store
 from pyspark_log.spark_connector.query_run import plan_of
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.publish.decision_log import DecisionLog
 
 # A query that fails takes seconds.
 SLOW = pytest.mark.slow
@@ -167,8 +166,8 @@ def test_what_was_planned_is_found_in_the_sessions_checkpoint_location(spark, st
         stream.option("topic", "out").trigger(availableNow=True).start(store.path).awaitTermination()
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
+    decisions = store.decisions
+    decisions.follow()
     (decision,) = decisions.last.values()
     assert decision.plan == plan_of(str(tmp_path / "all" / "q"), decision.number)
     assert decision.plan.startswith("offsets ")

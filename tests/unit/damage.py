@@ -30,7 +30,7 @@ def rows(first, count, time=1_000_000):
 
 
 def stage(store, count, topic="p", large=False):
-    writer = StagedWriter(store, StagingPlan.make(store, [topic]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [topic]))
     data = rows(0, count)
     if large:
         data = data.set_column(1, "value", pa.array([bytes(100_000)] * count, pa.binary()))
@@ -46,7 +46,7 @@ def build(path):
     for number in range(0, RECORDS, 3):
         store.append("t", rows(number, 3), partition=0)
     for number in range(3):
-        publish(store, "query", number, stage(store, 10), run="run")
+        publish(store.decisions, "query", number, stage(store, 10), run="run")
     OffsetsLog(store).commit("group", {TopicPartition("t", 0): 7})
     return store
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark_log import Store
 from pyspark_log.errors import InvalidTopicError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.ingest.partitioner import murmur2
+from pyspark_log.storage.log_manager.topics import TopicAdmin
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import publishing
@@ -28,16 +29,16 @@ def store(tmp_path):
 
 def task(store, plan):
     """The writer of one task, to which the plan has travelled."""
-    return StagedWriter(store, pickle.loads(pickle.dumps(plan)))
+    return StagedWriter(store.logs, pickle.loads(pickle.dumps(plan)))
 
 
 def open_plan(store, topics=()):
-    return StagingPlan.make(store, topics, others=True)
+    return StagingPlan.make(store.logs, topics, others=True)
 
 
 def partitions_of_keys(parts, store):
     """Publishes parts; which partitions of the topic `new` have each key."""
-    publishing.publish(store, "p", 0, parts)
+    publishing.publish(store.decisions, "p", 0, parts)
     found = {}
     for partition in range(store.describe_topic("new").partitions):
         for batch in store.read("new", partition):
@@ -107,7 +108,7 @@ def test_no_topic_is_made_where_the_store_forbids_it(tmp_path):
 
 def test_nor_where_the_plan_has_all_topics(store):
     with pytest.raises(UnknownTopicError, match="create it first"):
-        task(store, StagingPlan.make(store, [])).append("new", ROWS)
+        task(store, StagingPlan.make(store.logs, [])).append("new", ROWS)
     assert store.topics() == []
 
 
@@ -120,13 +121,13 @@ def test_a_topic_that_is_deleted_and_made_again_while_tasks_are_at_work(store):
     with pytest.raises(UnknownTopicError, match="'new' was deleted and made again"):
         task(store, plan).append("new", ROWS)
     with pytest.raises(StagedOutputError, match="'new' was deleted"):
-        publishing.publish(store, "p", 0, first.finish())
+        publishing.publish(store.decisions, "p", 0, first.finish())
 
 
 def agree_at_once(path, job, barrier, queue):
     store = Store.open(path)
     barrier.wait()
-    queue.put(agree(store, job, "new"))
+    queue.put(agree(store.logs, job, "new"))
 
 
 def test_processes_that_meet_it_at_the_same_time(store):
@@ -145,15 +146,16 @@ def test_processes_that_meet_it_at_the_same_time(store):
 
 
 def test_a_task_that_makes_the_topic_knows_it_also_if_another_one_writes_it_down(store, monkeypatch):
-    job, make = Job.new(), store.ensure_topic
+    job, make = Job.new(), TopicAdmin.create_if_missing
 
-    def another_one_is_faster(topic):
-        made = make(topic)
-        assert not agree(Store.open(store.path), job, topic).made
+    def another_one_is_faster(admin, topic):
+        made = make(admin, topic)
+        monkeypatch.setattr(TopicAdmin, "create_if_missing", make)
+        assert not agree(Store.open(store.path).logs, job, topic).made
         return made
 
-    monkeypatch.setattr(store, "ensure_topic", another_one_is_faster)
-    assert agree(store, job, "new").made
+    monkeypatch.setattr(TopicAdmin, "create_if_missing", another_one_is_faster)
+    assert agree(store.logs, job, "new").made
 
 
 def test_what_a_dead_write_has_left_goes_by_its_age(store):

@@ -91,7 +91,8 @@ CALLS = {
     "clean": (lambda store, *a: store.clean(*a), (TOPICS,)),
     "earliest_offset": (lambda store, *a: store.earliest_offset(*a), (TOPICS, NUMBERS)),
     "latest_offset": (
-        lambda store, t, p, level: store.latest_offset(t, p, isolation_level=level), (TOPICS, FEW, LEVELS),
+        lambda store, t, p, level: store.latest_offset(t, p, isolation_level=level),
+        (TOPICS, FEW, LEVELS),
     ),
     "offset_for_timestamp": (lambda store, *a: store.offset_for_timestamp(*a), (TOPICS, FEW, NUMBERS)),
     "offset_of_max_timestamp": (lambda store, *a: store.offset_of_max_timestamp(*a), (TOPICS, NUMBERS)),
@@ -117,11 +118,18 @@ CALLS = {
     "expire": (lambda store: OffsetsLog(store).expire(), ()),
     "publish": (
         lambda store, who, number, steps, run, location, plan: publish(
-            store, who, number, [], participants=[OffsetMoves(steps)], run=run, location=location, plan=plan
+            store.decisions,
+            who,
+            number,
+            [],
+            participants=[OffsetMoves(store.committed_offsets, steps)],
+            run=run,
+            location=location,
+            plan=plan,
         ),
         (TEXTS, NUMBERS, STEPS, TEXTS, TEXTS, TEXTS),
     ),
-    "delete_publisher": (delete_publisher, (TEXTS,)),
+    "delete_publisher": (lambda store, name: delete_publisher(store.decisions, name), (TEXTS,)),
     "transaction": (transaction, (TEXTS, TOPICS, ROWS, TEXTS, MOVES)),
 }
 
@@ -148,7 +156,7 @@ def test_any_arguments_give_a_result_or_a_documented_error(store, call, data):
     # What was given before is no trouble of others.
     assert list(store.read("u", 0))
     assert OffsetsLog(store).fetch("nobody") == {}
-    publishers(store)
+    publishers(store.decisions)
 
 
 def test_what_no_format_holds_is_refused_and_changes_nothing(store):
@@ -178,14 +186,14 @@ def test_what_no_format_holds_is_refused_and_changes_nothing(store):
 def test_a_publisher_that_no_decision_can_hold_does_no_harm_to_others(store, name):
     """It was written down, and nobody could read the decisions any more."""
     with pytest.raises(InvalidConfigError, match="half of a surrogate pair"):
-        publish(store, **{"publisher": "p", "number": 0, "parts": [], name: "\ud800"})
+        publish(store.decisions, **{"publisher": "p", "number": 0, "parts": [], name: "\ud800"})
     with pytest.raises(InvalidConfigError, match="half of a surrogate pair"):
         Transactions(store, "\ud800")
     with pytest.raises(InvalidConfigError, match="number"):
-        publish(store, "p", 2**63, [])
+        publish(store.decisions, "p", 2**63, [])
     with Transactions(Store.open(store.path), f"after {name}").begin() as found:
         found.append("u", pa.record_batch({"value": [b"x"]}))
-    assert [one.publisher for one in publishers(store) if one.publisher == f"transaction-after {name}"]
+    assert [one.publisher for one in publishers(store.decisions) if one.publisher == f"transaction-after {name}"]
 
 
 def test_what_is_no_path_is_refused(store):

@@ -115,7 +115,7 @@ def test_what_a_failed_write_has_left_is_no_record_after_a_power_loss_either(sto
 
     files.set_observer(run_full)
     try:
-        with pytest.raises(OSError, match="No space"), store.appender("t", 0).hold() as appender:
+        with pytest.raises(OSError, match="No space"), store.logs.appender("t", 0).hold() as appender:
             appender.append(bytearray(2 * batch), sync=False)
     finally:
         files.set_observer(None)
@@ -132,9 +132,9 @@ def test_after_a_failed_sync_the_next_write_begins_a_segment(store, fail, who):
         store.append("t", pa.record_batch({"value": [b"9"]}), sync=True)
     other = store if who == "the same appender" else Store.open(store.path)
     if who == "a publish":
-        writer = StagedWriter(other, StagingPlan.make(other, ["t"]))
+        writer = StagedWriter(other.logs, StagingPlan.make(other.logs, ["t"]))
         writer.append("t", pa.record_batch({"value": [b"1"]}))
-        publish(other, "q", 0, writer.finish())
+        publish(other.decisions, "q", 0, writer.finish())
     else:
         append(other, 1)
     assert values(store) == [0, 1]
@@ -223,7 +223,7 @@ def test_a_store_that_is_replaced_by_a_copy_is_noticed(store):
 
 
 def test_an_appender_goes_on_in_the_copy_that_a_store_was_replaced_by(store):
-    appender = store.appender("t", 0)
+    appender = store.logs.appender("t", 0)
 
     def append_numbered(sequence):
         with appender.hold():
@@ -265,7 +265,7 @@ def test_settings_of_the_store_do_not_reach_its_own_topics(tmp_path):
     store = Store.create(tmp_path / "store", {"message.max.bytes": "200", "log.segment.bytes": "300"})
     store.create_topic("t", 1)
     for number in range(5):
-        writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
         writer.append("t", pa.record_batch({"value": [b"%d" % number]}))
-        publish(store, "q", number, writer.finish(), run="a run with a name", location="/a/place")
+        publish(store.decisions, "q", number, writer.finish(), run="a run with a name", location="/a/place")
     assert values(store) == [0, 1, 2, 3, 4]

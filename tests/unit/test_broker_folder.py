@@ -239,7 +239,7 @@ def test_a_partition_that_is_moved_while_the_folders_are_listed(disks, monkeypat
 
     monkeypatch.setattr(BrokerLogDir, "topics", move_before_the_last)
     store = Store.open(joined(disks))
-    assert store.reader("u", 0).place.folder == str(disks[2] / "u-0")
+    assert store.logs.reader("u", 0).place.folder == str(disks[2] / "u-0")
 
 
 def test_a_folder_that_cannot_be_read_takes_only_its_partitions_out(disks, caplog):
@@ -339,7 +339,7 @@ def test_tails_of_zeros_are_no_records(tmp_path):
     # A batch of which only the first bytes have reached a file that is long enough.
     half = batch(60, b"z" * 50)
     with open(folder / f"{active}.log", "r+b") as file:
-        file.seek(found.reader("t", 0).state().position)
+        file.seek(found.logs.reader("t", 0).state().position)
         file.write(half[:-10])
     assert Store.open(tmp_path / "logs").latest_offset("t", 0) == 60
 
@@ -523,7 +523,7 @@ def test_another_topic_of_the_same_name_is_not_read_on(root):
 
     owned(66)
     store, single = Store.open(root), Store.open(root / "t-0")
-    slow, old = store.read("t", 0, max_bytes=1), single.reader("t", 0)
+    slow, old = store.read("t", 0, max_bytes=1), single.logs.reader("t", 0)
     assert next(slow)["offset"].to_pylist() == [0]
     assert old.state().next_offset == 21
     instead()
@@ -570,9 +570,9 @@ def test_a_folder_that_gets_its_topics_id_later_is_read_on(root):
 
 def test_what_is_known_of_a_partition_is_kept_while_checkpoints_are_written(root):
     store = Store.open(root)
-    reader = store.reader("t", 0)
+    reader = store.logs.reader("t", 0)
     high_watermark(root, 20)
-    assert store.reader("t", 0) is reader
+    assert store.logs.reader("t", 0) is reader
     add(root / "t-1", 0, batch(0, b"x"))
     assert store.describe_topic("t").partitions == 2
 
@@ -581,7 +581,7 @@ def test_records_of_transactions_are_read_without_their_markers(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1, {"retention.ms": "-1"})
     store.append_batch("t", 0, ready(0, b"kept", transactional=True))
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.append(bytearray(ending(True)), sync=False)
     store.append_batch("t", 0, ready(1, b"open", transactional=True))
     store.close()
@@ -692,8 +692,8 @@ WRITES = {
     "delete records": lambda store: store.delete_records("t", 0, 2),
     "clean": lambda store: store.clean(),
     "flush": lambda store: store.flush(),
-    "plan": lambda store: StagingPlan.make(store, ["t"]),
-    "stage": lambda store: StagedWriter(store, StagingPlan(store.cluster_id, {})),
+    "plan": lambda store: StagingPlan.make(store.logs, ["t"]),
+    "stage": lambda store: StagedWriter(store.logs, StagingPlan(store.cluster_id, {})),
     "transaction": lambda store: Transactions(store, "id").begin(),
     "recover": recover,
     "repair": lambda store: repair(store.path, store.path + "-copy"),

@@ -503,13 +503,13 @@ def test_a_read_never_makes_a_store(path):
 
 def test_a_command_that_reads_finishes_what_a_publisher_left(store, path, monkeypatch):
     store.create_topic("out")
-    writer = StagedWriter(store, StagingPlan.make(store, ["out"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["out"]))
     writer.append("out", records(["k"], [b"decided"]))
     parts = writer.finish()
     with monkeypatch.context() as patched:
         patched.setattr(applier, "apply", full_disk)
         with pytest.raises(PublishPendingError, match="No space"):
-            publishing.publish(store, "q", 0, parts)
+            publishing.publish(store.decisions, "q", 0, parts)
         assert pylog(path, "consume", "out").stderr.startswith("Warning: published output could not be made")
     assert output(path, "consume", "out") == "decided\n"
 

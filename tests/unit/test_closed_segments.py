@@ -43,7 +43,7 @@ def fill(store, times):
 
 
 def place(store):
-    return store.reader("t", 0).place
+    return store.logs.reader("t", 0).place
 
 
 def known(store):
@@ -127,10 +127,10 @@ def test_it_follows_retention_and_goes_with_the_topic(store):
 
 def test_a_publish_that_rolls_adds_its_segments(store):
     fill(store, [1])
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     for time in range(2, 12):
         writer.append("t", row(time))
-    publish(store, "p", 0, writer.finish())
+    publish(store.decisions, "p", 0, writer.finish())
     fill(store, [20])
     assert len(known(store)) == len(list_segments(place(store).folder)) - 1 > 0
     assert known(store) == right(store)
@@ -182,7 +182,7 @@ def test_damage_in_a_segment_ends_what_is_known_but_stops_nobody(store):
 def test_nothing_is_known_of_records_that_were_truncated(store):
     """The same offsets, in segments of the same sizes, get other times."""
     fill(store, [1] * 12)
-    with store.appender("t", 0).hold() as held:
+    with store.logs.appender("t", 0).hold() as held:
         assert truncate(held, 4) == 4
     assert [entry.next_offset for entry in known(store)] == [3]
     fill(store, [50 + n for n in range(8)])
@@ -196,7 +196,7 @@ def test_who_is_stopped_while_truncating_leaves_nothing_false(store, stop_at, st
     numbers = iter(range(10))
     stop_at(lambda change: is_known(change) and next(numbers) == stop)
     try:
-        with store.appender("t", 0).hold() as held:
+        with store.logs.appender("t", 0).hold() as held:
             truncate(held, 4)
     except Stopped:
         pass
@@ -247,7 +247,7 @@ def test_entries_of_another_partition_do_not_count(store):
     for time in (1, 1, 1, 1):
         store.append("other", row(time))
     fill(store, [9, 1, 1, 1])
-    other = store.reader("other", 0).place
+    other = store.logs.reader("other", 0).place
     shutil.copy(other.segments_path, place(store).segments_path)
     assert known(store) == [None]
     look_up(store, [9, 1, 1, 1])
@@ -270,7 +270,7 @@ def test_segments_that_were_merged_since_are_found(store):
     logs[1].write_bytes(logs[1].read_bytes() + logs[2].read_bytes())
     for path in logs[2].parent.glob(f"{logs[2].stem}.*"):
         path.unlink()
-    with store.appender("t", 0).hold() as held:
+    with store.logs.appender("t", 0).hold() as held:
         held.save(held.state._replace(generation=held.state.generation + 1), durable=True)
     for start in range(10):
         found = [row for batch in Store.open(store.path).read("t", 0, start) for row in batch["offset"].to_pylist()]

@@ -80,8 +80,8 @@ def faults(path):
 def test_of_each_key_the_last_record_stays(store):
     fill(store)
     before, end = records(store), store.latest_offset("t", 0)
-    active = state_file.read(store.reader("t", 0).place.state_path).state.active_base
-    (outcome,) = compact(store, "t")
+    active = state_file.read(store.logs.reader("t", 0).place.state_path).state.active_base
+    (outcome,) = compact(store.logs, "t")
     assert not outcome.problem
     (done,) = outcome.rounds
     assert (done.cleaned_to, done.finished) == (active, True)
@@ -91,18 +91,18 @@ def test_of_each_key_the_last_record_stays(store):
     assert faults(store.path) == []
     # Another process that opens it finds the same; and there is nothing to be done.
     assert records(Store.open(store.path)) == records(store)
-    assert list(compact(store, "t")) == []
+    assert list(compact(store.logs, "t")) == []
     put(store, [1, 2, 3])
     assert [row[0] for row in records(store)[-3:]] == [end, end + 1, end + 2]
 
 
 def test_small_segments_become_one(store):
     fill(store, 40)
-    before = list_segments(store.reader("t", 0).place.folder)
-    list(compact(store, "t"))
+    before = list_segments(store.logs.reader("t", 0).place.folder)
+    list(compact(store.logs, "t"))
     fill(store, 6)
-    list(compact(store, "t"))
-    after = list_segments(store.reader("t", 0).place.folder)
+    list(compact(store.logs, "t"))
+    after = list_segments(store.logs.reader("t", 0).place.folder)
     assert len(before) > 8
     assert len(set(before) & set(after)) == 2
     assert faults(store.path) == []
@@ -130,9 +130,9 @@ def test_a_group_has_no_more_index_entries_than_a_segment_may(tmp_path):
         put(store, [number], timestamps=[1_700_000_000_000 + number])
     # More entries than these have room in an index of offsets, but not in one of times; and an index may be missing.
     store.alter_configs("t", {"segment.bytes": "100000", "segment.index.bytes": "120"})
-    os.unlink(f"{store.place('t', 0).folder}/{0:020}.index")
+    os.unlink(f"{store.logs.place('t', 0).folder}/{0:020}.index")
     before = records(store)
-    (outcome,) = compact(store, "t")
+    (outcome,) = compact(store.logs, "t")
     assert not outcome.problem
     assert records(store) == before
     segments = store.segment_files("t", 0)
@@ -143,47 +143,47 @@ def test_a_group_has_no_more_index_entries_than_a_segment_may(tmp_path):
 def test_it_is_time_by_the_dirty_ratio(store):
     store.alter_configs("t", {"min.cleanable.dirty.ratio": "0.5"})
     fill(store)
-    assert [one.at for one in due(store)] == [T]
-    (outcome,) = compact(store)
+    assert [one.at for one in due(store.logs)] == [T]
+    (outcome,) = compact(store.logs)
     assert outcome.rounds[0].finished
-    assert due(store) == []
+    assert due(store.logs) == []
     # Unique keys stay, so what is clean grows to be more than what is dirty.
     for number in range(100, 190, 3):
         put(store, range(number, number + 3))
-    list(compact(store, "t"))
+    list(compact(store.logs, "t"))
     fill(store, 6)
-    assert due(store) == []
-    (named,) = due(store, "t")
+    assert due(store.logs) == []
+    (named,) = due(store.logs, "t")
     assert 0 < named.ratio < 0.5
     store.alter_configs("t", {"max.compaction.lag.ms": "1"})
-    assert [one.at for one in due(store)] == [T]
+    assert [one.at for one in due(store.logs)] == [T]
     store.alter_configs("t", {"min.cleanable.dirty.ratio": "1"}, delete=["max.compaction.lag.ms"])
-    assert due(store) == []
+    assert due(store.logs) == []
 
 
 def test_the_dirtiest_comes_first(store):
     store.create_topic("u", 2, COMPACT)
     fill(store)
-    list(compact(store))
+    list(compact(store.logs))
     fill(store, 40)
     fill(store, topic="u", partition=1)
-    assert [one.at for one in due(store)] == [TopicPartition("u", 1), T]
-    assert due(store)[0].ratio == 1.0
+    assert [one.at for one in due(store.logs)] == [TopicPartition("u", 1), T]
+    assert due(store.logs)[0].ratio == 1.0
 
 
 def test_young_records_stay(store):
     hour = 3_600_000
-    now = store.appender("t", 0).clock()
+    now = store.logs.appender("t", 0).clock()
     for age in range(20, 0, -1):
         put(store, [1, 2, 3], timestamps=[now - age * hour] * 3)
     store.alter_configs("t", {"min.compaction.lag.ms": str(5 * hour + 1000)})
     before = records(store)
-    (outcome,) = compact(store, "t")
+    (outcome,) = compact(store.logs, "t")
     done = outcome.rounds[0].cleaned_to
     # Segments hold some appends each; the one with the first young record is left alone.
     assert 3 * 9 <= done <= 3 * 15
     assert records(store) == compacted(before, done)
-    assert list(compact(store, "t")) == []
+    assert list(compact(store.logs, "t")) == []
 
 
 def test_tombstones_stay_for_their_time(store):
@@ -193,14 +193,14 @@ def test_tombstones_stay_for_their_time(store):
     put(store, [4], value=None)
     fill(store, 10, keys=1)
     store.alter_configs("t", {"delete.retention.ms": "100000"})
-    appender = store.appender("t", 0)
+    appender = store.logs.appender("t", 0)
     now = appender.clock()
-    list(compact(store, "t"))
+    list(compact(store.logs, "t"))
     (tombstone,) = [row for row in records(store) if row[1] == b"4" and row[2] is None]
     for later, stays in ((99_000, True), (101_000, False)):
         appender.clock = lambda later=later: now + later
         fill(store, 6, keys=1)
-        assert list(compact(store, "t"))
+        assert list(compact(store.logs, "t"))
         assert (tombstone in records(store)) is stays
     assert b"4" not in {key for _, key, _ in records(store)}
     assert faults(store.path) == []
@@ -212,7 +212,7 @@ def test_more_keys_than_there_is_memory_for_take_several_rounds(tmp_path):
     for number in range(0, 240, 3):
         put(store, [(number + n) % 70 for n in range(3)])
     before = records(store)
-    (outcome,) = compact(store, "t")
+    (outcome,) = compact(store.logs, "t")
     assert len(outcome.rounds) > 3
     assert outcome.rounds[-1].finished
     end = outcome.rounds[-1].cleaned_to
@@ -239,7 +239,7 @@ def test_readers_at_work_and_writers_go_on(store):
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        outcomes = [outcome for _ in range(5) for outcome in compact(store, "t")]
+        outcomes = [outcome for _ in range(5) for outcome in compact(store.logs, "t")]
     finally:
         stop.set()
         writer.join()
@@ -258,15 +258,15 @@ def test_readers_at_work_and_writers_go_on(store):
 
 def test_a_reader_comes_to_a_segment_that_was_appended_to_and_is_closed_and_compacted_by_then(store):
     put(store, [1], value=b"v" * 900)  # too large for the two to become one
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.roll()
     # Cleaned they take more bytes: their times count from when they may go.
     put(store, range(20), value=None)
     reader = store.read("t", 0, max_bytes=1)
     assert next(reader)["offset"].to_pylist() == [0]
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.roll()
-    list(compact(store, "t"))
+    list(compact(store.logs, "t"))
     assert [offset for batch in reader for offset in batch["offset"].to_pylist()] == list(range(1, 21))
 
 
@@ -274,24 +274,24 @@ def test_a_partition_that_is_damaged_is_marked_and_the_others_are_compacted(stor
     store.create_topic("u", 1, COMPACT)
     fill(store)
     fill(store, topic="u")
-    place = store.reader("t", 0).place
+    place = store.logs.reader("t", 0).place
     path = f"{place.folder}/{list_segments(place.folder)[2]:020d}.log"
     with open(path, "r+b") as file:
         file.seek(200)
         (byte,) = file.read(1)
         file.seek(200)
         file.write(bytes([byte ^ 1]))
-    outcomes = {outcome.at: outcome for outcome in compact(store)}
+    outcomes = {outcome.at: outcome for outcome in compact(store.logs)}
     assert os.path.basename(path) in outcomes[T].problem
     assert outcomes[TopicPartition("u", 0)].rounds[0].finished
     assert os.path.basename(path) in cleaner_checkpoint.read(place).reason
     # Nobody takes it any more, but who names it.
-    assert due(store) == []
-    assert [one.at for one in due(store, "t")] == [T]
+    assert due(store.logs) == []
+    assert [one.at for one in due(store.logs, "t")] == [T]
     with open(path, "r+b") as file:
         file.seek(200)
         file.write(bytes([byte]))
-    (outcome,) = compact(store, "t")
+    (outcome,) = compact(store.logs, "t")
     assert outcome.rounds[0].finished
     assert cleaner_checkpoint.read(place).reason == ""
 
@@ -301,7 +301,7 @@ def test_where_there_is_no_memory_for_keys_the_partition_is_not_marked_and_the_o
     fill(store)
     fill(store, topic="u")
     made = iter([False, True])
-    place = store.reader("t", 0).place
+    place = store.logs.reader("t", 0).place
     files = {name: Path(place.folder, name).read_bytes() for name in os.listdir(place.folder)}
 
     def key_offsets(size):
@@ -311,19 +311,19 @@ def test_where_there_is_no_memory_for_keys_the_partition_is_not_marked_and_the_o
             return OffsetMap(size)
 
     monkeypatch.setattr(partition_cleaner, "OffsetMap", key_offsets)
-    poor, rich = (compact_partition(store, TopicPartition(topic, 0)) for topic in ("t", "u"))
+    poor, rich = (compact_partition(store.logs, TopicPartition(topic, 0)) for topic in ("t", "u"))
     assert (poor.rounds, "log.cleaner.dedupe.buffer.size" in poor.problem, "t-0" in poor.problem) == ((), True, True)
     assert rich.rounds[0].finished
     assert {name: Path(place.folder, name).read_bytes() for name in os.listdir(place.folder)} == files
-    assert [one.at for one in due(store)] == [T]
+    assert [one.at for one in due(store.logs)] == [T]
 
 
 def test_two_cleaners_exclude_each_other(store):
     fill(store)
-    with cleaner_checkpoint.cleaning(store.reader("t", 0).place):
-        outcome = compact_partition(store, T)
+    with cleaner_checkpoint.cleaning(store.logs.reader("t", 0).place):
+        outcome = compact_partition(store.logs, T)
     assert (outcome.rounds, outcome.problem) == ((), "")
-    assert compact_partition(store, T).rounds
+    assert compact_partition(store.logs, T).rounds
 
 
 def test_segments_that_go_meanwhile_are_left_alone(store, monkeypatch):
@@ -337,12 +337,12 @@ def test_segments_that_go_meanwhile_are_left_alone(store, monkeypatch):
         return result
 
     monkeypatch.setattr(partition_cleaner, "rewrite", deleted_meanwhile)
-    done = partition_cleaner.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    done = partition_cleaner.run(store.logs.appender("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
     assert done is not None
     assert not done.finished
     assert [row[0] for row in records(store)] == list(range(end - 6, end))
     assert faults(store.path) == []
-    assert not [name for name in os.listdir(store.reader("t", 0).place.folder) if "cleaned" in name]
+    assert not [name for name in os.listdir(store.logs.reader("t", 0).place.folder) if "cleaned" in name]
 
 
 def test_what_is_truncated_meanwhile_is_left_alone(store, monkeypatch):
@@ -351,7 +351,7 @@ def test_what_is_truncated_meanwhile_is_left_alone(store, monkeypatch):
 
     def truncated_meanwhile(*arguments):
         result = rewrite(*arguments)
-        with Store.open(store.path).appender("t", 0).hold() as held:
+        with Store.open(store.path).logs.appender("t", 0).hold() as held:
             if held.state.next_offset > 9:
                 truncate(held, 9)
         fill(Store.open(store.path), 10, keys=30)
@@ -359,42 +359,42 @@ def test_what_is_truncated_meanwhile_is_left_alone(store, monkeypatch):
 
     monkeypatch.setattr(partition_cleaner, "rewrite", truncated_meanwhile)
     before = records(store)[:9]
-    done = partition_cleaner.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    done = partition_cleaner.run(store.logs.appender("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
     assert not done.finished
     assert records(store)[:9] == before
     monkeypatch.undo()
     # And what was cleaned before counts up to the truncation only.
     before = records(store)
-    (outcome,) = compact(store, "t")
+    (outcome,) = compact(store.logs, "t")
     assert records(store) == compacted(before, outcome.rounds[0].cleaned_to)
 
 
 def test_offsets_that_were_given_anew_are_dirty(store):
     fill(store, 30)
-    list(compact(store, "t"))
-    place = store.reader("t", 0).place
+    list(compact(store.logs, "t"))
+    place = store.logs.reader("t", 0).place
     known = cleaner_checkpoint.read(place)
-    with store.appender("t", 0).hold() as held:
+    with store.logs.appender("t", 0).hold() as held:
         end = truncate(held, 40)
         assert end < known.cleaned_to
     fill(store, 30)
-    with store.appender("t", 0).hold() as held:
+    with store.logs.appender("t", 0).hold() as held:
         assert end < known.cleaned_to < held.state.next_offset
         assert cleaner_checkpoint.first_dirty(known, held.state) == 0
     before = records(store)
-    (outcome,) = compact(store, "t")
+    (outcome,) = compact(store.logs, "t")
     assert records(store) == compacted(before, outcome.rounds[0].cleaned_to)
 
 
 def test_what_is_known_of_cleaners_may_be_lost_or_torn(store):
     fill(store)
-    list(compact(store, "t"))
-    place = store.reader("t", 0).place
+    list(compact(store.logs, "t"))
+    place = store.logs.reader("t", 0).place
     before = records(store)
     for damage in (b"", b"x" * 512, Path(place.cleaner_path).read_bytes()[:100]):
         Path(place.cleaner_path).write_bytes(damage)
         assert cleaner_checkpoint.read(place) == cleaner_checkpoint.CleanerCheckpoint()
-        list(compact(store, "t"))
+        list(compact(store.logs, "t"))
         assert records(store) == before
         assert cleaner_checkpoint.read(place).cleaned_to > 0
     long = cleaner_checkpoint.CleanerCheckpoint(1, 2, 3, 4, "ü" * 400)
@@ -408,15 +408,15 @@ def test_topics_that_are_not_compacted_and_brokers_folders_are_left_alone(store,
     store.create_topic("d", 1, COMPACT | {"cleanup.policy": "delete"})
     fill(store, topic="d")
     with pytest.raises(InvalidConfigError, match="topic 'd' is not compacted"):
-        due(store, "d")
-    assert due(store) == []
+        due(store.logs, "d")
+    assert due(store.logs) == []
     with pytest.raises(UnknownTopicError):
-        due(store, "nobody")
+        due(store.logs, "nobody")
     broker = tmp_path / "broker"
     (broker / "t-0").mkdir(parents=True)
     (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=abc\n")
     with pytest.raises(ReadOnlyError):
-        due(Store.open(broker))
+        due(Store.open(broker).logs)
 
 
 def test_the_command(store):
@@ -434,7 +434,7 @@ def test_the_command(store):
     assert run().output == "nothing is to be compacted\n"
     fill(store, 10)
     assert "t-0" in run("t").output
-    place = store.reader("t", 0).place
+    place = store.logs.reader("t", 0).place
     fill(store, 10)
     with open(f"{place.folder}/{list_segments(place.folder)[0]:020d}.log", "r+b") as file:
         file.seek(40)  # in the batch that stands for all that has gone
@@ -454,12 +454,12 @@ def test_the_command(store):
 def test_a_cleaner_in_the_background(store):
     fill(store)
     before = records(store)
-    with LogCleaner(store, backoff=0.05):
+    with LogCleaner(store.logs, backoff=0.05):
         deadline = time.monotonic() + 120
         while len(records(store)) == len(before):
             assert time.monotonic() < deadline, "the cleaner does not run"
             time.sleep(0.05)
-    assert records(store) == compacted(before, cleaner_checkpoint.read(store.reader("t", 0).place).cleaned_to)
+    assert records(store) == compacted(before, cleaner_checkpoint.read(store.logs.reader("t", 0).place).cleaned_to)
     assert not [thread for thread in threading.enumerate() if thread.name == "pylog-cleaner"]
 
 
@@ -469,25 +469,25 @@ def test_who_helps_waits_for_nobody_and_is_not_held_back(tmp_path):
     store.create_topic("t", 1, COMPACT)
     fill(store)
     before = records(store)
-    with cleaner_checkpoint.cleaning(store.reader("t", 0).place):
-        assert compact_if_due(store, T).rounds == ()
+    with cleaner_checkpoint.cleaning(store.logs.reader("t", 0).place):
+        assert compact_if_due(store.logs, T).rounds == ()
     with held_by_another(store):
         began = time.monotonic()
-        assert compact_if_due(store, T) is None
+        assert compact_if_due(store.logs, T) is None
         assert time.monotonic() - began < 4
     assert records(store) == before
     # At that rate it would take an hour.
-    assert compact_if_due(store, T).rounds[0].finished
-    assert records(store) == compacted(before, cleaner_checkpoint.read(store.reader("t", 0).place).cleaned_to)
-    assert compact_if_due(store, T) is None
+    assert compact_if_due(store.logs, T).rounds[0].finished
+    assert records(store) == compacted(before, cleaner_checkpoint.read(store.logs.reader("t", 0).place).cleaned_to)
+    assert compact_if_due(store.logs, T) is None
 
 
 def test_who_helps_leaves_a_log_alone_that_is_too_large_for_that(store, monkeypatch, caplog):
     fill(store)
     monkeypatch.setattr(log_cleaner, "_HELP_BYTES", 1000)
-    assert compact_if_due(store, T) is None
+    assert compact_if_due(store.logs, T) is None
     assert "pylog compact" in caplog.text
-    assert [outcome.rounds[0].finished for outcome in compact(store)] == [True]
+    assert [outcome.rounds[0].finished for outcome in compact(store.logs)] == [True]
 
 
 @contextlib.contextmanager
@@ -495,7 +495,7 @@ def held_by_another(store):
     """Another process has the partition's lock."""
     code = (
         "import sys; from pyspark_log import Store\n"
-        "with Store.open(sys.argv[1]).appender('t', 0).hold(): print('held', flush=True); sys.stdin.read()"
+        "with Store.open(sys.argv[1]).logs.appender('t', 0).hold(): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, store.path]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -536,7 +536,7 @@ def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
 
     monkeypatch.setattr(partition_cleaner, "rewrite", moved_meanwhile)
     monkeypatch.setattr("pyspark_log.storage.log_manager.partition_move.DEFAULT_TIMEOUT", 0.01)
-    done = partition_cleaner.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    done = partition_cleaner.run(store.logs.appender("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
     assert refused
     assert done is not None
     assert records(store) == compacted(before, done.cleaned_to)
@@ -544,19 +544,19 @@ def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
     fill(store, 10)
     before = records(store)
     # It goes on where it had come to, in the other folder.
-    done = partition_cleaner.run(store.appender("t", 0), store.reader("t", 0), 1 << 20, lambda _: None)
+    done = partition_cleaner.run(store.logs.appender("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
     assert done is not None
     assert records(store) == compacted(before, done.cleaned_to)
     assert faults(store.path) == []
 
 
 def test_old_segments_go_and_the_rest_is_compacted(store):
-    now, hour = store.appender("t", 0).clock(), 3_600_000
+    now, hour = store.logs.appender("t", 0).clock(), 3_600_000
     store.alter_configs("t", {"cleanup.policy": "compact,delete", "retention.ms": str(hour)})
     for age in [*range(150, 50, -10), *range(50, 0, -5)]:
         put(store, [age, 1, 2], timestamps=[now - age * 60_000] * 3)
     store.clean("t")
-    (outcome,) = compact(store, "t")
+    (outcome,) = compact(store.logs, "t")
     left = records(store)
     ages = [int(key) for _, key, _ in left]
     assert store.earliest_offset("t", 0) > 0
@@ -571,12 +571,12 @@ def test_an_aborted_transaction_behind_an_open_one_in_the_same_segment_stays_abo
     put(store, [0, 0])
     store.append_batch("t", 0, ready(0, b"open", producer=1, transactional=True))
     store.append_batch("t", 0, ready(0, b"aborted", producer=2, transactional=True))
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.append(bytearray(ending(False, producer=2)), sync=False)
         appender.roll()
-    (outcome,) = compact(store, "t")
+    (outcome,) = compact(store.logs, "t")
     assert outcome.rounds[0].cleaned_to == 2
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.append(bytearray(ending(True, producer=1)), sync=False)
     committed = [value for batch in store.read("t", 0, isolation_level=READ_COMMITTED) for value in
                  batch["value"].to_pylist()]  # fmt: skip

@@ -63,9 +63,9 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule(records=RECORDS)
     def publish(self, records):
-        writer = StagedWriter(self.store, StagingPlan.make(self.store, ["t"]))
+        writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, ["t"]))
         writer.append("t", self.rows(records))
-        publish(self.store, "p", self.publishes, writer.finish())
+        publish(self.store.decisions, "p", self.publishes, writer.finish())
         self.publishes += 1
         self.written += records
 
@@ -111,9 +111,9 @@ class CompactedLog(RuleBasedStateMachine):
             files.set_observer(None)
 
     def clean(self, memory):
-        appender = self.store.appender("t", 0)
+        appender = self.store.logs.appender("t", 0)
         appender.clock = lambda: self.now
-        return partition_cleaner.run(appender, self.store.reader("t", 0), memory, lambda _: None)
+        return partition_cleaner.run(appender, self.store.logs.reader("t", 0), memory, lambda _: None)
 
     def note(self, cleaned_to):
         """After a round that came to its end."""

@@ -28,7 +28,7 @@ def send(store, sequence, *values, **how):
 
 
 def end(store, commit, producer=1):
-    with store.appender("t", 0).hold() as held:
+    with store.logs.appender("t", 0).hold() as held:
         held.append(bytearray(ending(commit, producer=producer, timestamp=now_ms())), sync=False)
 
 
@@ -37,7 +37,7 @@ def values(store, level=READ_UNCOMMITTED):
 
 
 def clean(store):
-    (outcome,) = compact(store, "t")
+    (outcome,) = compact(store.logs, "t")
     assert not outcome.problem
     return outcome.rounds[-1].cleaned_to
 
@@ -78,7 +78,7 @@ def test_an_open_transaction_holds_the_cleaner_back(store):
         send(store, sequence, b"c%d" % sequence, producer=3)
     assert (store.latest_offset("t", 0, isolation_level=READ_COMMITTED), store.latest_offset("t", 0)) == (1, 15)
     assert clean(store) == 1
-    assert list(compact(store, "t")) == []  # Though a segment of which a part is not cleaned yet has ended.
+    assert list(compact(store.logs, "t")) == []  # Though a segment of which a part is not cleaned yet has ended.
     end(store, True, producer=1)
     assert clean(store) == 8
     assert values(store, READ_COMMITTED) == [b"c5"]

@@ -16,7 +16,7 @@ from pyspark_log.storage.store import Store
 
 def task(store, plan):
     """What a task reports."""
-    writer = StagedWriter(store, plan)
+    writer = StagedWriter(store.logs, plan)
     writer.append("new", pa.record_batch({"key": [b"%d" % key for key in range(40)], "value": [b"v"] * 40}))
     parts = writer.finish()
     return StagedMessage(parts, QueryRun("", "", ""), agreed=tuple(writer.agreed))
@@ -26,7 +26,7 @@ def task(store, plan):
 def test_an_agreement_that_was_removed_while_tasks_were_at_work_is_noticed(tmp_path, removed):
     store = Store.create(tmp_path / "store")
     store.create_topic("seed", 1)
-    plan = StagingPlan.make(store, ["seed"], others=True)
+    plan = StagingPlan.make(store.logs, ["seed"], others=True)
     first = task(store, plan)
     store.add_partitions("new", 7)
     if removed:

@@ -227,12 +227,12 @@ def test_output_that_a_dead_publisher_left_becomes_visible(store, monkeypatch):
     def killed(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", values(4))
     with monkeypatch.context() as patch:
         patch.setattr(publishing, "apply_decision", killed)
         with pytest.raises(KeyboardInterrupt):
-            publishing.publish(store, "p", 0, writer.finish())
+            publishing.publish(store.decisions, "p", 0, writer.finish())
     assert sum(store.latest_offset("t", number) for number in range(2)) == 0
 
     _, ranges = batch(reader, end)

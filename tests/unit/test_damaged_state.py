@@ -35,7 +35,7 @@ def append(store, *values, sync=True):
 
 
 def state_path(store):
-    return store.reader("t", 0).place.state_path
+    return store.logs.reader("t", 0).place.state_path
 
 
 def log_path(store):
@@ -119,7 +119,7 @@ def numbered_appends(store):
 
 
 def appends_that_roll(store):
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.roll()
     append(store, *SIX[3:])
 
@@ -226,7 +226,7 @@ def test_readers_go_by_the_high_watermark(store):
     assert reader.latest_offset("t", 0, isolation_level="read_committed") == 3
     assert reader.offset_for_timestamp("t", 0, 30).offset == 2
     assert reader.offset_for_timestamp("t", 0, 31) is None
-    assert reader.reader("t", 0).find_max_timestamp().offset == 2
+    assert reader.logs.reader("t", 0).find_max_timestamp().offset == 2
 
 
 def test_a_partition_that_a_node_owns_is_written_by_that_node_alone(store):

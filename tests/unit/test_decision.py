@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_log.errors import CorruptRecordError, PublisherFencedError, PublishFailedError, StoreVersionError
 from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
+from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import (
     VERSION,
@@ -44,7 +45,7 @@ def store(tmp_path):
 
 
 def stage(store, value):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", pa.record_batch({"value": [value]}))
     return writer.finish()
 
@@ -97,15 +98,15 @@ def test_a_manifest_with_and_without_positions(tmp_path):
 
 
 def test_what_a_newer_version_has_decided_stops_who_publishes_and_nobody_else(store):
-    publish(store, "q", 0, stage(store, b"a"))
+    publish(store.decisions, "q", 0, stage(store, b"a"))
     record = json.dumps(FIRST | {"version": VERSION + 1}).encode()
-    store.append_to(PUBLISH_TOPIC, pa.record_batch({"key": [b"newer"], "value": [record]}))
+    append_rows(store.logs, PUBLISH_TOPIC, pa.record_batch({"key": [b"newer"], "value": [record]}), None, False)
     reader = Store.open(store.path)
     what = rf"{PUBLISH_TOPIC}.* version {VERSION + 1}.*use a newer"
     with pytest.raises(PublishFailedError, match=what):
-        publish(reader, "q", 1, stage(reader, b"b"))
+        publish(reader.decisions, "q", 1, stage(reader, b"b"))
     with pytest.raises(StoreVersionError, match=what):
-        help_apply(reader)
+        help_apply(reader.decisions)
     reader.append("t", pa.record_batch({"value": [b"c"]}))
     assert [value for read in reader.read("t", 0) for value in read["value"].to_pylist()] == [b"a", b"c"]
 
@@ -120,31 +121,31 @@ def test_a_manifest_of_a_newer_version_says_so(tmp_path):
 
 
 def test_the_holder_is_who_has_the_newest_run_and_since_when(store):
-    publish(store, "q", 0, stage(store, b"a"), run="r1")
-    first = DecisionLog.of(store).last["q"]
+    publish(store.decisions, "q", 0, stage(store, b"a"), run="r1")
+    first = store.decisions.last["q"]
     assert first.holder == Origin(first.host, first.process, first.time)
-    publish(store, "q", 1, stage(store, b"b"), run="r1")
-    assert DecisionLog.of(store).last["q"].holder == first.holder
-    publish(store, "q", 1, stage(store, b"b"), run="r2")
-    taken = DecisionLog.of(store).last["q"]
+    publish(store.decisions, "q", 1, stage(store, b"b"), run="r1")
+    assert store.decisions.last["q"].holder == first.holder
+    publish(store.decisions, "q", 1, stage(store, b"b"), run="r2")
+    taken = store.decisions.last["q"]
     assert (taken.time < taken.holder.time, taken.holder.process) == (True, os.getpid())
     with pytest.raises(PublisherFencedError, match=rf"process {os.getpid()} on .*, since 20") as caught:
-        publish(store, "q", 2, [], run="r1")
+        publish(store.decisions, "q", 2, [], run="r1")
     assert (caught.value.host, caught.value.since) == (socket.gethostname(), taken.holder.time)
 
 
 def test_tidying_up_gives_no_replaced_run_its_place_back(store, monkeypatch):
     """A newer run takes over between the look at what is done and the record of it."""
-    publish(store, "q", 0, stage(store, b"a"), run="r1")
+    publish(store.decisions, "q", 0, stage(store, b"a"), run="r1")
     hold = DecisionLog.hold
 
-    def taken_over_first(decisions, held, *arguments):
+    def taken_over_first(decisions, *arguments):
         monkeypatch.setattr(DecisionLog, "hold", hold)
-        publish(Store.open(store.path), "q", 0, [], run="r2")
-        return hold(decisions, held, *arguments)
+        publish(Store.open(store.path).decisions, "q", 0, [], run="r2")
+        return hold(decisions, *arguments)
 
     monkeypatch.setattr(DecisionLog, "hold", taken_over_first)
-    tidy(store)
+    tidy(store.decisions)
     with pytest.raises(PublisherFencedError):
-        publish(Store.open(store.path), "q", 1, [], run="r1")
-    assert last_number(store, "q") == 0
+        publish(Store.open(store.path).decisions, "q", 1, [], run="r1")
+    assert last_number(store.decisions, "q") == 0

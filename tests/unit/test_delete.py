@@ -54,7 +54,7 @@ def entries(store, folder):
 
 
 def stage(store, *values, topic="t", plan=None):
-    writer = StagedWriter(store, plan or StagingPlan.make(store, [topic]))
+    writer = StagedWriter(store.logs, plan or StagingPlan.make(store.logs, [topic]))
     writer.append(topic, rows(*values))
     return writer.finish()
 
@@ -115,7 +115,7 @@ def test_a_topic_made_again_is_another_one(store):
     other = Store.open(store.path)
     assert len(values(other)) == 6
     before = store.describe_topic("t")
-    old_appender, old_reader = other.appender("t", 0), other.reader("t", 0)
+    old_appender, old_reader = other.logs.appender("t", 0), other.logs.reader("t", 0)
     old_reader.state()
     store.delete_topic("t")
     store.create_topic("t", 1)
@@ -154,7 +154,7 @@ def test_a_reader_at_work_never_sees_the_records_of_the_next_topic(store):
 
 def test_a_writer_that_waited_for_the_lock_learns_of_the_deletion(store):
     fill(store)
-    waiting, outcome = Store.open(store.path).appender("t", 0), []
+    waiting, outcome = Store.open(store.path).logs.appender("t", 0), []
 
     def write():
         try:
@@ -164,7 +164,7 @@ def test_a_writer_that_waited_for_the_lock_learns_of_the_deletion(store):
             outcome.append(str(error))
 
     thread = threading.Thread(target=write)
-    with store.appender("t", 0).hold():
+    with store.logs.appender("t", 0).hold():
         thread.start()
         time.sleep(0.05)
         deleter = threading.Thread(target=Store.open(store.path).delete_topic, args=("t",))
@@ -179,12 +179,12 @@ def test_a_writer_that_waited_for_the_lock_learns_of_the_deletion(store):
 def test_a_first_write_and_a_deletion_at_once_leave_nothing_behind(store):
     """No state file is made for a topic that is gone."""
     stale = Store.open(store.path)
-    runtime = stale._partitions.topic("t")
+    runtime = stale.logs.topic("t")
     store.delete_topic("t")
     store.create_topic("t", 3)
-    stale._partitions._topics["t"] = runtime
+    stale.logs._topics["t"] = runtime
     with pytest.raises(UnknownTopicError, match="was deleted"):
-        stale._partitions.make_state(runtime, 0)
+        stale.logs.make_state(runtime, 0)
     assert entries(store, "state") == []
 
 
@@ -211,7 +211,7 @@ def _fail(*_arguments):
 
 def test_a_damaged_topic_can_be_deleted(store):
     fill(store)
-    place = store.reader("t", 0).place
+    place = store.logs.reader("t", 0).place
     with open(place.state_path, "r+b") as file:
         file.write(b"\xff" * FILE_SIZE)
     os.unlink(store.segment_files("t", 0)[-1])
@@ -226,7 +226,7 @@ def test_a_publish_to_a_deleted_topic_is_refused_or_void(store):
     store.delete_topic("t")
     store.create_topic("t", 3)
     with pytest.raises(StagedOutputError, match="was deleted"):
-        publish(store, "q", 0, parts)
+        publish(store.decisions, "q", 0, parts)
     # Decided, and deleted before it is applied: that part of it is void.
     both = [*stage(store, b"b"), *stage(store, b"c", topic="other")]
     apply = applier.apply
@@ -238,9 +238,9 @@ def test_a_publish_to_a_deleted_topic_is_refused_or_void(store):
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(applier, "apply", apply_late)
-        assert publish(store, "q", 0, both).records == 2
+        assert publish(store.decisions, "q", 0, both).records == 2
     store.create_topic("t", 3)
-    assert help_apply(store) == 0
+    assert help_apply(store.decisions) == 0
     assert [values(store, "t", number) for number in range(3)] == [[], [], []]
     assert values(store, "other") == [b"c"]
 
@@ -275,18 +275,18 @@ def test_staged_output_of_dead_jobs_goes_after_a_week(store):
     fresh = stage(store, b"under way")
     janitor.clean(store)
     assert staged(store) == [fresh[0].file]
-    publish(store, "q", 0, fresh)
+    publish(store.decisions, "q", 0, fresh)
 
 
 @pytest.mark.usefixtures("files_only")
 def test_a_job_that_still_writes_keeps_what_it_wrote_long_ago(store):
-    plan = StagingPlan.make(store, ["t"])
+    plan = StagingPlan.make(store.logs, ["t"])
     first = stage(store, b"a", plan=plan)
     stage(store, b"of another job")
     age(store, "staging", 30)
     second = stage(store, b"b", plan=plan)
     assert janitor.sweep_staging(store) == 1
-    publish(store, "q", 0, [*first, *second])
+    publish(store.decisions, "q", 0, [*first, *second])
     assert sorted(v for p in range(3) for v in values(store, "t", p)) == [b"a", b"b"]
 
 
@@ -295,13 +295,13 @@ def test_what_an_undone_decision_names_stays_however_old(store):
     parts = stage(store, b"decided")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publishing, "apply_decision", lambda *_: None)
-        publish(store, "q", 0, parts)
+        publish(store.decisions, "q", 0, parts)
     stage(store, b"never published")
     age(store, "staging", 30)
     assert len(staged(store)) == 3
     assert janitor.sweep_staging(store) == 1
     assert len(staged(store)) == 2
-    help_apply(store)
+    help_apply(store.decisions)
     assert sorted(v for p in range(3) for v in values(store, "t", p)) == [b"decided"]
     # Done by now, which the janitor records before it looks.
     assert janitor.sweep_staging(store) == 0
@@ -312,7 +312,7 @@ def test_what_an_undone_decision_names_stays_however_old(store):
 def test_the_janitor_removes_nothing_if_it_cannot_tell_what_is_needed(store):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publishing, "apply_decision", lambda *_: None)
-        publish(store, "q", 0, stage(store, b"decided"))
+        publish(store.decisions, "q", 0, stage(store, b"decided"))
     stage(store, b"never published")
     (manifest,) = [name for name in staged(store) if name.endswith(".manifest")]
     with open(f"{store.path}/staging/{manifest}", "r+b") as file:
@@ -326,10 +326,10 @@ def test_the_janitor_removes_nothing_if_it_cannot_tell_what_is_needed(store):
 
 @pytest.mark.usefixtures("files_only")
 def test_trash_is_removed_outside_of_the_lock_and_by_the_next_janitor(store, monkeypatch):
-    publish(store, "q", 0, stage(store, b"a"))
+    publish(store.decisions, "q", 0, stage(store, b"a"))
     stage(store, b"never published")
     age(store, "staging", 8)
-    lock = lock_for(store.reader("__pylog_publish", 0).place.state_path)
+    lock = lock_for(store.logs.reader("__pylog_publish", 0).place.state_path)
 
     def stopped(path):
         if path.endswith(".trash"):

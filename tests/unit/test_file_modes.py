@@ -22,9 +22,9 @@ def work(path):
             store.append(topic, pa.record_batch({"value": [b"." * 1000] * 2}), partition=0)
         store.delete_topic("gone")
         store.delete_records("t", 0, 10)
-        staged = StagedWriter(store, StagingPlan.make(store, ["t"]))
+        staged = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
         staged.append("t", pa.record_batch({"value": [os.urandom(1000) for _ in range(INLINE_LIMIT // 1000 + 10)]}))
-        publish(store, "q", 0, [])
+        publish(store.decisions, "q", 0, [])
         janitor.clean(store)
         return staged.finish()
 

@@ -63,7 +63,7 @@ def append(store, count=1, partition=0, **options):
 
 def unsynced(store, partition=0):
     """Bytes of the log that a power loss could take, and offsets that are kept from use for that."""
-    state = store.reader("t", partition).state()
+    state = store.logs.reader("t", partition).state()
     return state.position - state.synced, max(state.reserve - state.next_offset, 0)
 
 
@@ -154,10 +154,10 @@ def test_a_publish_that_asks_for_no_sync_counts_too(make, syncs):
     store = make(flush_messages=5)
     append(store, 2)
     for number, records in enumerate((2, 1, 4)):
-        writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
         rows = {"value": [b"v"] * records, "partition": pa.array([0] * records, pa.int32())}
         writer.append("t", pa.record_batch(rows))
-        publish(store, "q", number, writer.finish(), sync=False)
+        publish(store.decisions, "q", number, writer.finish(), sync=False)
         # 4, 5!, 4
         assert syncs.count("t-0") == (number > 0)
     append(store, 1)

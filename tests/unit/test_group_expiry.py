@@ -170,7 +170,13 @@ def test_a_publish_that_is_decided_keeps_its_position(store, log, clock, monkeyp
     clock.ms += 11 * MINUTE
     with monkeypatch.context() as stopped:
         stopped.setattr("pyspark_log.storage.publish.publishing.apply_decision", lambda *_: None)
-        publish(store, "p", 0, [], participants=[OffsetMoves([OffsetStep("g", ORDERS_0, 5, 9)])])
+        publish(
+            store.decisions,
+            "p",
+            0,
+            [],
+            participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", ORDERS_0, 5, 9)])],
+        )
     fresh = Store.open(store.path)
     assert OffsetsLog(fresh, clock).expire() == 0
     assert offsets(OffsetsLog(fresh), "g") == {ORDERS_0: 9}

@@ -109,7 +109,7 @@ def test_producers_and_transactions_go_on(tmp_path, store):
     origin.create_topic("t", 1, {"segment.bytes": "500", "retention.ms": "-1"})
 
     def end(commit, producer):
-        with origin.appender("t", 0).hold() as appender:
+        with origin.logs.appender("t", 0).hold() as appender:
             appender.append(bytearray(ending(commit, producer=producer)), sync=False)
 
     for number in range(6):

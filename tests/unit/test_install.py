@@ -64,7 +64,7 @@ def rows(name, count):
 
 
 def stage(store, name, count, topic="t", partitions=1):
-    writer = StagedWriter(store, StagingPlan.make(store, [topic]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [topic]))
     data = rows(name, count)
     for partition in range(partitions):
         writer.append(topic, data.append_column("partition", pa.array([partition] * count, pa.int32())))
@@ -108,7 +108,7 @@ def test_a_large_file_becomes_a_segment(store, before):
         other.append("t", rows("before", before))
     parts = stage(store, "p", 300)
     wanted = staged_inodes(store, parts)
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     segments = store.segment_files("t", 0)
     assert inodes(segments)[-1:] == wanted
     assert len(segments) == (2 if before else 1)
@@ -116,7 +116,7 @@ def test_a_large_file_becomes_a_segment(store, before):
     other.append("t", rows("after", 5))
     store.append("t", rows("end", 1))
     check(store, expected(("before", before), ("p", 300), ("after", 5), ("end", 1)))
-    publish(store, "q", 1, [])
+    publish(store.decisions, "q", 1, [])
     assert staged_files(store) == []
     check(store, expected(("before", before), ("p", 300), ("after", 5), ("end", 1)))
 
@@ -127,12 +127,12 @@ def test_an_empty_segment_that_others_have_open_is_replaced(store, far):
         other.append("t", rows("x", 1))
     others[0].delete_records("t", 0, -1)
     for other in others:
-        with other.appender("t", 0).hold() as appender:
+        with other.logs.appender("t", 0).hold() as appender:
             appender.roll()
             break
-    with others[1].appender("t", 0).hold() as appender:
+    with others[1].logs.appender("t", 0).hold() as appender:
         assert appender.state.position == 0
-    publish(store, "q", 0, stage(store, "p", 300))
+    publish(store.decisions, "q", 0, stage(store, "p", 300))
     for other in others:
         other.append("t", rows("after", 2))
     check(store, expected(("p", 300), ("after", 2), ("after", 2)))
@@ -144,7 +144,7 @@ def test_several_files_become_segments_in_order_and_little_ones_are_copied_behin
         for name, count in [("a", 200), ("b", 5), ("c", 200), ("d", 200), ("e", 3), ("f", 2)]
         for part in stage(store, name, count)
     ]
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     store.append("t", rows("after", 4))
     assert len(store.segment_files("t", 0)) == 3
     check(store, expected(("a", 200), ("b", 5), ("c", 200), ("d", 200), ("e", 3), ("f", 2), ("after", 4)))
@@ -160,7 +160,7 @@ def test_a_file_is_no_larger_than_a_segment_and_has_no_more_batches_than_its_ind
         parts = stage(store, "p", 1000, name)
         assert len(parts) > 5
         assert len({part.file for part in parts}) == len(parts)
-        publish(store, name, 0, parts)
+        publish(store.decisions, name, 0, parts)
         paths = [Path(path).with_suffix(suffix) for path in store.segment_files(name, 0)]
         assert len(paths) >= len(parts)
         assert all(path.stat().st_size <= most for path in paths)
@@ -173,7 +173,7 @@ def test_each_partition_gets_files_of_its_own(store):
     parts = stage(store, "p", 200, "many", partitions=3)
     assert len({part.file for part in parts}) == len(parts) == 3
     wanted = staged_inodes(store, parts)
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     assert [inodes(store.segment_files("many", p)) for p in range(3)] == [[one] for one in wanted]
     assert [content(store, "many", p) for p in range(3)] == [expected(("p", 200))] * 3
 
@@ -182,7 +182,7 @@ def test_partitions_that_get_little_share_a_file_and_are_copied(store):
     store.create_topic("many", 3, CONFIG)
     parts = stage(store, "p", 30, "many", partitions=3)
     assert len({part.file for part in parts}) == 1
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     assert [content(store, "many", p) for p in range(3)] == [expected(("p", 30))] * 3
 
 
@@ -191,13 +191,13 @@ def test_the_real_sizes(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)
     for number, (count, segments) in enumerate([(30, 1), (70, 2)]):
-        writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
         value = os.urandom(100_000)
         for _ in range(count):
             writer.append("t", pa.record_batch({"value": [value] * 10}))
         parts = writer.finish()
         assert len(parts) == 1
-        publish(store, "q", number, parts)
+        publish(store.decisions, "q", number, parts)
         assert len(store.segment_files("t", 0)) == segments
     assert sum(batch.num_rows for batch in store.read("t", 0)) == 1000
     assert not verify(store.path).damaged
@@ -206,11 +206,11 @@ def test_the_real_sizes(tmp_path):
 def test_under_the_lock_only_the_offsets_are_written(store, far):
     store.append("t", rows("before", 1))
     parts = stage(store, "p", 600)
-    written, state = [], store.reader("t", 0).place.state_path
+    written, state = [], store.logs.reader("t", 0).place.state_path
     changes = []
     files.set_observer(changes.append)
     try:
-        publish(store, "q", 0, parts)
+        publish(store.decisions, "q", 0, parts)
     finally:
         files.set_observer(None)
     # From the intent to the end.
@@ -249,12 +249,12 @@ def test_what_another_helper_has_put_behind_a_file_does_not_stay_in_the_segment(
             monkeypatch.setattr(_Work, "_newest", newest)
             fail(errno.EIO, b"c/0")
             with pytest.raises(OSError, match="Input/output"):
-                help_apply(Store.open(store.path))
+                help_apply(Store.open(store.path).decisions)
         return newest(work, pieces)
 
     monkeypatch.setattr(_Work, "_newest", before_another)
     fail(errno.ENOSPC, b"b/0")
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     assert sizes == [parts[0].size, parts[0].size + parts[1].size]
     assert [os.path.getsize(segment) for segment in store.segment_files("t", 0)] == [part.size for part in parts]
     check(store, expected(("a", 200), ("b", 5), ("c", 4)))
@@ -266,7 +266,7 @@ def test_what_another_helper_has_put_behind_a_file_does_not_stay_in_the_segment(
 def test_many_little_pieces_are_copied_together_before_the_decision(store):
     parts = [part for task in range(50) for part in stage(store, f"task {task}", 20)]
     pieces = {part.file for part in parts}
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     # Their files are as large as segments may be, and the pieces are gone.
     assert len(store.segment_files("t", 0)) == 2
     assert not pieces & set(staged_files(store))
@@ -276,7 +276,7 @@ def test_many_little_pieces_are_copied_together_before_the_decision(store):
 def test_pieces_and_large_files_stay_in_order(store):
     counts = [20, 20, 300, 20, 20, 20, 300, 20]
     parts = [part for task, count in enumerate(counts) for part in stage(store, f"task {task}", count)]
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     # The last piece is little enough to be copied.
     assert len(store.segment_files("t", 0)) == 4
     check(store, expected(*((f"task {task}", count) for task, count in enumerate(counts))))
@@ -286,7 +286,7 @@ def test_output_in_commit_messages_is_gathered_too(store, monkeypatch):
     monkeypatch.setattr(staging, "INLINE_LIMIT", 10_000)
     parts = [part for task in range(20) for part in stage(store, f"task {task}", 10)]
     assert not any(part.file for part in parts)
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     assert len(staged_files(store)) == 2  # the manifest and the file that it names
     check(store, expected(*((f"task {task}", 10) for task in range(20))))
 
@@ -295,8 +295,8 @@ def test_records_with_the_time_of_the_append_are_given_it_first(store):
     store.create_topic("l", 1, CONFIG | {"message.timestamp.type": "LogAppendTime"})
     parts = stage(store, "p", 700, "l")
     old = staged_inodes(store, parts)
-    publish(store, "q", 0, parts)
-    decision = DecisionLog.of(store).last["q"]
+    publish(store.decisions, "q", 0, parts)
+    decision = store.decisions.last["q"]
     read = [row for batch in Store.open(store.path).read("l", 0) for row in batch.to_pylist()]
     assert [row["value"].decode().rstrip(".") for row in read] == expected(("p", 700))
     assert {round(row["timestamp"].timestamp() * 1000) for row in read} == {decision.time}
@@ -312,12 +312,12 @@ def _paths(store):
 
 
 def test_a_replay_gathers_nothing(store):
-    publish(store, "q", 0, stage(store, "p", 1))
+    publish(store.decisions, "q", 0, stage(store, "p", 1))
     parts = [part for task in range(40) for part in stage(store, f"task {task}", 20)]
     created = []
     files.set_observer(lambda change: created.append(change.path) if change.kind == "create" else None)
     try:
-        assert publish(store, "q", 0, parts).replayed
+        assert publish(store.decisions, "q", 0, parts).replayed
     finally:
         files.set_observer(None)
     assert not any(path.endswith(".staged") for path in created)
@@ -335,11 +335,11 @@ def test_gathering_that_fails_leaves_what_was_staged(store):
     files.set_observer(full)
     try:
         with pytest.raises(PublishFailedError, match="No space"):
-            publish(store, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
     finally:
         files.set_observer(None)
     assert sorted(staged_files(store)) == before
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     check(store, expected(*((f"task {task}", 20) for task in range(40))))
 
 
@@ -354,7 +354,7 @@ def test_a_manifest_that_finds_no_room_leaves_no_copies(store):
     files.set_observer(full)
     try:
         with pytest.raises(PublishFailedError, match="No space"):
-            publish(store, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
     finally:
         files.set_observer(None)
     assert sorted(staged_files(store)) == before
@@ -363,14 +363,14 @@ def test_a_manifest_that_finds_no_room_leaves_no_copies(store):
 def test_a_decision_log_that_is_locked_leaves_no_copies(store, monkeypatch):
     parts = [part for task in range(8) for part in stage(store, f"task {task}", 20)]
     before = sorted(staged_files(store))
-    publish(store, "another", 0, [])
-    with monkeypatch.context() as patched, store.appender(PUBLISH_TOPIC, 0).hold():
+    publish(store.decisions, "another", 0, [])
+    with monkeypatch.context() as patched, store.logs.appender(PUBLISH_TOPIC, 0).hold():
         hold = DecisionLog.hold
-        patched.setattr(DecisionLog, "hold", lambda decisions, store: hold(decisions, store, 0.05))
+        patched.setattr(DecisionLog, "hold", lambda decisions: hold(decisions, 0.05))
         with pytest.raises(PublishFailedError):
-            publish(store, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
     assert sorted(staged_files(store)) == before
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     check(store, expected(*((f"task {task}", 20) for task in range(8))))
 
 
@@ -378,7 +378,7 @@ def test_pieces_that_are_gone_are_named_as_staged_output(store):
     parts = [part for task in range(8) for part in stage(store, f"task {task}", 20)]
     os.unlink(f"{store.path}/staging/{parts[3].file}")
     with pytest.raises(StagedOutputError, match=parts[3].file):
-        publish(store, "q", 0, parts)
+        publish(store.decisions, "q", 0, parts)
 
 
 # ---- where it cannot be done
@@ -405,7 +405,7 @@ def test_where_there_are_no_second_names_it_is_copied(store, monkeypatch, call, 
     monkeypatch.setattr(_Work, "_copy", count)
     parts = stage(store, "p", 300)
     before = staged_inodes(store, parts)
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     assert not set(before) & set(inodes(store.segment_files("t", 0)))
     check(store, expected(("p", 300)))
     assert len(staged_files(store)) == 2  # the file and the manifest, until the next publish
@@ -420,7 +420,7 @@ def test_on_a_file_system_of_several_hosts_it_is_copied(store, monkeypatch):
         patched.setattr("pyspark_log.storage.publish.prepare.is_shared", lambda _: True)
         parts = stage(store, "p", 300, "shared") + stage(store, "r", 20, "shared")
         before = staged_inodes(store, parts)
-        publish(store, "q", 0, parts)
+        publish(store.decisions, "q", 0, parts)
         assert not set(before) & set(inodes(store.segment_files("shared", 0)))
     assert content(store, "shared") == expected(("p", 300), ("r", 20))
     assert mounts.is_shared(store.path) is False
@@ -434,7 +434,7 @@ def test_a_file_with_other_rights_than_the_partitions_files_is_copied(store, mod
     store.append("t", rows("before", 1))
     os.chmod(path, mode)
     before = staged_inodes(store, parts)
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     assert not set(before) & set(inodes(store.segment_files("t", 0)))
     check(store, expected(("before", 1), ("p", 300)))
 
@@ -462,11 +462,11 @@ def test_a_full_disk_has_room_for_a_segment_that_is_there_already(store, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
-            publish(store, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
     wanted = staged_inodes(store, parts)
     files.set_observer(Disk(2000))
     try:
-        assert help_apply(store) == 1
+        assert help_apply(store.decisions) == 1
     finally:
         files.set_observer(None)
     assert inodes(store.segment_files("t", 0))[1:] == wanted
@@ -485,10 +485,10 @@ def test_a_staged_file_that_is_not_what_was_staged_is_refused(store, far):
     other = stage(store, "r", 300)
     path.write_bytes(Path(store.path, "staging", other[0].file).read_bytes())
     with pytest.raises(PublishPendingError, match=r"t-0: decision 0.*not (the batches|those) that were staged"):
-        publish(store, "q", 0, parts)
+        publish(store.decisions, "q", 0, parts)
     assert content(store) == []
     path.write_bytes(data)
-    assert help_apply(store) == 1
+    assert help_apply(store.decisions) == 1
     check(store, expected(("p", 300)))
 
 
@@ -498,11 +498,11 @@ def test_what_a_killed_helper_made_ready_is_known_and_goes_by_its_age(store, mon
         patched.setattr(install.ReadySegment, "discard", lambda _: None)
         patched.setattr(install.ReadySegment, "put", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
-            publish(store, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
     left = [name for name in staged_files(store) if name.endswith((".log", ".index", ".timeindex"))]
     assert len(left) in (3, 6)
-    publish(store, "q", 0, parts)
-    publish(store, "q", 1, [])
+    publish(store.decisions, "q", 0, parts)
+    publish(store.decisions, "q", 1, [])
     assert sorted(staged_files(store)) == sorted(left)
     found = [finding.what for finding in verify(store.path).findings if "staging/" in finding.file]
     assert [what for what in found if "not a file of the engine" in what] == []
@@ -524,10 +524,10 @@ def test_a_copy_that_a_killed_helper_left_in_a_log_dir_goes_by_its_age(store, mo
         patched.setattr(install.ReadySegment, "discard", lambda _: None)
         patched.setattr(install.ReadySegment, "put", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
-            publish(store, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
     left = {name for name in os.listdir(f"{store.path}/data") if install.is_ready_name(name)}
     assert len(left) == 3
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     found = [finding for finding in verify(store.path).findings if os.path.basename(finding.file) in left]
     assert ["3 files of" in finding.what for finding in found] == [True]
     janitor.clean(store)
@@ -549,14 +549,14 @@ def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
-            publish(store, "q", 0, stage(store, "p", 300))
+            publish(store.decisions, "q", 0, stage(store, "p", 300))
     os.rename(second, tmp_path / "away")
     second.mkdir()
     changes = []
     files.set_observer(changes.append)
     try:
         with pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed"):
-            help_apply(store)
+            help_apply(store.decisions)
     finally:
         files.set_observer(None)
     assert [change for change in changes if change.path.startswith(f"{second}/")] == []
@@ -570,10 +570,10 @@ def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
     files.set_observer(fail)
     try:
         with pytest.raises(LogDirOfflineError, match=r"t-0: the log dir .*/second has failed"):
-            help_apply(store)
+            help_apply(store.decisions)
     finally:
         files.set_observer(None)
-    assert help_apply(store) == 1
+    assert help_apply(store.decisions) == 1
     assert [name for name in os.listdir(second) if install.is_ready_name(name)] == []
     check(store, expected(("before", 1), ("p", 300)))
 
@@ -598,7 +598,7 @@ def test_a_partition_that_is_moved_when_its_copy_is_ready_is_copied_to(tmp_path,
     monkeypatch.setattr(install, "on_one_device", lambda *_: False)
     monkeypatch.setattr(install.ReadySegment, "__init__", then_move)
     monkeypatch.setattr(os, "rename", between_devices)
-    publish(store, "q", 0, stage(store, "p", 300))
+    publish(store.decisions, "q", 0, stage(store, "p", 300))
     assert moved == [f"{store.path}/data"]
     assert [name for name in os.listdir(f"{store.path}/data") if install.is_ready_name(name)] == []
     check(store, expected(("before", 1), ("p", 300)))
@@ -613,11 +613,11 @@ def test_who_has_an_empty_segment_open_notices_that_it_was_replaced_and_put_back
     """A publish is killed when the first of its two files has the name of the segment that is open elsewhere."""
     other = Store.open(store.path)
     if first:
-        with other.appender("t", 0).hold():
+        with other.logs.appender("t", 0).hold():
             pass
     else:
         other.append("t", rows("before", 1))
-        with other.appender("t", 0).hold() as appender:
+        with other.logs.appender("t", 0).hold() as appender:
             appender.roll()
     parts = stage(store, "p", 300) + stage(store, "r", 300)
 
@@ -628,13 +628,13 @@ def test_who_has_an_empty_segment_open_notices_that_it_was_replaced_and_put_back
     files.set_observer(kill)
     try:
         with pytest.raises(Killed):
-            publish(Store.open(store.path), "q", 0, parts)
+            publish(Store.open(store.path).decisions, "q", 0, parts)
     finally:
         files.set_observer(None)
     # Somebody else takes away what the killed one has begun.
     Store.open(store.path).append("t", rows("middle", 1))
     other.append("t", rows("after", 1))
-    help_apply(Store.open(store.path))
+    help_apply(Store.open(store.path).decisions)
     before = [] if first else [("before", 1)]
     check(store, expected(*before, ("middle", 1), ("after", 1), ("p", 300), ("r", 300)))
 
@@ -649,7 +649,7 @@ def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
-            publish(store, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
     real = install.ReadySegment.__init__
 
     def slow(self, *args, **kwargs):
@@ -659,10 +659,10 @@ def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
             assert go_on.wait(120)
 
     monkeypatch.setattr(install.ReadySegment, "__init__", slow)
-    thread = threading.Thread(target=help_apply, args=(late,), daemon=True)
+    thread = threading.Thread(target=help_apply, args=(late.decisions,), daemon=True)
     thread.start()
     assert ready.wait(60), "the late helper does not get there"
-    assert help_apply(Store.open(store.path)) == 1
+    assert help_apply(Store.open(store.path).decisions) == 1
     store.append("t", rows("after", 50))
     go_on.set()
     thread.join()
@@ -677,16 +677,16 @@ def test_what_is_set_aside_while_it_is_made_ready_is_not_applied(store, far, mon
     def late(self, *args, **kwargs):
         real(self, *args, **kwargs)
         other = Store.open(store.path)
-        (waits,) = waiting(other)
-        assert set_aside(other, waits.decision.offset).taken_back
+        (waits,) = waiting(other.decisions)
+        assert set_aside(other.decisions, waits.decision.offset).taken_back
 
     with monkeypatch.context() as patched:
         patched.setattr(install.ReadySegment, "__init__", late)
         with pytest.raises(SetAsideError, match=r"number 0\) could not be applied and was set aside"):
-            publish(store, "q", 0, stage(store, "p", 300))
+            publish(store.decisions, "q", 0, stage(store, "p", 300))
     check(store, [])
     assert staged_files(store) == []
-    publish(store, "q", 0, stage(store, "p", 300))
+    publish(store.decisions, "q", 0, stage(store, "p", 300))
     check(store, expected(("p", 300)))
 
 
@@ -696,7 +696,7 @@ def _help(path, everybody):
         everybody.wait(240)
         store = Store.open(path)
         for number in range(20):
-            help_apply(store)
+            help_apply(store.decisions)
             store.append("t", rows(f"{os.getpid()} {number}", 1))
 
 
@@ -706,7 +706,7 @@ def test_processes_that_help_at_once(store, monkeypatch):
         patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         for number in range(6):
             with pytest.raises(PublishPendingError, match="No space"):
-                publish(store, f"q{number}", 0, stage(store, f"p{number}", 100 + number))
+                publish(store.decisions, f"q{number}", 0, stage(store, f"p{number}", 100 + number))
     everybody = PROCESSES.Barrier(3)
     helpers = [PROCESSES.Process(target=_help, args=(store.path, everybody), daemon=True) for _ in range(3)]
     for helper in helpers:
@@ -719,7 +719,7 @@ def test_processes_that_help_at_once(store, monkeypatch):
     assert [value for value in found if value.startswith("p")] == published
     assert len(found) == len(published) + 60
     assert not verify(store.path).damaged
-    publishing.tidy(store)
+    publishing.tidy(store.decisions)
     assert staged_files(store) == []
 
 
@@ -728,7 +728,7 @@ def test_mending_a_copy_leaves_the_staged_files_of_the_damaged_store_alone(store
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
-            publish(store, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
     path = f"{store.path}/staging/{parts[0].file}"
     before = hashlib.sha256(Path(path).read_bytes()).digest()
     repair(store.path, tmp_path / "copy")

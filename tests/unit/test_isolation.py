@@ -54,7 +54,7 @@ class Log:
         self.open.setdefault(producer, {}).update(enumerate(values, end))
 
     def finish(self, producer, *, commit):
-        with self.store.appender("t", 0).hold() as appender:
+        with self.store.logs.appender("t", 0).hold() as appender:
             appender.append(bytearray(ending(commit, producer=producer)), sync=False)
         part = self.open.pop(producer, {})
         self.rows |= part if commit else {}
@@ -257,7 +257,7 @@ def test_an_index_is_made_anew_as_a_whole(tmp_path, log, kind):
         files.set_observer(None)
     # Others beside it were told of the damage, or saw what was committed.
     assert all(found in (None, [(2, b"good")]) for found in seen)
-    with log.store.appender("t", 0).hold() as appender:
+    with log.store.logs.appender("t", 0).hold() as appender:
         appender.append(bytearray(ending(False, producer=2)), sync=False)
     log.store.close()
     assert rows(Store.open(tmp_path / "store")) == [(2, b"good")]

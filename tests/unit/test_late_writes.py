@@ -48,9 +48,9 @@ LATE = {
 def late(request):
     """Writes behind the end of each closed segment of t-0."""
     def write(store):
-        bases = list_segments(store.reader("t", 0).place.folder)
+        bases = list_segments(store.logs.reader("t", 0).place.folder)
         for base, following in pairwise(bases):
-            with open(segment_path(store.reader("t", 0).place.folder, base, ".log"), "ab") as file:
+            with open(segment_path(store.logs.reader("t", 0).place.folder, base, ".log"), "ab") as file:
                 file.write(request.param(following))
 
     return write
@@ -87,7 +87,7 @@ def test_who_reads_or_looks_for_a_time_does_not_meet_them(store, late):
     fill(store)
     late(store)
     # With what is known of closed segments, without, and by one who makes that anew.
-    known = store.reader("t", 0).place.segments_path
+    known = store.logs.reader("t", 0).place.segments_path
     for remove in (False, True):
         if remove:
             os.unlink(known)
@@ -99,8 +99,8 @@ def test_who_reads_or_looks_for_a_time_does_not_meet_them(store, late):
         last = OffsetAndTimestamp(2 * APPENDS - 1, 999 + 2 * APPENDS)
         assert fresh.offset_of_max_timestamp("t", 0) == last
     fill(store, APPENDS)
-    state = state_file.read(store.reader("t", 0).place.state_path).state
-    assert os.path.getsize(known) == 48 * (len(list_segments(store.reader("t", 0).place.folder)) - 1)
+    state = state_file.read(store.logs.reader("t", 0).place.state_path).state
+    assert os.path.getsize(known) == 48 * (len(list_segments(store.logs.reader("t", 0).place.folder)) - 1)
     assert state.next_offset == 4 * APPENDS
     assert faults(store) == []
 
@@ -108,9 +108,9 @@ def test_who_reads_or_looks_for_a_time_does_not_meet_them(store, late):
 def test_the_cleaner_leaves_them_out(store, late):
     fill(store)
     late(store)
-    (outcome,) = compact(store)
+    (outcome,) = compact(store.logs)
     assert (outcome.problem, outcome.rounds[0].finished) == ("", True)
-    active = list_segments(store.reader("t", 0).place.folder)[-1]
+    active = list_segments(store.logs.reader("t", 0).place.folder)[-1]
     assert offsets(store) == [active - 2, active - 1, *range(active, 2 * APPENDS)]
     # There is nothing to be noted any more.
     assert verify(store.path).findings == []
@@ -126,7 +126,7 @@ def test_old_segments_go_all_the_same(store, late):
 
 def test_an_export_has_no_trace_of_them(store, late, tmp_path):
     fill(store)
-    before = {base: log(store, base) for base in list_segments(store.reader("t", 0).place.folder)}
+    before = {base: log(store, base) for base in list_segments(store.logs.reader("t", 0).place.folder)}
     late(store)
     export_kafka(store, "t", tmp_path / "kafka", "AAECAwQFBgcICQoLDA0ODw")
     for base, data in before.items():
@@ -135,7 +135,7 @@ def test_an_export_has_no_trace_of_them(store, late, tmp_path):
 
 
 def log(store, base):
-    with open(segment_path(store.reader("t", 0).place.folder, base, ".log"), "rb") as file:
+    with open(segment_path(store.logs.reader("t", 0).place.folder, base, ".log"), "rb") as file:
         return file.read()
 
 
@@ -143,11 +143,11 @@ def test_what_is_known_of_producers_comes_from_the_others(store, late):
     for number in range(APPENDS):
         store.append_batch("t", 0, ready(number, b"%030d" % number, producer=7))
         store.append_batch("t", 0, ready(number, b"aborted" * 9, producer=8, transactional=True))
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.append(bytearray(ending(False, producer=8)), sync=False)
     late(store)
     assert faults(store) == []
-    folder = store.reader("t", 0).place.folder
+    folder = store.logs.reader("t", 0).place.folder
     for offset in list_snapshots(folder):
         os.unlink(segment_path(folder, offset, SNAPSHOT))
     fresh = Store.open(store.path)

@@ -68,7 +68,7 @@ def empty_second(store):
 
 
 def number_of(store, partition, topic="t"):
-    return state_file.read(store.place(topic, partition).state_path).state.log_dir
+    return state_file.read(store.logs.place(topic, partition).state_path).state.log_dir
 
 
 def tree(path):
@@ -116,7 +116,7 @@ def test_the_first_one_goes_and_partitions_begin_elsewhere(tmp_path, second):
         one.append("t", rows(b"more"), partition=0)
         one.flush()
         # Where it would be, if there were something of it.
-        assert os.path.dirname(one.place(f"u{number}", 1).folder) == second
+        assert os.path.dirname(one.logs.place(f"u{number}", 1).folder) == second
     assert not os.path.exists(f"{store.path}/data")
     assert folders(second) == ["t-0", "u0-0", "u1-0", "u2-0"]
     assert not verify(store.path).findings
@@ -134,7 +134,7 @@ def test_one_that_holds_partitions_stays(store, second):
     # Nobody knows where it is whose state is damaged.
     empty_second(store)
     store.delete_topic("u")
-    path = Path(store.place("t", 0).state_path)
+    path = Path(store.logs.place("t", 0).state_path)
     state = path.read_bytes()
     path.write_bytes(bytes(len(state)))
     with pytest.raises(LogDamagedError, match="t-0: nobody can tell"):
@@ -147,7 +147,7 @@ def test_one_that_holds_partitions_stays(store, second):
 
 
 def test_the_log_of_a_partition_that_has_lost_its_state_is_not_left_behind(store, second, tmp_path):
-    os.rename(store.place("t", 1).state_path, tmp_path / "lost")
+    os.rename(store.logs.place("t", 1).state_path, tmp_path / "lost")
     with pytest.raises(InvalidConfigError, match=r"/second still has t-1\. .*pylog verify"):
         store.remove_log_dir(second)
 
@@ -271,7 +271,7 @@ def test_who_has_the_old_list_puts_nothing_there(store, second, monkeypatch):
 def test_who_is_about_to_write_checkpoints_writes_none_there(store, second, monkeypatch):
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
     stale = Store.open(store.path)
-    with stale.appender("t", 1).hold() as appender:
+    with stale.logs.appender("t", 1).hold() as appender:
         appender.note_offsets()
     empty_second(store)
     folder = stale.log_dirs.at(1)

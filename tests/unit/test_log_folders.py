@@ -69,7 +69,7 @@ def values(store, partition, topic="t"):
 
 
 def stage(store, *values, partitions=range(PARTITIONS), topic="t"):
-    writer = StagedWriter(store, StagingPlan.make(store, [topic]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [topic]))
     for partition in partitions:
         column = pa.array([partition] * len(values), pa.int32())
         writer.append(topic, rows(*values).append_column("partition", column))
@@ -97,14 +97,14 @@ def test_partitions_go_where_the_fewest_are(store, tmp_path):
 
 def test_partitions_that_a_publish_makes_are_spread_too(store, tmp_path):
     store.create_topic("many", 20)
-    publish(store, "q", 0, stage(store, b"x", partitions=range(20), topic="many"))
+    publish(store.decisions, "q", 0, stage(store, b"x", partitions=range(20), topic="many"))
     # One partition is that of the decisions.
     assert abs(len(folders(tmp_path / "second")) - len(folders(f"{store.path}/data"))) <= 1
     # Those are counted, too, to which nobody has come to write yet.
     store.create_topic("begun", 8)
     for partition in range(8):
-        store.appender("begun", partition)
-    numbers = [state_file.read(store.place("begun", number).state_path).state.log_dir for number in range(8)]
+        store.logs.appender("begun", partition)
+    numbers = [state_file.read(store.logs.place("begun", number).state_path).state.log_dir for number in range(8)]
     assert sorted(numbers) == [0] * 4 + [1] * 4
 
 
@@ -155,7 +155,7 @@ def test_a_folder_that_holds_something_is_refused(store, tmp_path):
         Store.create(tmp_path / "other", {"log.dirs": f"data,{tmp_path}/second"})
     # What was made of it is in nobody's way.
     other = Store.create(tmp_path / "other", {"log.dirs": "data,more"})
-    assert [os.path.basename(folder.path) for folder in other.log_dirs] == ["data", "more"]
+    assert [os.path.basename(folder.path) for folder in other.logs.log_dirs] == ["data", "more"]
     with pytest.raises(StoreExistsError):
         Store.create(tmp_path / "other", {"log.dirs": "data,more"})
 
@@ -324,7 +324,7 @@ def test_only_its_partitions_are_out(store, failed, tmp_path, request):
             one.append("t", rows(b"unsynced"), partition=2)
             with pytest.raises(LogDirOfflineError):
                 call()
-            state = one.reader("t", 2).state()
+            state = one.logs.reader("t", 2).state()
             assert call == one.clean or state.synced == state.position
     # New partitions go elsewhere.
     store.create_topic("new", 2)
@@ -346,13 +346,13 @@ def test_only_its_partitions_are_out(store, failed, tmp_path, request):
 def test_a_publish_for_it_is_refused_before_it_is_decided(store, failed):
     parts = stage(store, b"published")
     with pytest.raises(PublishFailedError, match=OFFLINE[1:]):
-        publish(store, "q", 0, parts, run="r")
-    assert recover(store) == []
+        publish(store.decisions, "q", 0, parts, run="r")
+    assert recover(store.decisions) == []
     staged = {part.file for part in parts} - {""}
     assert set(os.listdir(f"{store.path}/staging") if os.path.isdir(f"{store.path}/staging") else ()) == staged
-    publish(store, "other", 0, stage(store, b"other", partitions=[0, 2]))
+    publish(store.decisions, "other", 0, stage(store, b"other", partitions=[0, 2]))
     failed()
-    assert not publish(store, "q", 0, parts, run="r").replayed
+    assert not publish(store.decisions, "q", 0, parts, run="r").replayed
     assert [values(store, partition) for partition in range(PARTITIONS)] == [
         [b"first", b"other", b"published"], [b"first", b"published"],
     ] * 2  # fmt: skip
@@ -363,25 +363,25 @@ def test_if_it_fails_after_the_decision_the_rest_is_applied_and_the_decision_wai
     with monkeypatch.context() as patched:
         patched.setattr(type(store), "check_log_dirs", lambda *_: None)
         with pytest.raises(PublishPendingError, match=rf"number 0 of publisher 'q' is decided.*{OFFLINE[1:]}"):
-            publish(store, "q", 0, parts, run="r")
+            publish(store.decisions, "q", 0, parts, run="r")
     assert values(store, 0) == values(store, 2) == [b"first", b"published"]
     with pytest.raises(LogDirOfflineError, match=OFFLINE):
-        help_apply(store)
+        help_apply(store.decisions)
     # Others go on, where they need none of its partitions; the same publisher cannot, its decision comes first.
     for number in range(3):
-        publish(store, "other", number, stage(store, b"other", partitions=[0, 2]))
+        publish(store.decisions, "other", number, stage(store, b"other", partitions=[0, 2]))
     with pytest.raises(PublishFailedError, match=OFFLINE[1:]):
-        publish(store, "q", 1, stage(store, b"next", partitions=[0]), run="r")
-    (waiting,) = recover(store)
+        publish(store.decisions, "q", 1, stage(store, b"next", partitions=[0]), run="r")
+    (waiting,) = recover(store.decisions)
     assert "has failed" in waiting.problem
     assert {place.partition for place in waiting.places} == {1, 3}
     failed()
-    (waiting,) = recover(Store.open(store.path))
+    (waiting,) = recover(Store.open(store.path).decisions)
     assert waiting.problem == ""
     assert values(store, 1) == values(store, 3) == [b"first", b"published"]
     assert values(store, 0) == [b"first", b"published", *[b"other"] * 3]
-    assert not publish(store, "q", 1, stage(store, b"next", partitions=[0]), run="r").replayed
-    assert recover(store) == []
+    assert not publish(store.decisions, "q", 1, stage(store, b"next", partitions=[0]), run="r").replayed
+    assert recover(store.decisions) == []
 
 
 def test_a_topic_is_deleted_though_a_folder_has_failed(store, failed, tmp_path, request):
@@ -417,7 +417,7 @@ def test_a_new_partition_is_not_put_where_a_deleted_one_of_its_name_is(store, tm
 def test_nothing_is_written_where_a_disk_should_be_mounted(store, tmp_path, monkeypatch):
     """Not the checkpoints either, of which something was noted before."""
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
-    with store.appender("t", 1).hold() as appender:
+    with store.logs.appender("t", 1).hold() as appender:
         appender.note_offsets()
     mount = empty(monkeypatch, str(tmp_path / "second"))
     for call in (store.flush, store.close, lambda: store.append("t", rows(b"x"), partition=3)):
@@ -439,7 +439,7 @@ def test_a_lost_partition_in_a_sound_folder_is_damage(store, tmp_path):
 
 
 def test_a_state_that_names_an_unlisted_folder_is_told(store):
-    path = store.place("t", 0).state_path
+    path = store.logs.place("t", 0).state_path
     os.unlink(path)
     state_file.create(path, state_file.EMPTY._replace(log_dir=7))
     with pytest.raises(LogDirOfflineError, match=r"t-0: .*log-dir-7 has failed: store\.json does not list it"):
@@ -452,7 +452,7 @@ def test_a_copy_is_mended_with_and_without_the_folder(store, tmp_path):
     assert repair(store.path, tmp_path / "copy").complete
     copy = Store.open(tmp_path / "copy")
     assert [values(copy, partition) for partition in range(PARTITIONS)] == [[b"first"]] * PARTITIONS
-    assert len(copy.log_dirs) == 1
+    assert len(copy.logs.log_dirs) == 1
     os.rename(tmp_path / "second", tmp_path / "away")
     report = repair(store.path, tmp_path / "rest")
     assert {(loss.partition, loss.first_offset, loss.next_offset) for loss in report.losses} == {(1, 0, 1), (3, 0, 1)}
@@ -550,8 +550,8 @@ def read_only_mount(path):
     with pytest.raises(LogDirOfflineError, match=r"t-1: the log dir .*Read-only file system"):
         store.append("t", rows(b"x"), partition=1)
     with pytest.raises(PublishFailedError, match=r"Read-only file system"):
-        publish(store, "q", 0, stage(store, b"x"))
-    assert recover(store) == []
+        publish(store.decisions, "q", 0, stage(store, b"x"))
+    assert recover(store.decisions) == []
     store.append("t", rows(b"x"), partition=0)
     assert (values(store, 0), values(store, 1)) == ([b"first", b"x"], [b"first"])
     assert [bool(one.problem) for one in store.describe_log_dirs()] == [False, True]
@@ -577,7 +577,7 @@ def test_a_copy_changes_nothing_in_the_folders_of_the_original(store, copy, tmp_
         lambda: copy.clean("t"),
         lambda: copy.move_partition("t", 1, "data"),
         lambda: copy.move_partition("t", 0, str(tmp_path / "second")),
-        lambda: publish(copy, "p", 0, parts),
+        lambda: publish(copy.decisions, "p", 0, parts),
     ):
         with pytest.raises((LogDirOfflineError, PublishFailedError), match="this one is a copy of that"):
             change()
@@ -657,7 +657,7 @@ def test_the_first_folder_fails_and_the_others_go_on(tmp_path, monkeypatch, fail
             assert one.offset_for_timestamp("t", 3, 0) is None
         store.append("t", rows(b"new"), partition=2)
         assert values(store, 2) == [b"new"]
-        publish(store, "p", 0, stage(store, b"published", partitions=[1, 3]))
+        publish(store.decisions, "p", 0, stage(store, b"published", partitions=[1, 3]))
         assert [values(store, partition) for partition in (1, 3)] == [[b"first", b"published"], [b"published"]]
         verify(store.path)
         store.create_topic("u", 1)

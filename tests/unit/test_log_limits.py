@@ -36,7 +36,7 @@ def append(store, *values, time=None):
 
 def leave_out(store, offsets):
     """A hole of so many offsets, as a power loss leaves it."""
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.append(bytearray(empty_batch(0, offsets, 0)), sync=False)
 
 
@@ -105,7 +105,7 @@ def test_holes_at_the_beginning_and_the_end(store):
 def test_a_hole_may_end_a_segment(store):
     append(store, 0)
     leave_out(store, 9)
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.roll()
     append(store, 10)
     assert [read(store, offset) for offset in (0, 1, 9, 10)] == [[(0, 0), (10, 10)], *[[(10, 10)]] * 3]
@@ -131,7 +131,7 @@ def test_a_segment_takes_offsets_up_to_31_bits_from_its_base_and_then_rolls(stor
     """canConvertToRelativeOffset: base + INT_MAX goes in, the next one does not."""
     leave_out(store, INT_MAX)
     append(store, 1)
-    folder = store.reader("t", 0).place.folder
+    folder = store.logs.reader("t", 0).place.folder
     assert list_segments(folder) == [0]
     assert store.latest_offset("t", 0) == INT_MAX + 1
     append(store, 2)
@@ -142,7 +142,7 @@ def test_a_segment_takes_offsets_up_to_31_bits_from_its_base_and_then_rolls(stor
 
 def test_a_batch_that_is_not_of_its_segment_is_damage_to_the_next_writer(store):
     append(store, 0)
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         header = next(SegmentReader(appender.place.folder, 0).since(-1, 0, appender.state.position))
         for offset in (-1, INT_MAX + 1):
             with pytest.raises(CorruptRecordError, match="not of this segment"):
@@ -158,13 +158,13 @@ def test_a_full_segment_that_is_cut_to_nothing_is_written_to_again(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1, {"retention.ms": "-1", "index.interval.bytes": "0", "segment.index.bytes": "60"})
     append(store, 0, 1, 2)
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.roll()
     last = 3
     while len(store.segment_files("t", 0)) == 2:
         append(store, last)
         last += 1
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         assert truncate(appender, 3) == 3
     path = store.segment_files("t", 0)[-1]
     # The log ends behind the last batch before the offset, in the segment of that batch or an empty one.
@@ -179,11 +179,11 @@ def test_the_largest_time_goes_with_the_records_that_had_it(store):
     """testReloadLargestTimestampAndNextOffsetAfterTruncation: thirty records, of which one stays."""
     for number in range(30):
         append(store, number, time=10 * (40 + number))
-    assert store.reader("t", 0).find_max_timestamp().timestamp == 690
-    with store.appender("t", 0).hold() as appender:
+    assert store.logs.reader("t", 0).find_max_timestamp().timestamp == 690
+    with store.logs.appender("t", 0).hold() as appender:
         truncate(appender, 1)
     for opened in (store, Store.open(store.path)):
-        latest = opened.reader("t", 0).find_max_timestamp()
+        latest = opened.logs.reader("t", 0).find_max_timestamp()
         assert (latest.offset, latest.timestamp) == (0, 400)
         assert opened.offset_for_timestamp("t", 0, 401) is None
     append(store, 1, time=410)
@@ -200,7 +200,7 @@ def test_a_producer_is_known_when_its_records_are_deleted(tmp_path):
     now = time.time_ns() // 1_000_000
     for sequence in range(12):
         store.append_batch("t", 0, ready(sequence, b"x" * 50, timestamp=now))
-    folder = store.reader("t", 0).place.folder
+    folder = store.logs.reader("t", 0).place.folder
     before = len(list_segments(folder))
     store.delete_records("t", 0, 12)
     assert len(list_segments(folder)) < before

@@ -70,7 +70,7 @@ class LookupsAgainstList(RuleBasedStateMachine):
     def truncate(self, part):
         if self.times:
             offset = self.start + int((len(self.times) - self.start) * part)
-            with self.store.appender("t", 0).hold() as held:
+            with self.store.logs.appender("t", 0).hold() as held:
                 del self.times[truncate(held, offset) :]
             self.copies = []  # Nobody brings a file back that says something of other records.
 
@@ -80,7 +80,7 @@ class LookupsAgainstList(RuleBasedStateMachine):
 
     @property
     def known(self):
-        return Path(self.store.reader("t", 0).place.segments_path)
+        return Path(self.store.logs.reader("t", 0).place.segments_path)
 
     @rule()
     def keep_a_copy(self):
@@ -147,7 +147,7 @@ def store(tmp_path):
 
 def write(store, data, count):
     """Puts batches into an empty log as they are, as a broker may have done."""
-    with store.appender("t", 0).hold() as held:
+    with store.logs.appender("t", 0).hold() as held:
         held.segment.log.pwrite(data, 0)
         held.save(held.state._replace(next_offset=count, position=len(data)), durable=False)
         held.forget()
@@ -185,7 +185,7 @@ def test_a_deleted_record_has_not_the_largest(store, segment_bytes):
 
 def test_the_marker_of_a_transaction_counts_as_a_record(store):
     store.append_batch("t", 0, ready(0, b"a", producer=7, transactional=True, timestamp=5))
-    with store.appender("t", 0).hold() as held:
+    with store.logs.appender("t", 0).hold() as held:
         held.append(bytearray(ending(commit=True, producer=7)), sync=False)
     store.append("t", rows([6]))
     found = store.offset_of_max_timestamp("t", 0)

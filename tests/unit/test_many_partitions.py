@@ -48,7 +48,7 @@ def test_partitions_without_records_cost_nothing(tmp_path):
     path = tmp_path / "store" / "topics" / "t.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"partitions": HUGE}))
     for partition in (6, 5_000_000):
-        with store.appender("t", partition).hold() as appender:
+        with store.logs.appender("t", partition).hold() as appender:
             appender.append(bytearray(batch(0, b"v")), sync=False)
     store = Store.open(store.path)
     assert store.written_partitions("t") == [6, 5_000_000]
@@ -57,7 +57,7 @@ def test_partitions_without_records_cost_nothing(tmp_path):
     assert [one.partitions.keys() for one in store.describe_log_dirs()] == [
         {TopicPartition("t", 6), TopicPartition("t", 5_000_000)}
     ]
-    assert cleaner.due(store) == []
+    assert cleaner.due(store.logs) == []
     report = verify(store.path)
     assert (report.partitions, report.damaged) == (2, False)
     for command in (["topics", "list"], ["topics", "describe"], ["consume", "t"], ["log-dirs", "list"], ["verify"]):

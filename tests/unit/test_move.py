@@ -73,7 +73,7 @@ def content(folder):
 
 def where(store):
     """The log dirs that have anything of partition 0."""
-    folders = [folder.path for folder in store.log_dirs]
+    folders = [folder.path for folder in store.logs.log_dirs]
     return [folder for folder in folders if any(name.startswith("t-0") for name in os.listdir(folder))]
 
 
@@ -86,16 +86,16 @@ def test_all_files_are_byte_for_byte_the_same(store):
         store.append_batch("t", 0, builder.seal(producer_id=7, producer_epoch=0, base_sequence=sequence))
         fill(store, 30)
     store.delete_records("t", 0, 20)
-    before, read = content(store.place("t", 0).folder), list(store.read("t", 0))
+    before, read = content(store.logs.place("t", 0).folder), list(store.read("t", 0))
     assert {Path(name).suffix for name in before} == {
         ".log", ".index", ".timeindex", ".snapshot", ".metadata", "",
     }  # fmt: skip
-    for folder in itertools.islice(itertools.cycle(store.log_dirs), 1, 5):
+    for folder in itertools.islice(itertools.cycle(store.logs.log_dirs), 1, 5):
         other = Store.open(store.path)
         assert other.read("t", 0, 30, 31)
         copied = store.move_partition("t", 0, folder.path)
         assert copied >= sum(map(len, before.values()))
-        assert store.place("t", 0).folder == f"{folder.path}/t-0"
+        assert store.logs.place("t", 0).folder == f"{folder.path}/t-0"
         assert content(f"{folder.path}/t-0") == before
         assert where(store) == [folder.path]
         for one in (store, other, Store.open(store.path)):
@@ -281,7 +281,7 @@ def test_by_its_time_alone_no_file_counts_as_unchanged(store, tmp_path, monkeypa
 def truncated(store, offset):
     from pyspark_log.storage.log.truncation import truncate  # noqa: PLC0415
 
-    with store.appender("t", 0).hold() as held:
+    with store.logs.appender("t", 0).hold() as held:
         truncate(held, offset)
 
 
@@ -327,12 +327,12 @@ def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
     monkeypatch.setattr(_Work, "_copy", lambda work, segment, region, step: copied.append(region.size) or copy(
         work, segment, region, step
     ))  # fmt: skip
-    for number, folder in enumerate(store.log_dirs):
-        writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    for number, folder in enumerate(store.logs.log_dirs):
+        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
         writer.append("t", rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))
         parts = writer.finish()
         store.move_partition("t", 0, folder.path)
-        publish(store, "q", number, parts)
+        publish(store.decisions, "q", number, parts)
         # A segment that was staged has two names until the decision is done.
         linked = any(os.stat(path).st_nlink == 2 for path in store.segment_files("t", 0))
         assert linked == (os.stat(folder.path).st_dev == os.stat(store.path).st_dev)
@@ -390,7 +390,7 @@ def test_readers_and_writers_of_other_processes_notice_nothing(store):
     failed = []
     local = threading.Thread(target=lambda: _local(store.path, stop, failed), daemon=True)
     local.start()
-    for folder in itertools.islice(itertools.cycle(store.log_dirs), 1, 5):
+    for folder in itertools.islice(itertools.cycle(store.logs.log_dirs), 1, 5):
         before, looked = store.latest_offset("t", 0), list(looks)
         store.move_partition("t", 0, folder.path)
         deadline = time.monotonic() + PATIENCE
@@ -451,7 +451,7 @@ def move_before(owner, name, monkeypatch, store, folder):
 def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, monkeypatch, owner, name):
     """It comes between the look at the state and that at the files beside the segments."""
     store.append_batch("t", 0, ready(0, b"aborted", producer=1, transactional=True))
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.append(bytearray(ending(False, producer=1)), sync=False)
     store.append("t", rows(1, 1), partition=0)
     store.append_batch("t", 0, ready(0, b"open", producer=2, transactional=True))

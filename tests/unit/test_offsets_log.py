@@ -19,12 +19,12 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups import view as group_view
-from pyspark_log.storage.groups.committed_offsets import committed
 from pyspark_log.storage.groups.metadata import GroupState
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.reader import LogReader
+from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -42,7 +42,7 @@ def append(store: Store, group: str, key: bytes | None, value: bytes | None) -> 
     """A record as another program might write it to the group's partition."""
     batch = pa.record_batch({"key": pa.array([key], pa.binary()), "value": pa.array([value], pa.binary())})
     count = store.describe_topic(OFFSETS_TOPIC).partitions
-    store.append_to(OFFSETS_TOPIC, batch, partition=records.partition_for(group, count))
+    append_rows(store.logs, OFFSETS_TOPIC, batch, records.partition_for(group, count), False)
 
 
 def offsets(log: OffsetsLog, group: str) -> dict[TopicPartition, int]:
@@ -117,12 +117,12 @@ def test_who_waits_for_a_partitions_lock_keeps_nobody_from_positions(store, monk
     monkeypatch.setattr("pyspark_log.storage.log_manager.manager._RECOVERY_TIMEOUT", PATIENCE)
     other = threading.Thread(target=OffsetsLog(fresh).fetch, args=("g",))
     partition = records.partition_for("g", fresh.describe_topic(OFFSETS_TOPIC).partitions)
-    with fresh.appender(OFFSETS_TOPIC, partition).hold():
+    with fresh.logs.appender(OFFSETS_TOPIC, partition).hold():
         other.start()
         assert waits.wait(PATIENCE), "the other one does not put the partition right"
         time.sleep(0.1)
         began = time.monotonic()
-        assert committed(fresh, "g")[ORDERS_0].offset == 1
+        assert fresh.committed_offsets.committed("g")[ORDERS_0].offset == 1
         assert time.monotonic() - began < PATIENCE / 2, "it has waited for the one that waits"
     other.join()
 

@@ -61,7 +61,7 @@ def end(process):
 
 
 def stage(store, owner=None):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"], owner=owner))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"], owner=owner))
     writer.append("t", pa.record_batch({"value": [b"staged"]}))
     return writer.finish()
 
@@ -106,7 +106,7 @@ def test_whoever_lives_loses_nothing_before_a_week(store):
     parts = stage(store)
     age(store, 6.9 * 24 * 60)
     assert left(store) == [parts[0].file]
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
 
 
 def test_a_number_that_was_given_out_again_is_not_the_dead_process(store):
@@ -162,10 +162,10 @@ def test_what_a_dead_process_has_decided_stays_until_it_is_applied(store):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space")))
         with pytest.raises(PublishPendingError):
-            publish(store, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
     age(store, 60)
     assert left(store) == [parts[0].file]
-    help_apply(store)
+    help_apply(store.decisions)
     assert left(store) == []
     assert [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()] == [b"staged"]
 
@@ -173,12 +173,12 @@ def test_what_a_dead_process_has_decided_stays_until_it_is_applied(store):
 def test_orphan_tasks_keep_their_job_until_they_write_no_more(store):
     process, name = driver(store)
     end(process)
-    plan = StagingPlan.make(store, ["t"], owner=job_of(name).owner)
-    task = StagedWriter(store, plan)
+    plan = StagingPlan.make(store.logs, ["t"], owner=job_of(name).owner)
+    task = StagedWriter(store.logs, plan)
     task.append("t", pa.record_batch({"value": [b"first"]}))
     task.finish()
     age(store, 11)
-    late = StagedWriter(store, plan)
+    late = StagedWriter(store.logs, plan)
     late.append("t", pa.record_batch({"value": [b"late"]}))
     (part,) = late.finish()
     assert part.file in left(store)
@@ -186,7 +186,7 @@ def test_orphan_tasks_keep_their_job_until_they_write_no_more(store):
     age(store, 11)
     assert left(store) == []
     with pytest.raises(StagedOutputError, match="is missing"):
-        publish(store, "q", 0, [part])
+        publish(store.decisions, "q", 0, [part])
 
 
 def test_verify_tells_whether_its_process_runs(store):

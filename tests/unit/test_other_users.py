@@ -89,7 +89,13 @@ def see(path):
     }  # fmt: skip
     with pytest.raises(OffsetOutOfRangeError):
         next(store.read("t", 0, RECORDS + 1))
-    return found, OffsetsLog(store).fetch("group"), last_number(store, "query"), help_apply(store), store.writable
+    return (
+        found,
+        OffsetsLog(store).fetch("group"),
+        last_number(store.decisions, "query"),
+        help_apply(store.decisions),
+        store.writable,
+    )
 
 
 COMMANDS = (
@@ -163,8 +169,8 @@ def test_who_may_not_write_is_told_so_and_changes_nothing(folder):
             lambda: store.delete_records("t", 0, 3),
             lambda: store.alter_configs("t", {"retention.ms": "1"}),
             lambda: stage(store, 40, large=True),
-            lambda: publish(store, "query", 3, stage(store, 1), run="run"),
-            lambda: publish(store, "query", 2, stage(store, 10), run="another run"),
+            lambda: publish(store.decisions, "query", 3, stage(store, 1), run="run"),
+            lambda: publish(store.decisions, "query", 2, stage(store, 10), run="another run"),
             lambda: OffsetsLog(store).commit("group", {TopicPartition("t", 0): 8}),
         ):
             with pytest.raises((PermissionError, PublishFailedError, PublishPendingError), match=str(path)):
@@ -185,7 +191,7 @@ def test_who_may_not_write_sees_what_was_decided_only_when_it_is_applied(folder,
     with monkeypatch.context() as patched:
         patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(5, "stop")))
         with pytest.raises(PublishPendingError, match="stop"):
-            publish(store, "query", 3, stage(store, 10), run="run")
+            publish(store.decisions, "query", 3, stage(store, 10), run="run")
     user = who_may_not_write(path)
 
     def look():
@@ -220,7 +226,7 @@ def test_users_of_one_group_write_to_one_store(folder):
             with Store.open(path) as store:
                 for number in range(20):
                     store.append("t", rows(100 * turn + number, 3))
-                publish(store, "query", turn, stage(store, 40, large=True), run="run")
+                publish(store.decisions, "query", turn, stage(store, 40, large=True), run="run")
                 OffsetsLog(store).commit("group", {TopicPartition("t", 0): turn})
                 store.alter_configs("t", {"retention.bytes": str(10_000 + turn)})
                 store.delete_records("p", 0, store.latest_offset("p", 0) // 2)

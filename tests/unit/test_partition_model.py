@@ -81,9 +81,9 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule(records=RECORDS)
     def publish(self, records):
-        writer = StagedWriter(self.store, StagingPlan.make(self.store, ["t"]))
+        writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, ["t"]))
         writer.append("t", rows(records))
-        publish(self.store, "p", self.number, writer.finish())
+        publish(self.store.decisions, "p", self.number, writer.finish())
         self.number += 1
         self.expected += records
 
@@ -115,7 +115,7 @@ class LogAgainstList(RuleBasedStateMachine):
     def truncate(self, data):
         """Whole batches go, from the one on in which the offset is; all of it, if that one reaches before the start."""
         offset = data.draw(st.integers(self.start, len(self.expected)))
-        with self.store.appender("t", 0).hold() as appender:
+        with self.store.logs.appender("t", 0).hold() as appender:
             edges = [edge for edge in [*self.edges(appender.state), len(self.expected)] if edge <= offset]
             end = truncate(appender, offset)
         assert end == max([*edges, self.start])
@@ -134,9 +134,9 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule()
     def restart(self):
         """The machine went down when all was synced."""
-        path = self.store.reader("t", 0).place.state_path
+        path = self.store.logs.reader("t", 0).place.state_path
         if os.path.exists(path):
-            with self.store.appender("t", 0).hold() as appender:
+            with self.store.logs.appender("t", 0).hold() as appender:
                 appender.settle()
             state = state_file.read(path).state._replace(boot=b"anotherb")
             with open(path, "r+b") as file:
@@ -168,7 +168,7 @@ class LogAgainstList(RuleBasedStateMachine):
     def leave_a_segment_behind(self):
         """A writer was killed while it rolled."""
         if self.expected:
-            folder = self.store.reader("t", 0).place.folder
+            folder = self.store.logs.reader("t", 0).place.folder
             path = f"{folder}/{len(self.expected):020d}.log"
             if not os.path.exists(path):
                 files.create(path).close()
@@ -198,7 +198,7 @@ class LogAgainstList(RuleBasedStateMachine):
             assert both == (self.start, len(self.expected))
             assert self.read(*both) == self.expected[self.start :]
             if self.expected:
-                bases = list_segments(self.store.reader("t", 0).place.folder)
+                bases = list_segments(self.store.logs.reader("t", 0).place.folder)
                 assert bases == sorted(set(bases))
 
 

@@ -23,7 +23,6 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.publish import applier, staging
-from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import help_apply, last_number, publish, tidy
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -42,7 +41,7 @@ def batch(*values, keys=None):
 
 
 def stage(store, *values, topic="t", plan=None):
-    writer = StagedWriter(store, plan or StagingPlan.make(store, [topic]))
+    writer = StagedWriter(store.logs, plan or StagingPlan.make(store.logs, [topic]))
     if values:
         writer.append(topic, batch(*values))
     return writer.finish()
@@ -65,86 +64,86 @@ def staged_files(store):
 def test_staged_output_is_invisible_until_it_is_published(store):
     parts = stage(store, b"a", b"b", b"c")
     assert content(store) == []
-    result = publish(store, "q", 0, parts)
+    result = publish(store.decisions, "q", 0, parts)
     assert (result.replayed, result.records) == (False, 3)
     assert sorted(content(store)) == [b"a", b"b", b"c"]
-    assert last_number(store, "q") == 0
+    assert last_number(store.decisions, "q") == 0
 
 
 def test_parts_keep_the_order_of_tasks_and_rows(store):
-    plan = StagingPlan.make(store, ["t"])
+    plan = StagingPlan.make(store.logs, ["t"])
     tasks = []
     for task in range(4):
-        writer = StagedWriter(store, plan)
+        writer = StagedWriter(store.logs, plan)
         for chunk in range(3):
             writer.append("t", batch(*(b"%d/%d/%d" % (task, chunk, row) for row in range(50)), keys=[b"k"] * 50))
         tasks += writer.finish()
-    publish(store, "q", 0, tasks)
+    publish(store.decisions, "q", 0, tasks)
     assert content(store) == [b"%d/%d/%d" % (t, c, r) for t in range(4) for c in range(3) for r in range(50)]
 
 
 def test_a_replay_is_answered_and_adds_nothing(store):
-    first = publish(store, "q", 5, stage(store, b"a"), run="r1")
-    again = publish(store, "q", 5, stage(store, b"a"), run="r2")
+    first = publish(store.decisions, "q", 5, stage(store, b"a"), run="r1")
+    again = publish(store.decisions, "q", 5, stage(store, b"a"), run="r2")
     assert again.replayed
     assert again.decision == first.decision
     assert content(store) == [b"a"]
 
 
 def test_a_replay_with_other_counts_is_told(store, caplog):
-    publish(store, "q", 0, stage(store, b"a", b"b"))
-    assert publish(store, "q", 0, stage(store, b"a")).records == 2
+    publish(store.decisions, "q", 0, stage(store, b"a", b"b"))
+    assert publish(store.decisions, "q", 0, stage(store, b"a")).records == 2
     assert "published before with 2 records; this attempt had 1" in caplog.text
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 5, -1])
 def test_only_the_last_number_and_the_next_are_taken(store, number):
-    publish(store, "q", 3, stage(store, b"a"))
+    publish(store.decisions, "q", 3, stage(store, b"a"))
     with pytest.raises(PublishNumberError, match=f"number {number}( after 3|: numbers begin)"):
-        publish(store, "q", number, stage(store, b"b"))
+        publish(store.decisions, "q", number, stage(store, b"b"))
     assert content(store) == [b"a"]
-    publish(store, "q", 4, stage(store, b"c"))
+    publish(store.decisions, "q", 4, stage(store, b"c"))
     assert sorted(content(store)) == [b"a", b"c"]
 
 
 def test_a_replaced_run_is_fenced(store):
-    publish(store, "q", 0, stage(store, b"a"), run="r1")
-    publish(store, "q", 1, stage(store, b"b"), run="r2")
-    publish(store, "q", 2, stage(store, b"c"), run="r3")
+    publish(store.decisions, "q", 0, stage(store, b"a"), run="r1")
+    publish(store.decisions, "q", 1, stage(store, b"b"), run="r2")
+    publish(store.decisions, "q", 2, stage(store, b"c"), run="r3")
     for number in (2, 3):
         for run in ("r1", "r2"):
             with pytest.raises(PublisherFencedError, match=f"run {run} was replaced by run r3"):
-                publish(store, "q", number, stage(store, b"x"), run=run)
+                publish(store.decisions, "q", number, stage(store, b"x"), run=run)
     assert sorted(content(store)) == [b"a", b"b", b"c"]
 
 
 def test_a_run_that_only_replays_takes_over_too(store):
-    publish(store, "q", 0, stage(store, b"a"), run="r1")
-    publish(store, "q", 0, stage(store, b"a"), run="r2")
+    publish(store.decisions, "q", 0, stage(store, b"a"), run="r1")
+    publish(store.decisions, "q", 0, stage(store, b"a"), run="r2")
     with pytest.raises(PublisherFencedError):
-        publish(store, "q", 1, stage(store, b"x"), run="r1")
-    publish(store, "q", 1, stage(store, b"b"), run="r2")
+        publish(store.decisions, "q", 1, stage(store, b"x"), run="r1")
+    publish(store.decisions, "q", 1, stage(store, b"b"), run="r2")
     assert sorted(content(store)) == [b"a", b"b"]
 
 
 def test_a_copied_checkpoint_is_refused(store):
-    publish(store, "q", 0, stage(store, b"a"), location="/one")
+    publish(store.decisions, "q", 0, stage(store, b"a"), location="/one")
     with pytest.raises(PublisherFencedError, match="belongs to the checkpoint /one"):
-        publish(store, "q", 1, stage(store, b"b"), location="/two")
+        publish(store.decisions, "q", 1, stage(store, b"b"), location="/two")
 
 
 def test_a_one_off_publisher_is_forgotten_when_it_is_done(store):
-    publish(store, "once", 0, stage(store, b"a"), one_off=True)
-    assert last_number(store, "once") is None
+    publish(store.decisions, "once", 0, stage(store, b"a"), one_off=True)
+    assert last_number(store.decisions, "once") is None
     assert staged_files(store) == []
     assert content(store) == [b"a"]
 
 
 def test_an_empty_publish_counts(store):
-    assert publish(store, "q", 0, stage(store)).records == 0
+    assert publish(store.decisions, "q", 0, stage(store)).records == 0
     with pytest.raises(PublishNumberError):
-        publish(store, "q", 2, stage(store))
-    publish(store, "q", 1, stage(store, b"a"))
+        publish(store.decisions, "q", 2, stage(store))
+    publish(store.decisions, "q", 1, stage(store, b"a"))
     assert content(store) == [b"a"]
 
 
@@ -153,9 +152,9 @@ def test_large_output_goes_through_files_which_are_gone_afterwards(store):
     parts = stage(store, *values)
     assert all(part.file and not part.data for part in parts)
     assert len(staged_files(store)) > 0
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     assert sorted(content(store)) == values
-    publish(store, "q", 1, stage(store))
+    publish(store.decisions, "q", 1, stage(store))
     assert staged_files(store) == []
 
 
@@ -165,21 +164,21 @@ def test_a_task_has_one_file_and_none_if_its_output_is_small(store):
     assert len(parts) == 3
     assert len({part.file for part in parts}) == 1
     assert "" not in {part.file for part in parts}
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     assert len(content(store)) == 6000
 
 
 def test_memory_of_a_task_is_bounded_by_spilling(store, monkeypatch):
     monkeypatch.setattr(staging, "_MEMORY", 50_000)
     store.create_topic("small", 2, {"max.message.bytes": "2000"})
-    writer = StagedWriter(store, StagingPlan.make(store, ["small"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["small"]))
     values = [b"%06d" % number + b"x" * 90 for number in range(6000)]
     for at in range(0, 6000, 500):
         writer.append("small", batch(*values[at : at + 500], keys=[b"k"] * 500))
         assert writer._size <= 50_000
     parts = writer.finish()
     assert len(parts) > 5
-    publish(store, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     assert content(store, "small") == values
 
 
@@ -189,7 +188,7 @@ def test_output_larger_than_a_segment_rolls_as_it_is_applied(tmp_path, segment_b
     store.create_topic("t", 1, {"segment.bytes": str(segment_bytes), "index.interval.bytes": "500"})
     store.append("t", batch(b"before"))
     values = [b"%06d" % number + b"x" * 100 for number in range(5000)]
-    publish(store, "q", 0, stage(store, *values))
+    publish(store.decisions, "q", 0, stage(store, *values))
     store.append("t", batch(b"after"))
     assert content(store) == [b"before", *values, b"after"]
     paths = store.segment_files("t", 0)
@@ -204,13 +203,13 @@ def test_what_was_decided_is_applied_by_whoever_comes_by(store, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(applier, "apply", die)
         with pytest.raises(PublishPendingError, match="No space"):
-            publish(store, "q", 0, stage(store, b"a", b"b"))
+            publish(store.decisions, "q", 0, stage(store, b"a", b"b"))
     assert content(store) == []
     # A reader that looks for news; a second look finds nothing to do.
     passer_by = Store.open(store.path)
-    assert help_apply(passer_by) == 1
+    assert help_apply(passer_by.decisions) == 1
     assert sorted(content(store)) == [b"a", b"b"]
-    assert help_apply(passer_by) == 0
+    assert help_apply(passer_by.decisions) == 0
 
 
 def test_the_next_publish_and_a_replay_finish_the_one_before(store, monkeypatch):
@@ -219,12 +218,12 @@ def test_the_next_publish_and_a_replay_finish_the_one_before(store, monkeypatch)
         with monkeypatch.context() as patched:
             patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
             with pytest.raises(PublishPendingError, match="stop"):
-                publish(store, "q", number, stage(store, b"%d" % number))
+                publish(store.decisions, "q", number, stage(store, b"%d" % number))
         assert applier.apply is real
         if finish == "replay":
-            assert publish(Store.open(store.path), "q", number, stage(store, b"%d" % number)).replayed
+            assert publish(Store.open(store.path).decisions, "q", number, stage(store, b"%d" % number)).replayed
         else:
-            publish(Store.open(store.path), "q", number + 1, stage(store, b"%d" % (number + 1)))
+            publish(Store.open(store.path).decisions, "q", number + 1, stage(store, b"%d" % (number + 1)))
     assert sorted(content(store)) == [b"0", b"1", b"2"]
 
 
@@ -233,40 +232,40 @@ def test_decisions_are_applied_in_order_in_each_partition(store, monkeypatch):
         patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
         for number, publisher in enumerate("abc"):
             with pytest.raises(PublishPendingError, match="stop"):
-                publish(store, publisher, 0, stage(store, b"%d" % number))
-    publish(store, "d", 0, stage(store, b"3"))
+                publish(store.decisions, publisher, 0, stage(store, b"%d" % number))
+    publish(store.decisions, "d", 0, stage(store, b"3"))
     assert content(store) == [b"0", b"1", b"2", b"3"]
 
 
 def test_tidy_ends_what_is_done_and_keeps_what_is_not(store, monkeypatch):
-    publish(store, "q", 0, stage(store, b"a"))
+    publish(store.decisions, "q", 0, stage(store, b"a"))
     fresh = Store.open(store.path)
     with monkeypatch.context() as patched:
         patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
         with pytest.raises(PublishPendingError, match="stop"):
-            publish(fresh, "p", 0, stage(store, b"b"))
+            publish(fresh.decisions, "p", 0, stage(store, b"b"))
     assert len(staged_files(store)) == 2
-    tidy(store)
+    tidy(store.decisions)
     assert len(staged_files(store)) == 1
-    decisions = DecisionLog.of(store)
+    decisions = store.decisions
     assert [d.publisher for d in decisions.undone.values()] == ["p"]
-    assert store.reader(PUBLISH_TOPIC, 0).state().first_undone == 1
-    help_apply(store)
-    tidy(store)
+    assert store.logs.reader(PUBLISH_TOPIC, 0).state().first_undone == 1
+    help_apply(store.decisions)
+    tidy(store.decisions)
     assert staged_files(store) == []
-    assert store.reader(PUBLISH_TOPIC, 0).state().first_undone == store.latest_offset(PUBLISH_TOPIC, 0)
+    assert store.logs.reader(PUBLISH_TOPIC, 0).state().first_undone == store.latest_offset(PUBLISH_TOPIC, 0)
     assert sorted(content(store)) == [b"a", b"b"]
-    publish(store, "q", 1, stage(store, b"c"))
+    publish(store.decisions, "q", 1, stage(store, b"c"))
     assert len(content(store)) == 3
 
 
 def test_a_decision_also_says_what_else_is_done(store):
     """So that few decisions are ever looked at, however many publishers there were."""
     for number in range(20):
-        publish(store, f"q{number}", 0, stage(store, b"%d" % number))
-    assert len(DecisionLog.of(store).undone) == 1
+        publish(store.decisions, f"q{number}", 0, stage(store, b"%d" % number))
+    assert len(store.decisions.undone) == 1
     assert len(staged_files(store)) == 1
-    assert [last_number(Store.open(store.path), f"q{number}") for number in range(20)] == [0] * 20
+    assert [last_number(Store.open(store.path).decisions, f"q{number}") for number in range(20)] == [0] * 20
 
 
 def test_a_lost_manifest_holds_up_only_the_partitions_that_it_names(store, monkeypatch):
@@ -274,37 +273,37 @@ def test_a_lost_manifest_holds_up_only_the_partitions_that_it_names(store, monke
     with monkeypatch.context() as patched:
         patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
         with pytest.raises(PublishPendingError, match="stop"):
-            publish(store, "lost", 0, stage(store, b"a"))
+            publish(store.decisions, "lost", 0, stage(store, b"a"))
     for name in staged_files(store):
         files.unlink(f"{store.path}/staging/{name}")
     fresh = Store.open(store.path)
-    publish(fresh, "q", 0, stage(fresh, b"b", topic="other"))
+    publish(fresh.decisions, "q", 0, stage(fresh, b"b", topic="other"))
     assert content(store, "other") == [b"b"]
     with pytest.raises(PublishPendingError, match=r"publisher 'lost'.*missing"):
-        publish(fresh, "r", 0, stage(fresh, b"c"))
+        publish(fresh.decisions, "r", 0, stage(fresh, b"c"))
 
 
 def test_more_pieces_than_a_manifest_can_describe_are_refused_before_the_decision(store, monkeypatch):
     monkeypatch.setattr("pyspark_log.storage.publish.manifest._MAX_DESCRIPTION_BYTES", 500)
     parts = [part for task in range(10) for part in stage(store, b"%d" % task)]
     with pytest.raises(PublishError, match=r"in 10 pieces.*coalesce"):
-        publish(store, "q", 0, parts)
-    assert (last_number(store, "q"), staged_files(store)) == (None, [])
-    publish(store, "q", 0, parts[:1])
+        publish(store.decisions, "q", 0, parts)
+    assert (last_number(store.decisions, "q"), staged_files(store)) == (None, [])
+    publish(store.decisions, "q", 0, parts[:1])
     assert content(store) == [b"0"]
 
 
 def test_a_refusal_is_told_whatever_the_state_of_what_was_decided_before(store, monkeypatch):
     """Also where nobody can tell which files the last decision names; then none is removed."""
-    publish(store, "q", 0, [], run="older")
+    publish(store.decisions, "q", 0, [], run="older")
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.publishing.apply_decision", lambda *_: None)
-        publish(store, "q", 1, stage(store, b"1"), run="newer")
+        publish(store.decisions, "q", 1, stage(store, b"1"), run="newer")
     (manifest,) = Path(store.path, "staging").glob("*.manifest")
     manifest.unlink()
     manifest.mkdir()
     with pytest.raises(PublisherFencedError):
-        publish(store, "q", 1, stage(store, b"2"), run="older")
+        publish(store.decisions, "q", 1, stage(store, b"2"), run="older")
 
 
 def test_a_one_off_publisher_can_ask_again_although_others_have_tidied_up(store, monkeypatch):
@@ -312,29 +311,29 @@ def test_a_one_off_publisher_can_ask_again_although_others_have_tidied_up(store,
     with monkeypatch.context() as patched:
         patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
         with pytest.raises(PublishPendingError, match="stop"):
-            publish(store, "once", 0, parts, one_off=True)
+            publish(store.decisions, "once", 0, parts, one_off=True)
     other = Store.open(store.path)
-    help_apply(other)
-    tidy(other)
-    assert publish(store, "once", 0, parts, one_off=True).replayed
+    help_apply(other.decisions)
+    tidy(other.decisions)
+    assert publish(store.decisions, "once", 0, parts, one_off=True).replayed
     assert content(store) == [b"a"]
 
 
 @pytest.mark.parametrize("topic", ["__pylog_publish", "__consumer_offsets"])
 def test_nobody_else_writes_to_the_engines_own_topics(store, topic):
-    publish(store, "q", 0, stage(store, b"a"))
+    publish(store.decisions, "q", 0, stage(store, b"a"))
     with pytest.raises(InvalidTopicError, match="own records"):
         store.append(topic, batch(b"x"))
     with pytest.raises(InvalidTopicError, match="own records"):
-        StagingPlan.make(store, [topic])
+        StagingPlan.make(store.logs, [topic])
 
 
 def test_staged_output_that_is_gone_is_refused(store):
     parts = stage(store, *(b"x" * 100 for _ in range(10_000)))
     files.unlink(f"{store.path}/staging/{parts[0].file}")
     with pytest.raises(StagedOutputError, match="is missing"):
-        publish(store, "q", 0, parts)
-    assert last_number(store, "q") is None
+        publish(store.decisions, "q", 0, parts)
+    assert last_number(store.decisions, "q") is None
     assert content(store) == []
 
 
@@ -345,12 +344,12 @@ def test_staged_output_that_was_changed_is_not_applied(store):
         file.seek(1000)
         file.write(b"?")
     with pytest.raises(PublishPendingError):
-        publish(store, "q", 0, parts)
+        publish(store.decisions, "q", 0, parts)
     with open(path, "r+b") as file:
         file.seek(1000)
         file.write(b"x")
     # Nothing of it was visible; once the bytes are right again, it goes on.
-    assert publish(store, "q", 0, parts).replayed
+    assert publish(store.decisions, "q", 0, parts).replayed
     assert len(content(store)) == 10_000
 
 
@@ -359,18 +358,18 @@ def test_a_topic_that_was_made_anew_gets_nothing_of_the_old_ones_output(store):
     files.unlink(f"{store.path}/topics/t.json")
     store.create_topic("t", 1)
     with pytest.raises(StagedOutputError, match="made anew"):
-        publish(store, "q", 0, parts)
+        publish(store.decisions, "q", 0, parts)
     assert content(store) == []
 
 
 def test_a_plan_fixes_topics_and_partitions(store):
-    plan = StagingPlan.make(store, ["t"])
+    plan = StagingPlan.make(store.logs, ["t"])
     with pytest.raises(UnknownTopicError, match="when this write was planned"):
         stage(store, b"a", topic="other", plan=plan)
     with pytest.raises(UnknownTopicError):
-        StagingPlan.make(store, ["other"])
+        StagingPlan.make(store.logs, ["other"])
     with pytest.raises(InvalidConfigError, match="brotli"):
-        StagingPlan.make(store, ["t"], "brotli")
+        StagingPlan.make(store.logs, ["t"], "brotli")
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -378,11 +377,11 @@ def test_the_writers_codec_is_used_where_the_topic_leaves_it_to_the_writer(store
     store.create_topic("fixed", 1, {"compression.type": "uncompressed"})
     sizes = {}
     for topic in ("t", "fixed"):
-        writer = StagedWriter(store, StagingPlan.make(store, [topic], codec))
+        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [topic], codec))
         writer.append(topic, batch(*[b"x" * 1000] * 100, keys=[b"k"] * 100))
         parts = writer.finish()
         sizes[topic] = sum(part.size for part in parts)
-        publish(store, topic, 0, parts)
+        publish(store.decisions, topic, 0, parts)
         assert content(store, topic) == [b"x" * 1000] * 100
     assert (sizes["t"] < 20_000) == (codec != "none")
     assert sizes["fixed"] > 100_000
@@ -390,13 +389,13 @@ def test_the_writers_codec_is_used_where_the_topic_leaves_it_to_the_writer(store
 
 def test_a_keyless_record_in_a_compacted_topic_is_refused(store):
     store.create_topic("c", 1, {"cleanup.policy": "compact"})
-    writer = StagedWriter(store, StagingPlan.make(store, ["c"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["c"]))
     with pytest.raises(InvalidRecordError, match="without a key"):
         writer.append("c", batch(b"a", keys=[None]))
 
 
 def test_discard_removes_what_was_staged(store):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", batch(*(b"x" * 100 for _ in range(60_000))))
     writer.finish()
     assert staged_files(store)
@@ -410,7 +409,7 @@ def test_many_publishers_and_appenders_at_once(store):
         mine = Store.open(store.path)
         for number in range(12):
             values = [b"%s/%d/%d" % (name, number, row) for row in range(20)]
-            publish(mine, name.decode(), number, stage(mine, *values))
+            publish(mine.decisions, name.decode(), number, stage(mine, *values))
 
     def appending_loop(name):
         mine = Store.open(store.path)
@@ -449,9 +448,9 @@ def test_records_of_a_log_append_time_topic_have_the_time_of_the_append(store, h
     if how == "append":
         store.append("l", data)
     else:
-        writer = StagedWriter(store, StagingPlan.make(store, ["l"]))
+        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["l"]))
         writer.append("l", data)
-        publish(store, "q", 0, writer.finish())
+        publish(store.decisions, "q", 0, writer.finish())
     after = time.time_ns() // 1_000_000
     rows = [row for read in store.read("l", 0) for row in read.to_pylist()]
     assert [row["value"] for row in rows] == values

@@ -46,7 +46,7 @@ RUN = QueryRun("query", "run", "")
 _HOLDER = """
 import sys
 from pyspark_log.storage.store import Store
-with Store.open(sys.argv[1]).appender(sys.argv[2], 0).hold():
+with Store.open(sys.argv[1]).logs.appender(sys.argv[2], 0).hold():
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -56,7 +56,7 @@ with Store.open(sys.argv[1]).appender(sys.argv[2], 0).hold():
 def store(tmp_path, monkeypatch):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)
-    publish(store, "another", 0, stage(store, b"first"))
+    publish(store.decisions, "another", 0, stage(store, b"first"))
     # Nobody waits for a minute here.
     acquire = FileLock.acquire
     monkeypatch.setattr(FileLock, "acquire", lambda lock, timeout=60.0: acquire(lock, min(timeout, 0.05)))
@@ -69,7 +69,7 @@ def rows(*values):
 
 
 def stage(store, *values):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", rows(*values))
     return writer.finish()
 
@@ -79,7 +79,7 @@ def content(store):
 
 
 def is_decided(store, publisher):
-    last = publish_module.last_number(Store.open(store.path), publisher)
+    last = publish_module.last_number(Store.open(store.path).decisions, publisher)
     return last == 0
 
 
@@ -116,7 +116,7 @@ def failing(kind, *names, error=errno.ENOSPC, times=1 << 30):
 @contextlib.contextmanager
 def end_cannot_be_moved(store):
     """The decision is written, and from then on its log's state cannot be."""
-    state, written = store.appender(PUBLISH_TOPIC, 0).place.state_path, []
+    state, written = store.logs.appender(PUBLISH_TOPIC, 0).place.state_path, []
 
     def fail(change):
         if change.kind == "write":
@@ -135,7 +135,7 @@ def end_cannot_be_moved(store):
 
 @contextlib.contextmanager
 def state_file_lost(store, topic):
-    state = store.appender(topic, 0).place.state_path
+    state = store.logs.appender(topic, 0).place.state_path
     os.rename(state, f"{state}.lost")
     yield
     os.rename(f"{state}.lost", state)
@@ -182,7 +182,7 @@ class ByCall:
         self.parts = stage(store, b"mine")
 
     def __call__(self):
-        publish(self.store, self.publisher, 0, self.parts)
+        publish(self.store.decisions, self.publisher, 0, self.parts)
 
 
 class ByTransaction(ByCall):
@@ -222,7 +222,7 @@ class ByMicroBatch(BySpark):
 
     def __init__(self, store):
         super().__init__(store)
-        claim(store, self.publisher, RUN.run_id, 0)
+        claim(store.decisions, self.publisher, RUN.run_id, 0)
 
     def __call__(self):
         publish_micro_batch(self.ref, self.messages, 0, "", "")
@@ -269,28 +269,29 @@ def test_the_error_says_whether_it_is_published(store, fault, way):
         )  # fmt: skip
     attempt()
     assert content(store) == [b"first", b"mine"]
-    publish(store, "another", 1, [])
+    publish(store.decisions, "another", 1, [])
     assert [name for name in os.listdir(f"{store.path}/staging") if name.endswith(".staged")] == []
 
 
 REFUSED = {
     PublisherFencedError: {"run": "older"},
     PublishNumberError: {"number": 7},
-    OffsetConflictError: {"participants": [OffsetMoves([OffsetStep("g", TopicPartition("t", 0), 5, 6)])]},
+    OffsetConflictError: {"moves": [OffsetStep("g", TopicPartition("t", 0), 5, 6)]},
     StagedOutputError: {"lost": True},
 }
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_is_refused_is_not_published(store, kind):
-    publish(store, "q", 0, [], run="older")
-    claim(store, "q", "newer")
+    publish(store.decisions, "q", 0, [], run="older")
+    claim(store.decisions, "q", "newer")
     parts = stage(store, b"x" * 1000) if kind is not StagedOutputError else staged_in_a_file(store)
     arguments = {"run": "newer", "number": 1} | REFUSED[kind]
+    moves = OffsetMoves(store.committed_offsets, arguments.pop("moves", []))
     if arguments.pop("lost", False):
         os.unlink(f"{store.path}/staging/{parts[0].file}")
     with pytest.raises(kind) as caught:
-        publish(store, "q", parts=parts, **arguments)
+        publish(store.decisions, "q", parts=parts, participants=[moves], **arguments)
     assert outcome(caught.value) == "not"
     assert content(store) == [b"first"]
 
@@ -304,17 +305,17 @@ def staged_in_a_file(store):
 def test_a_number_that_waits_for_the_one_before_it_is_not_published(store):
     with locked(store, "t"):
         with pytest.raises(PublishPendingError):
-            publish(store, "q", 0, stage(store, b"0"))
+            publish(store.decisions, "q", 0, stage(store, b"0"))
         parts = stage(store, b"1")
         with pytest.raises(PublishFailedError, match=r"number 1 of .* is not decided.*number 0 of .* is decided"):
-            publish(store, "q", 1, parts)
+            publish(store.decisions, "q", 1, parts)
         assert is_decided(store, "q")
         with pytest.raises(PublishFailedError, match="number 1"):
-            claim(store, "q", "run", 1)
+            claim(store.decisions, "q", "run", 1)
         for number in (0, None):
             with pytest.raises(PublishPendingError, match="number 0"):
-                claim(store, "q", "run", number)
-    publish(store, "q", 1, parts)
+                claim(store.decisions, "q", "run", number)
+    publish(store.decisions, "q", 1, parts)
     assert content(store) == [b"first", b"0", b"1"]
 
 
@@ -322,8 +323,8 @@ def test_a_pending_number_stays_pending_whatever_fails_next(store):
     parts = stage(store, b"0")
     for topic in ("t", PUBLISH_TOPIC):
         with locked(store, topic), pytest.raises(PublishPendingError):
-            publish(store, "q", 0, parts)
-    publish(store, "q", 0, parts)
+            publish(store.decisions, "q", 0, parts)
+    publish(store.decisions, "q", 0, parts)
     assert content(store) == [b"first", b"0"]
 
 
@@ -339,12 +340,12 @@ def test_a_decision_that_cannot_be_read_back_is_made(store):
     files.set_observer(lose)
     try:
         with pytest.raises(PublishPendingError) as caught:
-            publish(store, "q", 0, stage(store, b"0"))
+            publish(store.decisions, "q", 0, stage(store, b"0"))
     finally:
         files.set_observer(None)
     assert isinstance(caught.value.__cause__, MemoryError)
     assert is_decided(store, "q")
-    publish(store, "q", 0, stage(store, b"0"))
+    publish(store.decisions, "q", 0, stage(store, b"0"))
     assert content(store) == [b"first", b"0"]
 
 

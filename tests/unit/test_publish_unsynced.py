@@ -14,7 +14,6 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.publish import install, staging
-from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -29,7 +28,7 @@ def store(tmp_path):
 
 
 def stage(store, name, count=3):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", pa.record_batch({
         "value": [f"{name}/{row}".encode() for row in range(count)],
         "partition": pa.array([row % 2 for row in range(count)], pa.int32()),
@@ -51,16 +50,16 @@ def decided_only(store, monkeypatch, name):
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.applier.apply", die)
         with pytest.raises(PublishPendingError, match="stop"):
-            publish(store, name, 0, stage(store, name), sync=False)
+            publish(store.decisions, name, 0, stage(store, name), sync=False)
 
 
 def test_nothing_is_synced(store, monkeypatch):
     monkeypatch.setattr(staging, "INLINE_LIMIT", 0)
-    publish(store, "q", 0, stage(store, "a"), sync=False)
+    publish(store.decisions, "q", 0, stage(store, "a"), sync=False)
     changes = []
     files.set_observer(changes.append)
     try:
-        publish(store, "q", 1, stage(store, "b"), sync=False)
+        publish(store.decisions, "q", 1, stage(store, "b"), sync=False)
     finally:
         files.set_observer(None)
     assert [change for change in changes if change.kind.startswith("sync")] == []
@@ -68,9 +67,9 @@ def test_nothing_is_synced(store, monkeypatch):
 
 
 def test_offsets_that_are_shown_are_reserved_first(store):
-    publish(store, "q", 0, stage(store, "a"), sync=False)
+    publish(store.decisions, "q", 0, stage(store, "a"), sync=False)
     for place in [("t", 0), ("t", 1), ("__pylog_publish", 0)]:
-        state = store.reader(*place).state()
+        state = store.logs.reader(*place).state()
         assert state.reserve > state.next_offset > 0
         assert state.synced < state.position
 
@@ -83,28 +82,35 @@ def test_a_segment_of_its_own_is_synced(store, monkeypatch):
     synced = []
     files.set_observer(lambda change: synced.append(change.path) if change.kind == "sync" else None)
     try:
-        publish(store, "q", 0, parts, sync=False)
+        publish(store.decisions, "q", 0, parts, sync=False)
     finally:
         files.set_observer(None)
     for partition in range(2):
-        state = store.reader("t", partition).state()
+        state = store.logs.reader("t", partition).state()
         assert state.synced == state.position == os.path.getsize(store.segment_files("t", partition)[0])
     # Before the lock is taken, and with the offsets.
     assert len([path for path in synced if path.endswith(".log")]) >= 4
 
 
 def test_a_replay_that_is_synced_makes_it_durable(store):
-    publish(store, "q", 0, stage(store, "a"), sync=False)
-    assert publish(store, "q", 0, stage(store, "a")).replayed
+    publish(store.decisions, "q", 0, stage(store, "a"), sync=False)
+    assert publish(store.decisions, "q", 0, stage(store, "a")).replayed
     for place in [("t", 0), ("t", 1), ("__pylog_publish", 0)]:
-        state = store.reader(*place).state()
+        state = store.logs.reader(*place).state()
         assert state.synced == state.position
 
 
 def test_positions_of_groups_do_not_move_without_syncing(store):
     step = OffsetStep("group", TopicPartition("t", 0), None, 1)
     with pytest.raises(InvalidConfigError, match="must be synced"):
-        publish(store, "q", 0, stage(store, "a"), participants=[OffsetMoves([step])], sync=False)
+        publish(
+            store.decisions,
+            "q",
+            0,
+            stage(store, "a"),
+            participants=[OffsetMoves(store.committed_offsets, [step])],
+            sync=False,
+        )
     assert content(store) == []
 
 
@@ -120,15 +126,15 @@ def test_what_a_power_loss_has_taken_is_passed_over(store, monkeypatch, caplog, 
         path.write_bytes(bytes(path.stat().st_size))
     # While the machine is up this is damage.
     with pytest.raises(StagedOutputError):
-        help_apply(Store.open(store.path))
+        help_apply(Store.open(store.path).decisions)
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     store = Store.open(store.path)
-    assert help_apply(store) == 1
+    assert help_apply(store.decisions) == 1
     assert "was made without syncing, and the machine went down: t-0 gets nothing of it" in caplog.text
-    assert help_apply(Store.open(store.path)) == 0
-    publish(store, "q", 0, stage(store, "a"))
+    assert help_apply(Store.open(store.path).decisions) == 0
+    publish(store.decisions, "q", 0, stage(store, "a"))
     assert sorted(content(store)) == ["a/0", "a/1", "a/2"]
-    assert not DecisionLog.of(store).undone.keys() - {DecisionLog.of(store).last["q"].offset}
+    assert not store.decisions.undone.keys() - {store.decisions.last["q"].offset}
 
 
 def test_what_a_power_loss_has_left_is_applied_after_a_look_at_every_byte(store, monkeypatch):
@@ -142,5 +148,5 @@ def test_what_a_power_loss_has_left_is_applied_after_a_look_at_every_byte(store,
     data[-1] ^= 1
     damaged.write_bytes(data)
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    assert help_apply(Store.open(store.path)) == 1
+    assert help_apply(Store.open(store.path).decisions) == 1
     assert sorted(content(store)) in (["left/0", "left/2"], ["left/1"])

@@ -10,7 +10,6 @@ import pytest
 from pyspark_log.clients.transactions import Transactions
 from pyspark_log.errors import OffsetConflictError, PublisherFencedError, PublishNumberError
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
-from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import claim, last_number, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -25,9 +24,9 @@ def store(tmp_path):
 
 
 def put(store, number, value, **options):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", pa.record_batch({"value": [value]}))
-    return publish(store, "q", number, writer.finish(), **options)
+    return publish(store.decisions, "q", number, writer.finish(), **options)
 
 
 def content(store):
@@ -35,13 +34,13 @@ def content(store):
 
 
 def test_a_run_that_claims_fences_the_one_that_is_about_to_decide(store):
-    claim(store, "q", "older", 0)
-    claim(store, "q", "newer", 0)
+    claim(store.decisions, "q", "older", 0)
+    claim(store.decisions, "q", "newer", 0)
     with pytest.raises(PublisherFencedError, match=r"run older was replaced by run newer \(process \d+ on "):
         put(store, 0, b"x", run="older", claimed=True)
     put(store, 0, b"a", run="newer", claimed=True)
     with pytest.raises(PublisherFencedError):
-        claim(store, "q", "older", 0)
+        claim(store.decisions, "q", "older", 0)
     assert content(store) == [b"a"]
 
 
@@ -49,24 +48,24 @@ def test_a_run_with_a_number_that_is_refused_fences_nobody(store):
     put(store, 4, b"a", run="r1")
     for number in (3, 6):
         with pytest.raises(PublishNumberError, match=rf"number {number} after 4 \(process \d+ on .*, \d{{4}}-"):
-            claim(store, "q", "r2", number)
-    assert claim(store, "q", "r1", 5) == 4
+            claim(store.decisions, "q", "r2", number)
+    assert claim(store.decisions, "q", "r1", 5) == 4
     put(store, 5, b"b", run="r1", claimed=True)
     assert content(store) == [b"a", b"b"]
 
 
 def test_a_publisher_that_comes_new_may_claim_any_number(store):
-    claim(store, "q", "r1", 57)
-    assert last_number(store, "q") is None
+    claim(store.decisions, "q", "r1", 57)
+    assert last_number(store.decisions, "q") is None
     put(store, 57, b"a", run="r1", claimed=True)
-    assert last_number(store, "q") == 57
+    assert last_number(store.decisions, "q") == 57
 
 
 def test_a_run_that_has_the_publisher_claims_it_without_a_lock(store):
-    claim(store, "q", "r1", 0)
+    claim(store.decisions, "q", "r1", 0)
     put(store, 0, b"a", run="r1", claimed=True)
-    with DecisionLog.of(store).hold(store):
-        assert claim(store, "q", "r1", 1) == 0
+    with store.decisions.hold():
+        assert claim(store.decisions, "q", "r1", 1) == 0
 
 
 def test_the_last_number_with_another_plan_is_no_replay(store):
@@ -99,20 +98,20 @@ def test_numbers_count_as_they_are_in_an_older_copy(store):
     replace(store, copy)
     with pytest.raises(PublishNumberError, match="number 4 after 0"):
         put(store, 4, b"4")
-    assert last_number(store, "q") == 0
+    assert last_number(store.decisions, "q") == 0
     put(store, 1, b"one")
     assert content(store) == [b"0", b"one"]
 
 
 def test_positions_count_as_they_are_in_an_older_copy(store):
     at = TopicPartition("t", 0)
-    put(store, 0, b"0", participants=[OffsetMoves([OffsetStep("g", at, None, 5)])])
+    put(store, 0, b"0", participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 5)])])
     copy = copied(store)
-    put(store, 1, b"1", participants=[OffsetMoves([OffsetStep("g", at, 5, 9)])])
+    put(store, 1, b"1", participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, 5, 9)])])
     replace(store, copy)
     with pytest.raises(OffsetConflictError, match="9"):
-        put(store, 1, b"1", participants=[OffsetMoves([OffsetStep("g", at, 9, 10)])])
-    put(store, 1, b"1", participants=[OffsetMoves([OffsetStep("g", at, 5, 9)])])
+        put(store, 1, b"1", participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, 9, 10)])])
+    put(store, 1, b"1", participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, 5, 9)])])
 
 
 def test_an_instance_that_an_older_copy_does_not_know_must_begin_anew(store):

@@ -16,7 +16,6 @@ from pyspark_log.storage.groups.records import partition_for
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish import decision_log, publishing
 from pyspark_log.storage.publish import publisher_admin as publishers
-from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publisher_admin import delete_publisher
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -37,13 +36,13 @@ def store(path):
 
 
 def stage(store):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", pa.record_batch({"value": ["v"]}))
     return writer.finish()
 
 
 def published(store, publisher, number, **options):
-    return publishing.publish(store, publisher, number, stage(store), **options)
+    return publishing.publish(store.decisions, publisher, number, stage(store), **options)
 
 
 @pytest.fixture
@@ -64,26 +63,26 @@ def test_a_publisher_that_is_deleted_goes_from_the_log_and_begins_anew(store):
     published(store, "q", 0)
     published(store, "q", 1)
     published(store, "other", 7)
-    assert delete_publisher(store, "q").number == 1
+    assert delete_publisher(store.decisions, "q").number == 1
     assert records(store)[-1] == ("q", True)
     fresh = Store.open(store.path)
-    assert [one.publisher for one in publishers.publishers(fresh)] == ["other"]
+    assert [one.publisher for one in publishers.publishers(fresh.decisions)] == ["other"]
     assert not published(fresh, "q", 1).replayed
     with pytest.raises(InvalidConfigError, match="no publisher 'nobody'"):
-        delete_publisher(store, "nobody")
+        delete_publisher(store.decisions, "nobody")
 
 
 def test_nothing_is_made_where_nothing_was_published(store):
     with pytest.raises(InvalidConfigError):
-        delete_publisher(store, "q")
-    assert publishers.publishers(store) == []
-    assert publishers.forget_one_offs(store) == 0
+        delete_publisher(store.decisions, "q")
+    assert publishers.publishers(store.decisions) == []
+    assert publishers.forget_one_offs(store.decisions) == 0
     assert store.topics(internal=True) == ["t"]
 
 
 def test_a_run_whose_publisher_was_deleted_must_stop(store):
-    publishing.claim(store, "q", "run-1")
-    delete_publisher(store, "q")
+    publishing.claim(store.decisions, "q", "run-1")
+    delete_publisher(store.decisions, "q")
     with pytest.raises(PublisherFencedError, match="deleted"):
         published(store, "q", 0, run="run-1", claimed=True)
 
@@ -91,9 +90,9 @@ def test_a_run_whose_publisher_was_deleted_must_stop(store):
 def test_a_publisher_with_an_open_decision_is_refused(store, undone):
     fresh = Store.open(store.path)
     with pytest.raises(PublishError, match=r"decision 0 \(number 0\) is not applied everywhere; `pylog recover`"):
-        delete_publisher(fresh, "stuck")
-    publishing.help_apply(fresh)
-    assert delete_publisher(fresh, "stuck").done
+        delete_publisher(fresh.decisions, "stuck")
+    publishing.help_apply(fresh.decisions)
+    assert delete_publisher(fresh.decisions, "stuck").done
 
 
 def test_a_batch_write_without_a_name_goes_with_a_record_when_it_is_done(store):
@@ -128,11 +127,11 @@ def test_one_whose_call_was_killed_goes_when_the_store_is_cleaned_a_week_later(s
         published(store, "one", 0, one_off=True)
     published(store, "named", 0)
     janitor.clean(store)
-    assert [one.publisher for one in publishers.publishers(store)] == ["named", "one"]
+    assert [one.publisher for one in publishers.publishers(store.decisions)] == ["named", "one"]
     later = publishers.now_ms() + publishers.ONE_OFF_LIFETIME_MS + 60_000
     monkeypatch.setattr(publishers, "now_ms", lambda: later)
     janitor.clean(store)
-    assert [one.publisher for one in publishers.publishers(Store.open(store.path))] == ["named"]
+    assert [one.publisher for one in publishers.publishers(Store.open(store.path).decisions)] == ["named"]
     assert records(store)[-1] == ("one", True)
 
 
@@ -140,22 +139,22 @@ def test_a_log_that_was_not_followed_for_long_is_read_anew(store, monkeypatch):
     """Compaction can have removed the record that says that a publisher was forgotten."""
     published(store, "q", 0)
     sleeper = Store.open(store.path)
-    decisions = DecisionLog.of(sleeper)
-    decisions.follow(sleeper)
+    decisions = sleeper.decisions
+    decisions.follow()
     decisions.last["ghost"] = decisions.last["q"]
     now = decision_log.now_ms()
     half_a_day = 12 * 3600 * 1000
     for later, known in ((half_a_day - 60_000, {"q", "ghost"}), (2 * half_a_day, {"q"})):
         monkeypatch.setattr(decision_log, "now_ms", lambda later=later: now + later)
-        decisions.follow(sleeper)
+        decisions.follow()
         assert decisions.last.keys() == known
 
 
 def test_decisions_that_could_not_be_read_were_not_followed(store, monkeypatch):
     published(store, "q", 0)
     sleeper = Store.open(store.path)
-    decisions = DecisionLog.of(sleeper)
-    decisions.follow(sleeper)
+    decisions = sleeper.decisions
+    decisions.follow()
     decisions.last["ghost"] = decisions.last["q"]
     published(store, "r", 0)
     name = Path(store.segment_files(PUBLISH_TOPIC, 0)[0])
@@ -163,10 +162,10 @@ def test_decisions_that_could_not_be_read_were_not_followed(store, monkeypatch):
     name.write_bytes(whole[:-1] + b"?")
     monkeypatch.setattr(decision_log, "now_ms", lambda: now + ten_hours)
     with pytest.raises(CorruptRecordError):
-        decisions.follow(sleeper)
+        decisions.follow()
     name.write_bytes(whole)
     monkeypatch.setattr(decision_log, "now_ms", lambda: now + 2 * ten_hours)
-    decisions.follow(sleeper)
+    decisions.follow()
     assert decisions.last.keys() == {"q", "r"}
 
 
@@ -176,11 +175,11 @@ def test_more_records_than_a_segment_holds_are_taken_at_once(store, monkeypatch)
         for number in range(45):
             published(store, f"q{number}", 0, location="/a/checkpoint" * 2_000)
     fresh = Store.open(store.path)
-    publishing.help_apply(fresh)
-    publishing.tidy(fresh)
+    publishing.help_apply(fresh.decisions)
+    publishing.tidy(fresh.decisions)
     assert len(store.segment_files(PUBLISH_TOPIC, 0)) >= 3
-    assert all(one.done for one in publishers.publishers(Store.open(store.path)))
-    assert store.reader(PUBLISH_TOPIC, 0).state().first_undone == store.latest_offset(PUBLISH_TOPIC, 0) == 90
+    assert all(one.done for one in publishers.publishers(Store.open(store.path).decisions))
+    assert store.logs.reader(PUBLISH_TOPIC, 0).state().first_undone == store.latest_offset(PUBLISH_TOPIC, 0) == 90
 
 
 def test_the_decisions_are_compacted_as_they_are_made(store):
@@ -189,7 +188,7 @@ def test_the_decisions_are_compacted_as_they_are_made(store):
     partition = partition_for(group, 50)
     for number in range(40):
         step = OffsetStep(group, TopicPartition("t", 0), number or None, number + 1)
-        published(store, "q", number, location=location, participants=[OffsetMoves([step])])
+        published(store, "q", number, location=location, participants=[OffsetMoves(store.committed_offsets, [step])])
     assert store.size(PUBLISH_TOPIC, 0) < 1.5 * (1 << 20)
     assert store.size(OFFSETS_TOPIC, partition) < 400_000
     fresh = Store.open(store.path)
@@ -202,7 +201,7 @@ def test_the_decisions_are_compacted_as_they_are_made(store):
 
 def test_publishers_are_listed(store, path, undone):
     published(store, "query", 4, run="run-1", location="/data/checkpoint")
-    publishing.claim(store, "waiting", "run-9")
+    publishing.claim(store.decisions, "waiting", "run-9")
     rows = [line.split() for line in output(path, "publishers", "list").splitlines()]
     assert [row[:4] for row in rows] == [
         ["PUBLISHER", "NUMBER", "RUN", "STATUS"],
@@ -216,7 +215,7 @@ def test_publishers_are_listed(store, path, undone):
 
 def test_a_publisher_is_described(store, path):
     published(store, "query", 4, run="run-1", location="/data/checkpoint")
-    publishing.claim(store, "query", "run-2")
+    publishing.claim(store.decisions, "query", "run-2")
     lines = output(path, "publishers", "describe", "query").splitlines()
     for line in (
         "publisher: query", "number: 4", "decision: 0", "records: 1", "partitions: t-0", "run: run-2",
@@ -234,8 +233,8 @@ def test_a_publisher_is_deleted_only_by_who_says_that_it_never_comes_back(store,
     published(store, "query", 4)
     refused = pylog(path, "publishers", "delete", "query")
     assert (refused.exit_code, "published twice; give --yes" in refused.stderr) == (1, True)
-    assert len(publishers.publishers(store)) == 1
+    assert len(publishers.publishers(store.decisions)) == 1
     assert output(path, "publishers", "delete", "query", "--yes") == (
         "publisher query is deleted; its last number was 4\n"
     )
-    assert publishers.publishers(store) == []
+    assert publishers.publishers(store.decisions) == []

@@ -49,7 +49,7 @@ def test_a_reader_finds_what_is_left_of_records_that_were_not_synced(store, monk
     store.append("t", rows(b"lost"))
     lose_unsynced(store, monkeypatch, {log: size + 10})
     with pytest.raises(LogDamagedError):
-        list(store.reader("t", 0).read(0, 2, max_bytes=1000))
+        list(store.logs.reader("t", 0).read(0, 2, max_bytes=1000))
     reader = Store.open(store.path)
     assert values(reader) == [b"synced"]
     assert reader.latest_offset("t", 0) > 2, "an offset that was shown is not given again"
@@ -66,7 +66,7 @@ def test_a_reader_that_came_before_does_not_wait_for_a_transaction_that_was_lost
         file.write(b"#")
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     # Who may write has it put right first.
-    reader = Store.open(store.path).reader("t", 0)
+    reader = Store.open(store.path).logs.reader("t", 0)
     assert reader.last_stable_offset() == 1
     end = Store.open(store.path).latest_offset("t", 0)
     assert reader.last_stable_offset() == end > 2
@@ -83,13 +83,13 @@ def test_indexes_of_which_a_part_was_lost_are_made_anew(store, monkeypatch, suff
         file.seek(12)
         file.write(bytes(12))
     lose_unsynced(store, monkeypatch, {})
-    with Store.open(store.path).appender("t", 0).hold():
+    with Store.open(store.path).logs.appender("t", 0).hold():
         assert path.read_bytes() == whole != b""
 
 
 def test_who_may_not_write_reads_what_is_there(store, monkeypatch):
     store.append("t", rows(b"synced"), sync=True)
-    state = store.reader("t", 0).state()
+    state = store.logs.reader("t", 0).state()
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
 
     def refused(*_):
@@ -98,14 +98,14 @@ def test_who_may_not_write_reads_what_is_there(store, monkeypatch):
     monkeypatch.setattr("pyspark_log.storage.fs.files.open_write", refused)
     reader = Store.open(store.path)
     assert values(reader) == [b"synced"]
-    assert reader.reader("t", 0).state() == state
+    assert reader.logs.reader("t", 0).state() == state
 
 
 def test_a_store_of_this_boot_is_only_looked_at(store, monkeypatch):
     store.append("t", rows(b"a"))
-    state = store.reader("t", 0).state()
+    state = store.logs.reader("t", 0).state()
     assert values(Store.open(store.path)) == [b"a"]
-    assert store.reader("t", 0).state() == state
+    assert store.logs.reader("t", 0).state() == state
 
 
 def decide_only(store, monkeypatch, parts, **how):
@@ -114,13 +114,13 @@ def decide_only(store, monkeypatch, parts, **how):
     def die(*_, **__):
         raise OSError(5, "stop")
 
-    publish(store, "before", 0, [])
-    before = state_file.read(store.reader("__pylog_publish", 0).place.state_path)
+    publish(store.decisions, "before", 0, [])
+    before = state_file.read(store.logs.reader("__pylog_publish", 0).place.state_path)
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.applier.apply", die)
         with pytest.raises(PublishPendingError, match="stop"):
-            publish(store, "q", 0, parts, **how)
-    with open(store.reader("__pylog_publish", 0).place.state_path, "r+b") as file:
+            publish(store.decisions, "q", 0, parts, **how)
+    with open(store.logs.reader("__pylog_publish", 0).place.state_path, "r+b") as file:
         for slot in range(4):
             file.seek(slot * SLOT_DISTANCE)
             file.write(state_file.encode_slot(before.state) if slot == before.slot else bytes(SLOT_SIZE))
@@ -129,22 +129,24 @@ def decide_only(store, monkeypatch, parts, **how):
 
 def test_a_decision_whose_end_move_was_lost_is_found_by_a_reader(store, monkeypatch):
     """It is on the disk, and nobody publishes any more."""
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", rows(b"a", b"b"))
     decide_only(store, monkeypatch, writer.finish())
     reader = Store.open(store.path)
-    assert help_apply(reader) == 1
+    assert help_apply(reader.decisions) == 1
     assert values(reader) == [b"a", b"b"]
-    assert last_number(reader, "q") == 0
+    assert last_number(reader.decisions, "q") == 0
 
 
 def test_nobody_relies_on_a_decision_log_that_cannot_be_put_right(store, monkeypatch):
     """A position that is committed by hand must not come before one that was decided to move."""
     at = TopicPartition("t", 0)
-    decide_only(store, monkeypatch, [], participants=[OffsetMoves([OffsetStep("g", at, None, 5)])])
+    decide_only(
+        store, monkeypatch, [], participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 5)])]
+    )
     monkeypatch.setattr("pyspark_log.storage.log_manager.manager._RECOVERY_TIMEOUT", 0.05)
     log = OffsetsLog(Store.open(store.path))
-    lock = lock_for(store.reader("__pylog_publish", 0).place.state_path)
+    lock = lock_for(store.logs.reader("__pylog_publish", 0).place.state_path)
     lock.acquire()
     with pytest.raises(LockTimeoutError):
         log.commit("g", {at: 7})

@@ -22,7 +22,7 @@ from pyspark_log.errors import (
     StagedOutputError,
 )
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.groups.committed_offsets import OffsetMoves, committed
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -48,7 +48,7 @@ def store(tmp_path, monkeypatch):
 
 def stage(store, value, *topics):
     """One file for all topics."""
-    writer = StagedWriter(store, StagingPlan.make(store, topics))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, topics))
     for topic in topics:
         writer.append(topic, pa.record_batch({"value": [value]}))
     return writer.finish()
@@ -70,7 +70,7 @@ def decide(store, publisher, number, parts, only=(), participants=()):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(applier, "apply", apply)
         with pytest.raises(PublishPendingError):
-            publish(store, publisher, number, parts, participants=participants)
+            publish(store.decisions, publisher, number, parts, participants=participants)
     return Store.open(store.path)
 
 
@@ -91,9 +91,9 @@ def notes(store):
 
 
 def test_recover_finishes_what_was_decided_and_says_what_it_did(store):
-    publish(store, "done", 0, stage(store, b"0", "a"))
+    publish(store.decisions, "done", 0, stage(store, b"0", "a"))
     other = decide(store, "q", 7, stage(store, b"1", "a", "b"), only=["b"])
-    (found,) = waiting(other)
+    (found,) = waiting(other.decisions)
     assert (found.decision.publisher, [place.topic for place in found.places], found.problem) == ("q", ["a"], "")
     assert 0 < found.size < 200
     dry = pylog(store, "--dry-run")
@@ -117,7 +117,7 @@ def test_what_cannot_be_applied_holds_up_only_what_is_behind_it(store):
     other = decide(other, "behind", 0, stage(store, b"1", "a", "b"))
     other = decide(other, "beside", 0, stage(store, b"2", "b"))
     with pytest.raises(StagedOutputError, match=r"publisher 'lost'.*is missing"):
-        help_apply(other)
+        help_apply(other.decisions)
     assert (content(store, "a"), content(store, "b")) == ([], [b"1", b"2"])
     result = pylog(store, "--json")
     assert result.exit_code == 1
@@ -132,8 +132,8 @@ def test_a_partition_that_is_locked_holds_up_only_what_is_for_it(store):
     other = decide(store, "locked", 0, stage(store, b"0", "a"))
     other = decide(other, "behind", 0, stage(store, b"1", "a", "b"))
     other = decide(other, "beside", 0, stage(store, b"2", "b"))
-    with store.appender("a", 0).hold():
-        help_apply(other)
+    with store.logs.appender("a", 0).hold():
+        help_apply(other.decisions)
     assert (content(store, "a"), content(store, "b")) == ([], [b"1", b"2"])
 
 
@@ -141,10 +141,10 @@ def test_a_damaged_partition_holds_up_only_what_is_for_it(store):
     store.append("a", pa.record_batch({"value": [b"before"]}))
     other = decide(store, "damaged", 0, stage(store, b"0", "a", "b"))
     other = decide(other, "beside", 0, stage(store, b"1", "b"))
-    state = store.appender("a", 0).place.state_path
+    state = store.logs.appender("a", 0).place.state_path
     os.rename(state, f"{state}.lost")
     with pytest.raises(LogDamagedError, match="a-0"):
-        help_apply(other)
+        help_apply(other.decisions)
     assert content(store, "b") == [b"0", b"1"]
     result = pylog(store, "--json")
     (found,) = json.loads(result.stdout)
@@ -157,79 +157,89 @@ def test_a_damaged_partition_holds_up_only_what_is_for_it(store):
 
 
 def test_a_decision_that_nobody_has_anything_of_can_be_taken_back(store):
-    publish(store, "q", 0, stage(store, b"0", "a"))
+    publish(store.decisions, "q", 0, stage(store, b"0", "a"))
     OffsetsLog(store).commit("g", {A0: 5})
     other = decide(
-        store, "q", 1, stage(store, b"1", "a", "b"), participants=[OffsetMoves([OffsetStep("g", A0, 5, 9)])]
+        store,
+        "q",
+        1,
+        stage(store, b"1", "a", "b"),
+        participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", A0, 5, 9)])],
     )
-    assert committed(other, "g")[A0].offset == 9
-    (found,) = waiting(other)
+    assert other.committed_offsets.committed("g")[A0].offset == 9
+    (found,) = waiting(other.decisions)
     result = pylog(store, "--set-aside", str(found.decision.offset))
     assert result.exit_code == 0, result.output
     assert "partitions without it: a-0,b-0,__consumer_offsets-0" in result.stdout
     assert "may publish the same number again" in result.stdout
     kept = os.listdir(f"{store.path}/cut/decision-{found.decision.offset}")
     assert sorted(name.rsplit(".")[-1] for name in kept) == ["manifest", "staged"]
-    assert (waiting(Store.open(store.path)), last_number(other, "q")) == ([], 0)
+    assert (waiting(Store.open(store.path).decisions), last_number(other.decisions, "q")) == ([], 0)
     assert OffsetsLog(other).fetch("g")[A0].offset == 5
     assert any(f"was set aside (process {os.getpid()} on" in note for note in notes(store))
     # The publisher, run again.
-    publish(store, "q", 1, stage(store, b"1", "a", "b"), participants=[OffsetMoves([OffsetStep("g", A0, 5, 9)])])
+    publish(
+        store.decisions,
+        "q",
+        1,
+        stage(store, b"1", "a", "b"),
+        participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", A0, 5, 9)])],
+    )
     assert (content(store, "a"), content(store, "b")) == ([b"0", b"1"], [b"1"])
     assert OffsetsLog(other).fetch("g")[A0].offset == 9
     with pytest.raises(PublishNumberError):
-        publish(other, "q", 3, [])
+        publish(other.decisions, "q", 3, [])
 
 
 def test_after_a_number_was_taken_back_no_other_is_taken(store):
     """The one before it is no replay: what it was published with is not known any more, or it never was."""
     for publisher, first in (("fresh", 5), ("zero", 0), ("older", 4)):
         if publisher == "older":
-            publish(store, publisher, 3, stage(store, b"3", "b"), plan="three")
+            publish(store.decisions, publisher, 3, stage(store, b"3", "b"), plan="three")
         other = decide(store, publisher, first, stage(store, b"x", "a"), only=[])
-        (found,) = waiting(other)
-        assert set_aside(other, found.decision.offset).taken_back
+        (found,) = waiting(other.decisions)
+        assert set_aside(other.decisions, found.decision.offset).taken_back
         for number in (first - 1, first + 1):
             with pytest.raises(PublishNumberError, match=rf"{first} was expected, which was .* set aside \(process"):
-                publish(store, publisher, number, [], plan="another")
-        publish(store, publisher, first, stage(store, b"%d" % first, "a"))
-        assert publish(store, publisher, first, []).replayed
-        publish(store, publisher, first + 1, [])
+                publish(store.decisions, publisher, number, [], plan="another")
+        publish(store.decisions, publisher, first, stage(store, b"%d" % first, "a"))
+        assert publish(store.decisions, publisher, first, []).replayed
+        publish(store.decisions, publisher, first + 1, [])
     assert content(store, "a") == [b"5", b"0", b"4"]
 
 
 def test_a_decision_that_some_have_is_given_up_for_the_others(store, caplog):
     parts = stage(store, b"1", "a", "b")
     other = decide(store, "q", 0, parts, only=["b"])
-    (found,) = waiting(other)
-    result = set_aside(other, found.decision.offset)
+    (found,) = waiting(other.decisions)
+    result = set_aside(other.decisions, found.decision.offset)
     assert ([place.topic for place in result.places], result.taken_back) == (["a"], False)
-    assert (content(store, "a"), content(store, "b"), last_number(store, "q")) == ([], [b"1"], 0)
+    assert (content(store, "a"), content(store, "b"), last_number(store.decisions, "q")) == ([], [b"1"], 0)
     # The damage that `verify` sees otherwise, where something is done and not applied, this is not.
     assert any("is not in a-0" in note for note in notes(store))
-    assert publish(store, "q", 0, stage(store, b"1", "a", "b")).replayed
+    assert publish(store.decisions, "q", 0, stage(store, b"1", "a", "b")).replayed
     assert "what it had for a-0 does not appear" in caplog.text
-    publish(store, "q", 1, stage(store, b"2", "a", "b"))
+    publish(store.decisions, "q", 1, stage(store, b"2", "a", "b"))
     assert (content(store, "a"), content(store, "b")) == ([b"2"], [b"1", b"2"])
     assert any("is not in a-0" in note for note in notes(store))
-    assert recover(store) == []
+    assert recover(store.decisions) == []
 
 
 def test_what_waits_behind_a_decision_goes_on_when_it_is_set_aside(store):
     other = decide(store, "lost", 0, stage(store, b"0", "a"))
-    number = waiting(other)[0].decision.offset
+    number = waiting(other.decisions)[0].decision.offset
     lose_manifest(store)
     other = decide(other, "behind", 0, stage(store, b"1", "a"))
-    assert set_aside(other, number).taken_back
-    assert help_apply(store) == 1
+    assert set_aside(other.decisions, number).taken_back
+    assert help_apply(store.decisions) == 1
     assert content(store, "a") == [b"1"]
 
 
 def test_what_is_applied_cannot_be_set_aside(store):
-    publish(store, "q", 0, stage(store, b"0", "a"))
+    publish(store.decisions, "q", 0, stage(store, b"0", "a"))
     for number in (0, 17):
         with pytest.raises(InvalidConfigError, match=f"decision {number} is applied everywhere, or there is none"):
-            set_aside(store, number)
+            set_aside(store.decisions, number)
     assert pylog(store, "--set-aside", "0").exit_code == 1
     assert pylog(store, "--set-aside", "0", "--dry-run").exit_code == 2
 
@@ -249,10 +259,10 @@ def test_setting_aside_that_was_stopped_halfway_can_be_done_again(store, change)
         left[0] -= 1
 
     other = decide(store, "q", 0, stage(store, b"0", "a", "b"))
-    number = waiting(other)[0].decision.offset
+    number = waiting(other.decisions)[0].decision.offset
     files.set_observer(stop)
     try:
-        set_aside(other, number)
+        set_aside(other.decisions, number)
     except Stop:
         pass
     else:
@@ -262,8 +272,8 @@ def test_setting_aside_that_was_stopped_halfway_can_be_done_again(store, change)
     fresh = Store.open(store.path)
     # An error, if the record was made.
     with contextlib.suppress(InvalidConfigError):
-        set_aside(fresh, number)
-    publish(fresh, "q", 0, stage(fresh, b"1", "a", "b"))
+        set_aside(fresh.decisions, number)
+    publish(fresh.decisions, "q", 0, stage(fresh, b"1", "a", "b"))
     assert (content(store, "a"), content(store, "b")) == ([b"1"], [b"1"])
 
 
@@ -272,14 +282,14 @@ def test_who_is_about_to_apply_what_is_set_aside_applies_nothing(store):
     real = applier.apply
 
     def late(appender, decision, *arguments, **options):
-        set_aside(Store.open(store.path), decision)
+        set_aside(Store.open(store.path).decisions, decision)
         return real(appender, decision, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(applier, "apply", late)
         with pytest.raises(SetAsideError, match="number 0\\) could not be applied and was set aside"):
-            publish(store, "q", 0, stage(store, b"0", "a"))
-    assert (content(store, "a"), last_number(Store.open(store.path), "q")) == ([], None)
+            publish(store.decisions, "q", 0, stage(store, b"0", "a"))
+    assert (content(store, "a"), last_number(Store.open(store.path).decisions, "q")) == ([], None)
 
 
 def test_what_was_decided_for_a_topic_is_not_applied_to_a_new_one_of_its_name(store):
@@ -294,22 +304,22 @@ def test_what_was_decided_for_a_topic_is_not_applied_to_a_new_one_of_its_name(st
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(applier, "_apply_in", late)
-        help_apply(other)
+        help_apply(other.decisions)
     assert store.describe_topic("a").topic_id != topic_id
     assert (content(store, "a"), content(store, "b")) == ([], [b"old"])
-    assert recover(store) == []
+    assert recover(store.decisions) == []
 
 
 def test_a_publisher_is_told_that_its_decision_was_set_aside_while_it_waited(store):
-    def wait(_store, _decisions, decision, _timeout):
+    def wait(_decisions, decision, _timeout):
         other = Store.open(store.path)
-        set_aside(other, decision.offset)
-        applier.apply_decision(store, _decisions, decision, _timeout)
+        set_aside(other.decisions, decision.offset)
+        applier.apply_decision(_decisions, decision, _timeout)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.publishing.apply_decision", wait)
         with pytest.raises(SetAsideError, match="number 0\\) could not be applied and was set aside"):
-            publish(store, "q", 0, stage(store, b"0", "a"))
+            publish(store.decisions, "q", 0, stage(store, b"0", "a"))
 
 
 def test_a_publisher_is_told_that_some_partitions_have_what_was_set_aside_in_others(store):
@@ -319,14 +329,14 @@ def test_a_publisher_is_told_that_some_partitions_have_what_was_set_aside_in_oth
         if appender.place.topic == "b":
             while not content(store, "a"):
                 time.sleep(0.01)  # Its thread is at work on it.
-            set_aside(Store.open(store.path), decision)
+            set_aside(Store.open(store.path).decisions, decision)
         return real(appender, decision, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(applier, "apply", only_the_first)
         with pytest.raises(PartlySetAsideError, match=r"number 0\) could not be applied and was set aside.* for b-0"):
-            publish(store, "q", 0, stage(store, b"0", "a", "b"))
-    assert (content(store, "a"), content(store, "b"), last_number(store, "q")) == ([b"0"], [], 0)
+            publish(store.decisions, "q", 0, stage(store, b"0", "a", "b"))
+    assert (content(store, "a"), content(store, "b"), last_number(store.decisions, "q")) == ([b"0"], [], 0)
 
 
 def test_verify_says_how_much_is_staged_how_old_it_is_and_whose(store):

@@ -16,6 +16,7 @@ from pyspark_log.errors import LogDamagedError, StoreExistsError, StoreNotFoundE
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -52,7 +53,7 @@ def stop_publish(path, *, before):
     files.set_observer(observe)
     try:
         with pytest.raises(Stopped):
-            publishing.publish(store, "query", 3, parts, run="run")
+            publishing.publish(store.decisions, "query", 3, parts, run="run")
     finally:
         files.set_observer(None)
 
@@ -73,8 +74,10 @@ def assert_usable(copy, topic="t", partition=0):
     store = Store.open(copy)
     end = store.latest_offset(topic, partition)
     store.append(topic, rows(9000, 7), partition=partition)
-    number = publishing.last_number(store, "query")
-    publishing.publish(store, "query", 0 if number is None else number + 1, stage(store, 10, topic), run="run")
+    number = publishing.last_number(store.decisions, "query")
+    publishing.publish(
+        store.decisions, "query", 0 if number is None else number + 1, stage(store, 10, topic), run="run"
+    )
     after = records(copy, topic, partition)
     assert {offset: after[offset] for offset in before} == before
     assert [after[end + number] for number in range(7)] == [b"record %06d" % (9000 + number) for number in range(7)]
@@ -119,7 +122,7 @@ def test_a_healthy_store_is_copied_whole(path, copy):
         assert file.suffix != ".log" or copied.stat().st_mtime_ns == file.stat().st_mtime_ns
     assert Store.open(copy).cluster_id == Store.open(path).cluster_id
     assert OffsetsLog(Store.open(copy)).fetch("group")[TopicPartition("t", 0)].offset == 7
-    assert publishing.last_number(Store.open(copy), "query") == 2
+    assert publishing.last_number(Store.open(copy).decisions, "query") == 2
     assert not (copy / "cut").exists()
     assert_usable(copy)
 
@@ -139,7 +142,7 @@ def test_what_stands_behind_the_end_is_not_copied(path, copy):
 
 @pytest.mark.parametrize("harm", ["lost", "noise"])
 def test_a_lost_state_is_made_from_the_log(path, copy, harm):
-    publishing.tidy(Store.open(path))
+    publishing.tidy(Store.open(path).decisions)
     whole = {topic: records(path, topic) for topic in ("t", "p")}
     for topic in whole:
         file, _ = state_of(path, topic)
@@ -152,7 +155,7 @@ def test_a_lost_state_is_made_from_the_log(path, copy, harm):
 
 
 def test_a_torn_slot_does_not_take_records_away(path, copy):
-    publishing.tidy(Store.open(path))
+    publishing.tidy(Store.open(path).decisions)
     whole = records(path)
     file, newest = state_of(path)
     with file.open("r+b") as open_file:
@@ -193,7 +196,7 @@ def test_records_below_the_log_start_stay_hidden(path, copy):
 
 @pytest.mark.parametrize("harm", ["records", "state lost"])
 def test_a_producer_that_numbers_its_batches_goes_on_with_the_copy(path, copy, harm):
-    publishing.tidy(Store.open(path))
+    publishing.tidy(Store.open(path).decisions)
 
     def batch(sequence):
         return build_batch([Record(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=sequence)
@@ -235,7 +238,7 @@ def test_decided_output_that_is_lost_is_told_and_given_up(path, copy, suffix):
     assert {(loss.topic, loss.partition) for loss in report.unpublished} == {("p", 0), ("p", 1)}
     assert all("publisher 'query', number 3" in loss.reason for loss in report.unpublished)
     assert len(records(copy, "p", 0)) + len(records(copy, "p", 1)) == 30
-    assert publishing.last_number(Store.open(copy), "query") == 3
+    assert publishing.last_number(Store.open(copy).decisions, "query") == 3
     assert_usable(copy)
 
 
@@ -266,7 +269,7 @@ def test_a_damaged_decision_log_gives_no_number_twice(path, copy):
     store = Store.open(copy)
     assert store.latest_offset("__pylog_publish", 0) > applied
     before = len(records(copy, "p", 0)) + len(records(copy, "p", 1))
-    publishing.publish(store, "another", 0, stage(store, 10))
+    publishing.publish(store.decisions, "another", 0, stage(store, 10))
     assert len(records(copy, "p", 0)) + len(records(copy, "p", 1)) == before + 10
 
 
@@ -284,7 +287,7 @@ def test_a_lost_decision_log_gives_no_number_twice(path, copy):
 @pytest.mark.parametrize("topic", ["__pylog_publish", "__consumer_offsets"])
 def test_records_of_the_engine_that_cannot_be_decoded_are_left_out(path, copy, topic):
     data = rows(0, 2).set_column(1, "value", pa.array([b"nothing", b"{}"]))
-    Store.open(path).append_to(topic, data, partition=0)
+    append_rows(Store.open(path).logs, topic, data, 0, False)
     assert len(repair(path, copy).losses) == 1
     assert_usable(copy)
 

@@ -74,7 +74,7 @@ def names(folder, suffix):
 
 def clean_at(store, now):
     """One pass at another time."""
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.clock = lambda: now
         return retention.clean(appender)
 
@@ -184,10 +184,10 @@ def test_who_rolls_cleans(store, topic):
 def test_a_publish_that_rolls_cleans_and_rolls_by_time(store, topic):
     folder = topic(retention_ms=100 * HOUR, segment_ms=HOUR, file_delete_delay_ms=0)
     for number in range(6):
-        writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+        writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
         # Two publishes in each half hour of the records, the first of them too old.
         writer.append("t", batch(number, NOW - 101 * HOUR + number // 2 * HOUR * 3 // 2))
-        publish(store, "q", number, writer.finish())
+        publish(store.decisions, "q", number, writer.finish())
     assert list_segments(folder) == [2, 4]
     assert values(store) == [2, 3, 4, 5]
 
@@ -302,7 +302,7 @@ def test_a_segment_rolls_by_the_times_of_its_records(store, topic):
     """Kafka's testRollingByTime: no times, then times ahead of the clock."""
     any_time = {"message_timestamp_after_max_ms": 1000 * HOUR}
     folder, span, now = topic(segment_ms=HOUR, segment_bytes=100_000, **any_time), HOUR, NOW
-    appender = store.appender("t", 0)
+    appender = store.logs.appender("t", 0)
     appender.clock = lambda: now
 
     def count(timestamp):
@@ -364,7 +364,7 @@ def test_a_write_past_retention_warns_once(store, topic, caplog, how):
             time = data["timestamp"].to_pylist()[0]
             store.append_batch("t", 0, ready(0, *data["value"].to_pylist()[:5], producer=warnings, timestamp=time))
         else:
-            writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+            writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
             writer.append("t", data)
             writer.finish()
         assert caplog.text.count("are past the topic's retention.ms (3600000) already") == warnings
@@ -377,7 +377,7 @@ def test_a_write_past_retention_warns_once(store, topic, caplog, how):
 ])  # fmt: skip
 def test_no_warning_where_nothing_goes_by_age(store, topic, caplog, configs):
     topic(**configs)
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", batch(0, 1000).append_column("key", pa.array([b"k"])))
-    publish(store, "q", 0, writer.finish())
+    publish(store.decisions, "q", 0, writer.finish())
     assert caplog.text == ""

@@ -77,7 +77,7 @@ def test_kafkas_own_batches_give_kafkas_files(tmp_path):
     store.create_topic("orders", 1, {"segment.bytes": "2000", "index.interval.bytes": "200", "retention.ms": "-1"})
     names = [f"{base:020d}.log" for base in (0, 31, 63)]
     log = b"".join((KAFKA / "orders-0" / name).read_bytes() for name in names)
-    with store.appender("orders", 0).hold() as appender:
+    with store.logs.appender("orders", 0).hold() as appender:
         for header in scan(log, 0, len(log)):
             if appender.state.next_offset == 39:
                 lead(appender, 3)
@@ -104,7 +104,7 @@ def test_a_power_loss_begins_an_incarnation_and_no_epoch(store, monkeypatch):
         store = reopen_after_power_loss(store, monkeypatch, boot)
         append(store)
         store.flush()
-    assert store.reader("t", 0).state().incarnation == 2
+    assert store.logs.reader("t", 0).state().incarnation == 2
     assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n1\n0 0\n"
     log = b"".join(Path(path).read_bytes() for path in store.segment_files("t", 0))
     assert {header.leader_epoch for header in scan(log, 0, len(log))} == {0}
@@ -112,10 +112,10 @@ def test_a_power_loss_begins_an_incarnation_and_no_epoch(store, monkeypatch):
 
 def test_a_truncation_begins_an_incarnation_and_takes_back_epochs(store):
     append(store, 3)
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         lead(appender, 2)
     append(store, 3)
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         truncate(appender, 2)
         state = appender.state
     assert (state.incarnation, state.truncations, state.leader_epoch) == (1, 1, 2)
@@ -123,7 +123,7 @@ def test_a_truncation_begins_an_incarnation_and_takes_back_epochs(store):
 
 
 def test_a_leader_that_has_no_record_yet_leaves_one_epoch(store):
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         lead(appender, 1)
     append(store)
     assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n1\n1 0\n"
@@ -131,7 +131,7 @@ def test_a_leader_that_has_no_record_yet_leaves_one_epoch(store):
 
 def test_epochs_follow_the_log_start(store):
     append(store, 3)
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         lead(appender, 1)
     append(store, 3)
     store.delete_records("t", 0, 2)
@@ -193,7 +193,7 @@ def test_a_log_start_inside_of_a_segment_is_told_until_the_segment_goes(store, a
 
 def test_a_truncation_takes_the_offsets_back(store, always):
     roll(store)
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         truncate(appender, 2)
     assert offsets(store) == (2, 2, None)
 

@@ -23,7 +23,6 @@ from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import last_number, publish, tidy
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -64,7 +63,7 @@ def send(store, sequence, **fields):
 
 
 def end_transaction(store, *, commit):
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.append(bytearray(ending(commit, timestamp=NOW)), sync=False)
 
 
@@ -75,7 +74,7 @@ def plain(store, count=3):
 
 
 def roll(store):
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.roll()
 
 
@@ -89,14 +88,14 @@ def lose_history(store, configs):
         # The end of a transaction goes some rounds after its records.
         plain(store)
         roll(store)
-        (outcome,) = compact(Store.open(store.path), "t")
+        (outcome,) = compact(Store.open(store.path).logs, "t")
         assert not outcome.problem
     assert [one for one in batches(store) if one.is_control] == []
 
 
 def batches(store):
-    state = store.reader("t", 0).state()
-    for segment, size in store.reader("t", 0).opened(state):
+    state = store.logs.reader("t", 0).state()
+    for segment, size in store.logs.reader("t", 0).opened(state):
         yield from segment.headers(0, size)
 
 
@@ -138,7 +137,7 @@ def test_a_reader_does_not_wait_for_a_transaction_that_has_ended(a, b, configs):
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])
 def test_a_batch_that_was_truncated_is_taken_again(a, b):
     send(a, 0)
-    with b.appender("t", 0).hold() as held:
+    with b.logs.appender("t", 0).hold() as held:
         truncate(held, 0)
     plain(b, 1)
     assert not send(a, 0).duplicate
@@ -151,7 +150,7 @@ def test_a_reader_does_not_wait_for_a_transaction_that_was_truncated(a, b):
     send(b, 0, transactional=True)
     plain(b, 1)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == 0
-    with b.appender("t", 0).hold() as held:
+    with b.logs.appender("t", 0).hold() as held:
         truncate(held, 0)
     plain(b, 2)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == b.latest_offset("t", 0) == 2
@@ -179,7 +178,7 @@ def test_snapshots_that_were_written_without_the_history_are_found_and_repaired(
 
 def delete_all(store, topic):
     """What nobody does to a topic of the engine: its settings forbid it, and an administrator can change them."""
-    with store.appender(topic, 0).hold() as appender:
+    with store.logs.appender(topic, 0).hold() as appender:
         delete_before(appender, appender.state.next_offset)
 
 
@@ -200,20 +199,20 @@ def test_committed_offsets_whose_records_were_deleted_are_not_known_any_more(a, 
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])
 def test_publishers_whose_records_were_deleted_are_not_known_any_more(a, b):
     publish_one(a, "old")
-    assert last_number(a, "old") == 0
+    assert last_number(a.decisions, "old") == 0
     publish_one(b, "other")
-    tidy(b)
+    tidy(b.decisions)
     delete_all(b, PUBLISH_TOPIC)
     publish_one(b, "new")
     for store in (a, Store.open(a.path)):
-        DecisionLog.of(store).follow(store)
-        assert set(DecisionLog.of(store).last) == {"new"}
+        store.decisions.follow()
+        assert set(store.decisions.last) == {"new"}
 
 
 def publish_one(store, publisher):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", pa.record_batch({"value": [b"v"]}))
-    publish(store, publisher, 0, writer.finish())
+    publish(store.decisions, publisher, 0, writer.finish())
 
 
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])

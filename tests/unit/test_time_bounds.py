@@ -59,7 +59,7 @@ def rows(*times):
 
 
 def stage(store, data):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", data)
     return writer.finish()
 

@@ -143,7 +143,7 @@ def cut(tmp_path):
     assert list_segments(f"{store.path}/data/t-0") == [0, 6, 12, 18, 24]
 
     def cut_at(offset):
-        with store.appender("t", 0).hold() as appender:
+        with store.logs.appender("t", 0).hold() as appender:
             return truncate(appender, offset)
 
     cut_at.store = store
@@ -159,12 +159,12 @@ def numbers(store, **options):
 )
 def test_truncation_keeps_whole_batches_before_the_offset(cut, offset, end):
     store = cut.store
-    generation = store.reader("t", 0).state().generation
+    generation = store.logs.reader("t", 0).state().generation
     assert cut(offset) == end
     assert store.latest_offset("t", 0) == end
     assert numbers(store) == list(range(end))
     if end < 30:
-        assert store.reader("t", 0).state().generation > generation
+        assert store.logs.reader("t", 0).state().generation > generation
     # What comes then takes the same offsets, and finds no trace of what was there.
     for _ in range(4):
         Store.open(store.path).append("t", rows(*[b"%d" % row + b"." * 30 for row in range(100, 103)]))
@@ -224,7 +224,7 @@ def test_append_and_truncate_thirty_times(tmp_path):
     for end in range(30):
         store.append("t", rows(b"stays"))
         store.append("t", rows(b"goes"))
-        with store.appender("t", 0).hold() as appender:
+        with store.logs.appender("t", 0).hold() as appender:
             assert truncate(appender, end + 1) == end + 1
         assert values(store)[-1] == b"stays"
     assert len(values(store)) == 30

@@ -38,7 +38,7 @@ CALLS = {
     "delete": lambda store, name: store.delete_topic(name),
     "alter": lambda store, name: store.alter_configs(name, {"retention.ms": "1"}),
     "partitions": lambda store, name: store.add_partitions(name, 2),
-    "stage": lambda store, name: StagedWriter(store, StagingPlan.make(store, [name])).append(name, ROWS),
+    "stage": lambda store, name: StagedWriter(store.logs, StagingPlan.make(store.logs, [name])).append(name, ROWS),
 }
 
 

@@ -23,6 +23,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.store import Store
@@ -190,7 +191,7 @@ def test_other_ids_do_not_mind(store):
         first.append("a", rows(b"1"))
         second.append("a", rows(b"2"))
     assert content(store, "a") == [b"1", b"2"]
-    publish(store, "one", 5, [])
+    publish(store.decisions, "one", 5, [])
 
 
 def test_a_new_instance_finishes_what_the_one_before_it_has_committed(store, cannot_apply):
@@ -301,7 +302,7 @@ def test_a_decided_position_counts_before_it_is_applied(store, cannot_apply):
     cannot_apply.undo()
     OffsetsLog(other).commit("g", {A0: 4})
     assert committed(store) == {A0: 4, A1: 1}
-    help_apply(store)
+    help_apply(store.decisions)
     assert committed(Store.open(store.path)) == {A0: 4, A1: 1}
     assert content(store, "a") == [b"x"]
 
@@ -314,7 +315,7 @@ def test_a_commit_by_hand_comes_behind_what_was_decided_before_it(store, cannot_
     cannot_apply.undo()
     for name in names:
         OffsetsLog(store).commit(name, {A0: 150})
-    help_apply(Store.open(store.path))
+    help_apply(Store.open(store.path).decisions)
     assert {name: committed(Store.open(store.path), name) for name in names} == {name: {A0: 150} for name in names}
 
 
@@ -323,7 +324,7 @@ def test_who_may_not_write_sees_what_is_decided(store, cannot_apply, monkeypatch
         transact(Transactions(store, "t"), g={A0: (None, 3)})
     cannot_apply.undo()
     reader = Store.open(store.path)
-    monkeypatch.setattr(Store, "writable", False)
+    monkeypatch.setattr(LogManager, "writable", False)
     end = sum(reader.latest_offset("__consumer_offsets", partition) for partition in range(2))
     assert (committed(reader), end) == ({A0: 3}, 0)
 

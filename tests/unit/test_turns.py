@@ -25,7 +25,7 @@ def rows(value, count=1):
 
 def append_for_ever(path, counts, number, stop):
     """Appends to one partition, with its lock held nearly all the time, as large appends to a slow disk have it."""
-    appender = Store.open(path).appender("t", number % 2)
+    appender = Store.open(path).logs.appender("t", number % 2)
     part = stage(Store.open(path), rows(b"x" * 100))[0]
     while not stop.value:
         with appender.hold() as held:
@@ -35,7 +35,7 @@ def append_for_ever(path, counts, number, stop):
 
 
 def stage(store, data):
-    writer = StagedWriter(store, StagingPlan.make(store, ["t"]))
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", data)
     return writer.finish()
 
@@ -51,7 +51,7 @@ def waits(path):
     store = Store.open(path)
 
     def once(number):
-        publish(store, "p", number, stage(store, rows(b"published", 5)))
+        publish(store.decisions, "p", number, stage(store, rows(b"published", 5)))
 
     first = 0 if not store.topics(internal=True).count("__pylog_publish") else PUBLISHES
     return [seconds(lambda number=number: once(number)) for number in range(first, first + PUBLISHES)]
@@ -59,7 +59,7 @@ def waits(path):
 
 def overtaken(path, counts):
     """How often the appender of partition 0 gets the lock while another process waits for it, for some waits."""
-    appender, times, before = Store.open(path).appender("t", 0), [], -1
+    appender, times, before = Store.open(path).logs.appender("t", 0), [], -1
     for _ in range(100):
         deadline = time.monotonic() + PATIENCE
         while counts[0] == before:  # This one must not be the one that never pauses.

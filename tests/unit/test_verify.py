@@ -21,6 +21,7 @@ from pyspark_log.errors import StoreNotFoundError, StoreVersionError, UnknownTop
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -90,7 +91,7 @@ def test_whatever_a_killed_writer_leaves_is_no_damage(tmp_path):
         store.create_topic("p", 2, {"segment.bytes": "700", "index.interval.bytes": "100", "retention.ms": "-1"})
         for number in range(4):
             store.append("p", rows(number, 5), sync=number == 2)
-            publish.publish(store, "query", number, stage(store, 4))
+            publish.publish(store.decisions, "query", number, stage(store, 4))
 
     def run_until(stop):
         left = [stop]
@@ -113,7 +114,7 @@ def test_whatever_a_killed_writer_leaves_is_no_damage(tmp_path):
     while run_until(tried * 11):
         if (tmp_path / "store" / "store.json").exists():
             assert not damage_in(tmp_path / "store"), f"stopped before change {tried * 11}"
-            help_apply(Store.open(tmp_path / "store"))
+            help_apply(Store.open(tmp_path / "store").decisions)
             assert not damage_in(tmp_path / "store")
         shutil.rmtree(tmp_path / "store", ignore_errors=True)
         tried += 1
@@ -133,15 +134,15 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
     def change(number):
         store.append("t", rows(number, 4))
         if number % 7 == 0:
-            publish.publish(store, "query", number // 7, stage(store, 5, "t"))
+            publish.publish(store.decisions, "query", number // 7, stage(store, 5, "t"))
         if number % 20 == 0:
             store.delete_records("t", 0, max(store.latest_offset("t", 0) - 5, 0))
         if number % 30 == 0:
-            with store.appender("t", 1).hold() as appender:
+            with store.logs.appender("t", 1).hold() as appender:
                 truncate(appender, max(appender.state.next_offset - 3, appender.state.log_start))
         if number % 3 == 0:
             store.append_batch("t", 1, ready(0, b"part", producer=number, transactional=True, timestamp=now))
-            with store.appender("t", 1).hold() as appender:
+            with store.logs.appender("t", 1).hold() as appender:
                 appender.append(bytearray(ending(number % 2, producer=number, timestamp=now)), sync=False)
         if number % 40 == 0:
             store.create_topic("short", 2)
@@ -235,7 +236,7 @@ def test_a_wrong_largest_time_is_told(path):
     store = Store.open(path)
     store.create_topic("late", 1)
     data = build_batch([Record(b"k", b"v", 5), Record(b"k", b"v", 9)])
-    with store.appender("late", 0).hold() as appender:
+    with store.logs.appender("late", 0).hold() as appender:
         appender.append(bytearray(patched(data, MAX_TIMESTAMP_AT, 8, 7)), sync=False)
     (found,) = damage_in(path, Severity.INDEX, topic="late")
     assert "9 ms" in found.what
@@ -422,7 +423,7 @@ def decided(path, stop_at):
     assert {bool(part.file) for part in parts} == {True}
     stop_at(lambda change: change.kind == "write" and "/data/p-" in change.path)
     with pytest.raises(Stopped):
-        publish.publish(store, "query", 3, parts, run="run")
+        publish.publish(store.decisions, "query", 3, parts, run="run")
     files.set_observer(None)
     return path
 
@@ -434,7 +435,7 @@ def staged(path, suffix):
 def test_a_decision_that_is_not_applied_is_a_note(decided):
     assert damage_in(decided) == []
     assert any("not yet applied in p-" in f.what for f in damage_in(decided, Severity.NOTE))
-    help_apply(Store.open(decided))
+    help_apply(Store.open(decided).decisions)
     assert not any("not yet applied" in f.what for f in damage_in(decided, Severity.NOTE))
 
 
@@ -471,16 +472,15 @@ def test_a_partition_of_another_time_than_the_decision_log_is_damage(path):
     file.write_bytes(state_file.encode_slot(state._replace(applied=50)) + bytes(1792))
     assert ["decision log ends at" in f.what for f in damage_in(path)] == [True]
     file.write_bytes(state_file.encode_slot(state) + bytes(1792))
-    publish.tidy(Store.open(path))
+    publish.tidy(Store.open(path).decisions)
     file.write_bytes(state_file.encode_slot(state._replace(applied=0)) + bytes(1792))
     assert [("recorded as done" in f.what, f.topic, f.partition) for f in damage_in(path)] == [(True, "p", 0)]
 
 
 @pytest.mark.parametrize("topic", ["__pylog_publish", "__consumer_offsets"])
 def test_records_of_the_engine_that_cannot_be_decoded_are_damage(path, topic):
-    Store.open(path).append_to(
-        topic, pa.record_batch({"key": [b"\0\1\xff\xff\xff"], "value": [b"nothing"]}), partition=0
-    )
+    data = pa.record_batch({"key": [b"\0\1\xff\xff\xff"], "value": [b"nothing"]})
+    append_rows(Store.open(path).logs, topic, data, 0, False)
     (found,) = damage_in(path)
     assert (found.topic, found.next_offset - found.first_offset) == (topic, 1)
 

@@ -34,7 +34,7 @@ NOW = int(time.time() * 1000)
 
 
 def write(store, batch):
-    with store.appender("t", 0).hold() as appender:
+    with store.logs.appender("t", 0).hold() as appender:
         appender.append(bytearray(batch), sync=False)
 
 
@@ -48,7 +48,7 @@ def path(tmp_path, monkeypatch):
         write(store, ready(number, b"idle", producer=IDLE, timestamp=NOW))
     for number in range(8):
         if number == 4:
-            with store.appender("t", 0).hold() as held:
+            with store.logs.appender("t", 0).hold() as held:
                 lead(held, 1)
         values = [b"a" * 50, b"b", b"c"]
         write(store, ready(3 * number, *values, producer=ABORTING, transactional=True, timestamp=NOW))
@@ -267,7 +267,7 @@ def test_leader_epochs_are_compared_with_the_batches(path, tmp_path, kind):
 
 def test_an_epoch_that_begins_behind_the_end_of_before_while_others_write_is_no_finding(path):
     store = Store.open(path)
-    appender = store.appender("t", 0)
+    appender = store.logs.appender("t", 0)
 
     def write_meanwhile(_done):
         # What an append and then the beginning of a truncation do, before that has moved the end.

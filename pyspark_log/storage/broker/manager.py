@@ -77,6 +77,8 @@ class _BrokerTopic(TopicLogs):
 class BrokerLogManager(LogManager):
     """The partitions in a broker's folder. Safe to use from several threads."""
 
+    is_brokers = True
+
     def __init__(self, broker: BrokerLogDirs) -> None:
         """Looks at nothing yet."""
         super().__init__(broker.path, broker.cluster_id, {})

@@ -21,7 +21,7 @@ from pyspark_log.storage.compaction.chunks import Throttle
 from pyspark_log.storage.compaction.partition_cleaner import Cleaned
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import cleaner_checkpoint
-from pyspark_log.storage.store import Store
+from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -96,11 +96,11 @@ class IoRate:
             time.sleep(early)
 
 
-def due(store: Store, topic: str | None = None) -> list[Due]:
+def due(logs: LogManager, topic: str | None = None) -> list[Due]:
     """The partitions that are to be compacted now, those with the largest share of dirty bytes first.
 
     Args:
-        store: which store.
+        logs: which store.
         topic: None: those of all topics for which it is time (min.cleanable.dirty.ratio, max.compaction.lag.ms), less
             those that were found uncleanable. Else those of this one in which there is anything to be compacted.
 
@@ -109,34 +109,34 @@ def due(store: Store, topic: str | None = None) -> list[Due]:
         InvalidConfigError: the topic's records are not compacted.
         ReadOnlyError: it is a folder of a Kafka broker.
     """
-    store.check_writable()
+    logs.check_writable()
     found = []
-    for at in _compacted(store, topic):
+    for at in _compacted(logs, topic):
         try:
-            one = _look(store, at, _LOOK_TIMEOUT, asked=topic is not None)
+            one = _look(logs, at, _LOOK_TIMEOUT, asked=topic is not None)
         except (PylogError, OSError) as error:
             # It is told by who tries to compact it.
-            log.info("%s: %s: %s", store.path, at, error)
+            log.info("%s: %s: %s", logs.path, at, error)
             one = Due(at, 1.0, 0)
         found += [] if one is None else [one]
     return sorted(found, key=lambda one: -one.ratio)
 
 
-def uncleanable(store: Store) -> dict[TopicPartition, str]:
+def uncleanable(logs: LogManager) -> dict[TopicPartition, str]:
     """The partitions that `due` leaves out, since they could not be compacted, and why. OSError."""
     found = {}
-    for at in _compacted(store, None):
+    for at in _compacted(logs, None):
         with contextlib.suppress(UnknownTopicError):
-            if reason := cleaner_checkpoint.read(store.place(at.topic, at.partition)).reason:
+            if reason := cleaner_checkpoint.read(logs.place(at.topic, at.partition)).reason:
                 found[at] = reason
     return found
 
 
-def _compacted(store: Store, topic: str | None) -> Iterator[TopicPartition]:
+def _compacted(logs: LogManager, topic: str | None) -> Iterator[TopicPartition]:
     """The partitions of a topic, or of all topics, if they are to be compacted at all. Errors as of `due`."""
-    for name in [topic] if topic is not None else store.topics(internal=True):
+    for name in [topic] if topic is not None else logs.topics(internal=True):
         try:
-            config, written = store.topic_config(name), store.written_partitions(name)
+            config, written = logs.topic_config(name), logs.written_partitions(name)
         except UnknownTopicError:
             if topic is not None:
                 raise
@@ -147,56 +147,56 @@ def _compacted(store: Store, topic: str | None) -> Iterator[TopicPartition]:
             raise InvalidConfigError(f"topic {topic!r} is not compacted: its cleanup.policy is delete")
 
 
-def _look(store: Store, at: TopicPartition, timeout: float, *, asked: bool) -> Due | None:
-    reader = store.recovered(at.topic, at.partition)
+def _look(logs: LogManager, at: TopicPartition, timeout: float, *, asked: bool) -> Due | None:
+    reader = logs.recovered(at.topic, at.partition)
     known, state = cleaner_checkpoint.read(reader.place), reader.state()
     # Without a lock: most partitions have nothing new that is closed.
     if state.active_base <= max(known.cleaned_to, state.log_start) or (known.reason and not asked):
         return None
-    with store.appender(at.topic, at.partition).hold(timeout) as held:
+    with logs.appender(at.topic, at.partition).hold(timeout) as held:
         plan = compaction.look(held, reader)
         if not (plan.is_due(held.config) or (asked and plan.dirty_bytes)):
             return None
         return Due(at, plan.ratio, plan.clean_bytes + plan.dirty_bytes)
 
 
-def compact_partition(store: Store, at: TopicPartition, progress: Callable[[int], None] | None = None) -> Outcome:
+def compact_partition(logs: LogManager, at: TopicPartition, progress: Callable[[int], None] | None = None) -> Outcome:
     """Compacts one partition, in as many rounds as are needed. Errors are told in what it returns.
 
     Args:
-        store: which store.
+        logs: which store.
         at: the partition.
         progress: told how many bytes were read or written since the last call.
     """
-    rate = IoRate(int_setting(store.settings, "log.cleaner.io.max.bytes.per.second"))
+    rate = IoRate(int_setting(logs.settings, "log.cleaner.io.max.bytes.per.second"))
 
     def throttle(size: int) -> None:
         if progress is not None:
             progress(size)
         rate(size)
 
-    return _compact(store, at, throttle, DEFAULT_TIMEOUT)
+    return _compact(logs, at, throttle, DEFAULT_TIMEOUT)
 
 
-def _compact(store: Store, at: TopicPartition, throttle: Throttle, timeout: float) -> Outcome:
+def _compact(logs: LogManager, at: TopicPartition, throttle: Throttle, timeout: float) -> Outcome:
     begun, rounds, problem = time.monotonic(), list[Cleaned](), ""
     try:
-        memory = int_setting(store.settings, "log.cleaner.dedupe.buffer.size")
-        appender, reader = store.appender(at.topic, at.partition), store.recovered(at.topic, at.partition)
+        memory = int_setting(logs.settings, "log.cleaner.dedupe.buffer.size")
+        appender, reader = logs.appender(at.topic, at.partition), logs.recovered(at.topic, at.partition)
         while (done := compaction.run(appender, reader, memory, throttle, timeout)) is not None:
             stuck = bool(rounds) and done.cleaned_to == rounds[-1].cleaned_to
             rounds.append(done)
             if done.finished or stuck:
                 break
     except LockTimeoutError as error:
-        log.info("%s: %s is not compacted now: %s", store.path, at, error)
+        log.info("%s: %s is not compacted now: %s", logs.path, at, error)
     except (PylogError, OSError) as error:
-        log.warning("%s: %s could not be compacted: %s", store.path, at, error)
+        log.warning("%s: %s could not be compacted: %s", logs.path, at, error)
         problem = str(error)
     return Outcome(at, tuple(rounds), time.monotonic() - begun, problem)
 
 
-def compact_if_due(store: Store, at: TopicPartition) -> Outcome | None:
+def compact_if_due(logs: LogManager, at: TopicPartition) -> Outcome | None:
     """Compacts a partition if it is time to; None: it is not, or it is left to `compact`. Raises nothing.
 
     For who has just begun a segment there, for his own purposes: no lock of his is held. It costs him what a round
@@ -205,34 +205,34 @@ def compact_if_due(store: Store, at: TopicPartition) -> Outcome | None:
     is left alone.
     """
     try:
-        found = _look(store, at, _HELP_TIMEOUT, asked=False)
+        found = _look(logs, at, _HELP_TIMEOUT, asked=False)
     except LockTimeoutError as error:
-        log.info("%s: %s is not compacted now: %s", store.path, at, error)
+        log.info("%s: %s is not compacted now: %s", logs.path, at, error)
         return None
     except (PylogError, OSError) as error:
-        log.warning("%s: whether to compact %s could not be found out: %s", store.path, at, error)
+        log.warning("%s: whether to compact %s could not be found out: %s", logs.path, at, error)
         return None
     if found is None:
         return None
     if found.bytes > _HELP_BYTES:
         log.warning(
             "%s: %s is not compacted as it is written to, as that would read %d bytes: use `pylog compact`",
-            store.path, at, found.bytes,
+            logs.path, at, found.bytes,
         )  # fmt: skip
         return None
-    return _compact(store, at, lambda _: None, _HELP_TIMEOUT)
+    return _compact(logs, at, lambda _: None, _HELP_TIMEOUT)
 
 
 def compact(
-    store: Store, topic: str | None = None, progress: Callable[[int, int], None] | None = None
+    logs: LogManager, topic: str | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Outcome]:
     """Compacts what is due, partition by partition; see `due`. One that fails does not keep it from the others.
 
     Args:
-        store, topic: as of `due`.
+        logs, topic: as of `due`.
         progress: told how many bytes were read and written, and about how many there are.
     """
-    waiting = due(store, topic)
+    waiting = due(logs, topic)
     # What is read is also written, less what goes; the dirty part is read twice.
     total, done = 2 * sum(one.bytes for one in waiting), 0
 
@@ -243,7 +243,7 @@ def compact(
             progress(min(done, total), total)
 
     for one in waiting:
-        yield compact_partition(store, one.at, add)
+        yield compact_partition(logs, one.at, add)
 
 
 class LogCleaner:
@@ -253,9 +253,9 @@ class LogCleaner:
             ...  # whatever the process is for
     """
 
-    def __init__(self, store: Store, backoff: float = BACKOFF) -> None:
+    def __init__(self, logs: LogManager, backoff: float = BACKOFF) -> None:
         """`backoff`: how long it rests when nothing is due, in seconds."""
-        self._store, self._backoff = store, backoff
+        self._logs, self._backoff = logs, backoff
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -286,11 +286,11 @@ class LogCleaner:
         while not self._stop.is_set():
             worked = False
             try:
-                for outcome in compact(self._store):
+                for outcome in compact(self._logs):
                     worked |= bool(outcome.rounds)
                     if self._stop.is_set():
                         return
             except (PylogError, OSError) as error:
-                log.warning("%s: the cleaner could not look for what is due: %s", self._store.path, error)
+                log.warning("%s: the cleaner could not look for what is due: %s", self._logs.path, error)
             if not worked:
                 self._stop.wait(self._backoff)

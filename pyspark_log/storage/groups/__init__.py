@@ -1,6 +1,7 @@
 """`__consumer_offsets`: committed offsets and group metadata, read and written as Kafka has them."""
 
 from pyspark_log.storage.groups import committed_offsets, records
+from pyspark_log.storage.groups.committed_offsets import CommittedOffsets, OffsetMoves
 from pyspark_log.storage.groups.metadata import (
     CONSUMER,
     GroupDescription,
@@ -12,9 +13,9 @@ from pyspark_log.storage.groups.metadata import (
 )
 from pyspark_log.storage.groups.offsets import OffsetsLog, check_empty
 from pyspark_log.storage.groups.records import (
+    GroupMetadataKey,
     LATER_KINDS,
     NEVER,
-    GroupMetadataKey,
     OffsetCommitKey,
     decode_key,
     decode_offset_value,
@@ -24,14 +25,16 @@ from pyspark_log.storage.groups.view import OffsetAndMetadata
 
 __all__ = [
     "CONSUMER",
-    "LATER_KINDS",
-    "NEVER",
+    "CommittedOffsets",
     "GroupDescription",
     "GroupMember",
     "GroupMetadataKey",
     "GroupState",
+    "LATER_KINDS",
+    "NEVER",
     "OffsetAndMetadata",
     "OffsetCommitKey",
+    "OffsetMoves",
     "OffsetsLog",
     "assigned_partitions",
     "check_empty",

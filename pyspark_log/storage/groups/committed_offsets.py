@@ -11,7 +11,6 @@ made, not only when it is applied.
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -33,9 +32,9 @@ from pyspark_log.storage.groups import modern_group, records
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState, decode_group_value, topics_read
 from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, PartitionView
 from pyspark_log.storage.ingest import encode
+from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish import Decision, DecisionLog, StagedPart, TopicIdPartition, manifest
 from pyspark_log.storage.record import CRC_AT
-from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
 #: Kafka's `offset.metadata.max.bytes`.
@@ -61,17 +60,17 @@ _TOPIC_CONFIGS = {
 # ---- writing
 
 
-def place_of(store: Store, group: str) -> TopicIdPartition:
+def place_of(logs: LogManager, group: str) -> TopicIdPartition:
     """The partition that holds a group's positions; its topic is made if need be."""
     try:
-        topic = store.describe_topic(OFFSETS_TOPIC)
+        topic = logs.describe_topic(OFFSETS_TOPIC)
     except UnknownTopicError:
         try:
-            count = int_setting(store.settings, "offsets.topic.num.partitions")
-            store.create_topic(OFFSETS_TOPIC, count, _TOPIC_CONFIGS)
+            count = int_setting(logs.settings, "offsets.topic.num.partitions")
+            TopicAdmin(logs).create(OFFSETS_TOPIC, count, _TOPIC_CONFIGS)
         except TopicExistsError:
             pass  # another process was faster
-        topic = store.describe_topic(OFFSETS_TOPIC)
+        topic = logs.describe_topic(OFFSETS_TOPIC)
     return TopicIdPartition(OFFSETS_TOPIC, topic.topic_id, records.partition_for(group, topic.partitions))
 
 
@@ -95,78 +94,31 @@ def check(group: str, offsets: Mapping[TopicPartition, int], metadata: str = "")
 
 
 def encoded(
-    store: Store, group: str, offsets: Mapping[TopicPartition, int], metadata: str, now: int, expire_timestamp: int = -1
+    logs: LogManager,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    metadata: str,
+    now: int,
+    expire_timestamp: int = -1,
 ) -> list[bytes]:
     """The record batches that commit positions, for the group's partition; `now` and `expire_timestamp` in ms."""
     keys = [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in offsets]
     values = [records.OffsetCommitValue(offset, -1, metadata, now, expire_timestamp) for offset in offsets.values()]
-    return _batches(store, keys, list(map(records.encode_offset_value, values)), now)
+    return _batches(logs, keys, list(map(records.encode_offset_value, values)), now)
 
 
-def tombstones(store: Store, keys: Sequence[bytes], now: int) -> list[bytes]:
+def tombstones(logs: LogManager, keys: Sequence[bytes], now: int) -> list[bytes]:
     """The record batches that take back what stands under some keys, for their partition; `now` in ms."""
-    return _batches(store, keys, [None] * len(keys), now)
+    return _batches(logs, keys, [None] * len(keys), now)
 
 
-def _batches(store: Store, keys: Sequence[bytes], values: Sequence[bytes | None], now: int) -> list[bytes]:
+def _batches(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes | None], now: int) -> list[bytes]:
     data = pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
     # As if there were one partition only: which of them it is, is known.
-    return encode(OFFSETS_TOPIC, 1, store.topic_config(OFFSETS_TOPIC), data, now).get(0, [])
+    return encode(OFFSETS_TOPIC, 1, logs.topic_config(OFFSETS_TOPIC), data, now).get(0, [])
 
 
 # ---- reading
-
-
-def committed(store: Store, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The positions of a group: those that its log holds, and on top of them those that are decided to follow.
-
-    Empty for a group that nobody has heard of. Reads only what is new since the last call, and writes nothing.
-
-    Raises:
-        CorruptRecordError: a record of the group's partition cannot be understood.
-        StagedOutputError: what a decision that is not applied does to them cannot be found out.
-    """
-    decisions = DecisionLog.of(store)
-    while True:
-        decisions.follow(store)
-        # Before the log is read: what is applied from now on is found there.
-        undone = decisions.in_order()
-        place, applied, positions = CommittedOffsets.of(store).read(store, group)
-        try:
-            for decision in undone:
-                if decision.offset > applied and place in decision.places:
-                    positions |= _decided(store, group, decision)
-        except FileNotFoundError as error:
-            decisions.follow(store)
-            if decision.offset in decisions.undone:
-                raise StagedOutputError(
-                    f"decision {decision.offset} of publisher {decision.publisher!r}, which moves positions of group "
-                    f"{group!r} or its neighbours: its manifest {error.filename} is missing"
-                ) from None
-        else:
-            return positions
-
-
-def _decided(store: Store, group: str, decision: Decision) -> dict[TopicPartition, OffsetAndMetadata]:
-    folder = f"{store.path}/{STAGING_FOLDER}"
-    steps = manifest.read_steps(folder, decision.manifest, decision.manifest_crc)
-    return {
-        step.at: OffsetAndMetadata(step.offset, -1, "", decision.time, records.NEVER)
-        for step in steps
-        if step.group == group
-    }
-
-
-def described(store: Store, group: str) -> GroupDescription:
-    """A group, by its records. Errors as of `committed`."""
-    known = CommittedOffsets.of(store).records(store, group)
-    if known.modern:
-        names = {}
-        for name in store.topics(internal=True):
-            with contextlib.suppress(UnknownTopicError):  # It may be deleted by now.
-                names[store.describe_topic(name).topic_id] = name
-        return modern_group.described(group, known.modern, names.get)
-    return _described(group, known.metadata, bool(committed(store, group)))
 
 
 def _described(group: str, members: bytes | None, has_positions: bool) -> GroupDescription:
@@ -184,19 +136,166 @@ def _described(group: str, members: bytes | None, has_positions: bool) -> GroupD
     return GroupDescription(group, state, value.protocol or "", value.members, topics, value.protocol_type)
 
 
-def check_unmoved(store: Store, steps: Sequence[OffsetStep]) -> None:
-    """Refuses steps that do not start from the committed positions. OffsetConflictError; errors as of `committed`.
+class CommittedOffsets:
+    """The positions that a store's log holds, as this process has read them. Safe to use from several threads.
 
-    The locks of the groups' partitions are held, so what is found stays so.
+    Attributes:
+        logs: those of the store.
+        decisions: the store's, which can move positions, too.
     """
-    known: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
-    for step in steps:
-        if step.group not in known:
-            known[step.group] = committed(store, step.group)
-        position = known[step.group].get(step.at)
-        found = None if position is None else position.offset
-        if found != step.expected:
-            raise OffsetConflictError(step.group, step.at.topic, step.at.partition, step.expected, found)
+
+    def __init__(self, decisions: DecisionLog) -> None:
+        """Knows nothing yet."""
+        self.logs, self.decisions = decisions.logs, decisions
+        self._mutex = Mutex()
+        self._stamp = (-1, -1)  # of the store that all this was read in
+        self._topic_id = ""
+        self._views: list[PartitionView] = []
+        self._look_at: int | None = None  # when to look for expired positions
+
+    def read(
+        self, group: str
+    ) -> tuple[TopicIdPartition | None, int, dict[TopicPartition, OffsetAndMetadata]]:
+        """A group's partition (None: there is no such topic), the last decision applied there, and its positions."""
+        _put_right(self.logs, group)
+        with self._mutex:
+            found = self._view_of(group)
+            if found is None:
+                return None, -1, {}
+            view, applied = found
+            place = TopicIdPartition(OFFSETS_TOPIC, self._topic_id, view.partition)
+            return place, applied, dict(view.groups.get(group, _NOBODY).positions)
+
+    def records(self, group: str) -> GroupRecords:
+        """What the log says of a group, at this moment."""
+        _put_right(self.logs, group)
+        with self._mutex:
+            found = self._view_of(group)
+            return _NOBODY if found is None else _copy(found[0].groups.get(group, _NOBODY))
+
+    def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions of a group: those that its log holds, and on top of them those that are decided to follow.
+
+        Empty for a group that nobody has heard of. Reads only what is new since the last call, and writes nothing.
+
+        Raises:
+            CorruptRecordError: a record of the group's partition cannot be understood.
+            StagedOutputError: what a decision that is not applied does to them cannot be found out.
+        """
+        decisions = self.decisions
+        while True:
+            decisions.follow()
+            # Before the log is read: what is applied from now on is found there.
+            undone = decisions.in_order()
+            place, applied, positions = self.read(group)
+            try:
+                for decision in undone:
+                    if decision.offset > applied and place in decision.places:
+                        positions |= _decided(self.logs, group, decision)
+            except FileNotFoundError as error:
+                decisions.follow()
+                if decision.offset in decisions.undone:
+                    raise StagedOutputError(
+                        f"decision {decision.offset} of publisher {decision.publisher!r}, which moves positions of "
+                        f"group {group!r} or its neighbours: its manifest {error.filename} is missing"
+                    ) from None
+            else:
+                return positions
+
+    def described(self, group: str) -> GroupDescription:
+        """A group, by its records. Errors as of `committed`."""
+        known = self.records(group)
+        if known.modern:
+            names = {}
+            for name in self.logs.topics(internal=True):
+                with contextlib.suppress(UnknownTopicError):  # It may be deleted by now.
+                    names[self.logs.describe_topic(name).topic_id] = name
+            return modern_group.described(group, known.modern, names.get)
+        return _described(group, known.metadata, bool(self.committed(group)))
+
+    def check_unmoved(self, steps: Sequence[OffsetStep]) -> None:
+        """Refuses steps that do not start from the committed positions. OffsetConflictError; errors as of `committed`.
+
+        The locks of the groups' partitions are held, so what is found stays so.
+        """
+        known: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+        for step in steps:
+            if step.group not in known:
+                known[step.group] = self.committed(step.group)
+            position = known[step.group].get(step.at)
+            found = None if position is None else position.offset
+            if found != step.expected:
+                raise OffsetConflictError(step.group, step.at.topic, step.at.partition, step.expected, found)
+
+    def groups(self) -> list[str]:
+        """The names of all groups with a record in the log, sorted."""
+        _put_right(self.logs)
+        with self._mutex:
+            views = self._current_views()
+            for view in views:
+                view.follow(self.logs)
+            return sorted(name for view in views for name in view.groups)
+
+    def is_time_to_look(self, now: int, interval: int) -> bool:
+        """Whether this process should look for expired positions at `now`, as it should every `interval` ms; then it is
+        not time any more. Its first `interval` it leaves to others.
+        """
+        if self._look_at is None:
+            self._look_at = now + interval
+        if now < self._look_at:
+            return False
+        self._look_at = now + interval
+        return True
+
+    def in_partition(self, partition: int) -> tuple[TopicIdPartition, dict[str, GroupRecords]]:
+        """A partition of the topic, and all that its log says of its groups. UnknownTopicError."""
+        self.logs.recovered(OFFSETS_TOPIC, partition)
+        with self._mutex:
+            views = self._current_views()
+            if partition >= len(views):
+                raise UnknownTopicError(f"there is no partition {OFFSETS_TOPIC}-{partition}")
+            view = views[partition]
+            view.follow(self.logs)
+            groups = {name: _copy(one) for name, one in view.groups.items()}
+            return TopicIdPartition(OFFSETS_TOPIC, self._topic_id, partition), groups
+
+    def _view_of(self, group: str) -> tuple[PartitionView, int] | None:
+        """The view that has a group, up to now, and the last decision applied there. The mutex is held."""
+        views = self._current_views()
+        if not views:
+            return None
+        view = views[records.partition_for(group, len(views))]
+        if self.logs.is_brokers:
+            # It need not have all partitions of the topic, so how many there are is not known.
+            for one in views:
+                one.follow(self.logs)
+            view = next((one for one in views if group in one.groups), view)
+        return view, view.follow(self.logs)
+
+    def _current_views(self) -> list[PartitionView]:
+        """One view a partition; new ones if the topic was made anew, or the store was replaced by a copy."""
+        stamp = store_json.stamp(self.logs.path)
+        if stamp != self._stamp:
+            self._stamp, self._topic_id = stamp, ""
+        try:
+            topic = self.logs.describe_topic(OFFSETS_TOPIC)
+        except UnknownTopicError:
+            self._topic_id, self._views = "", []
+            return self._views
+        if topic.topic_id != self._topic_id:
+            self._views = [PartitionView(number) for number in range(topic.partitions)]
+            self._topic_id = topic.topic_id
+        return self._views
+
+
+def _decided(logs: LogManager, group: str, decision: Decision) -> dict[TopicPartition, OffsetAndMetadata]:
+    folder = f"{logs.path}/{STAGING_FOLDER}"
+    steps = manifest.read_steps(folder, decision.manifest, decision.manifest_crc)
+    return {
+        step.at: OffsetAndMetadata(step.offset, -1, "", decision.time, records.NEVER)
+        for step in steps
+        if step.group == group
+    }
 
 
 @dataclass(frozen=True)
@@ -204,12 +303,14 @@ class OffsetMoves:
     """Moves of committed offsets that take place with a publish, or not at all (see publish.Participant).
 
     Attributes:
+        offsets: the store's.
         steps: each says where its offset must be until then.
     """
 
+    offsets: CommittedOffsets
     steps: Sequence[OffsetStep]
 
-    def parts(self, store: Store) -> list[StagedPart]:
+    def parts(self) -> list[StagedPart]:
         """The records that a publish adds to `__consumer_offsets` to move the offsets.
 
         These offsets never expire: a publisher that goes on from them takes a missing one for a beginning, and would
@@ -227,138 +328,39 @@ class OffsetMoves:
         parts, now = [], now_ms()
         for group, offsets in moved.items():
             check(group, offsets)
-            place = place_of(store, group)
-            batches = encoded(store, group, offsets, "", now, records.NEVER)
+            place = place_of(self.offsets.logs, group)
+            batches = encoded(self.offsets.logs, group, offsets, "", now, records.NEVER)
             data, crcs = b"".join(batches), b"".join(batch[CRC_AT : CRC_AT + 4] for batch in batches)
             parts.append(StagedPart(**place._asdict(), count=len(offsets), size=len(data), crcs=crcs, data=data))
         return parts
 
     @contextlib.contextmanager
-    def hold(self, store: Store) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Holds the groups' partitions, so that no process commits for them between `check` and the decision.
 
         A process that gets a partition after the decision finds the decision, and applies it first.
         """
+        logs = self.offsets.logs
         with contextlib.ExitStack() as held:
-            for partition in sorted({place_of(store, step.group).partition for step in self.steps}):
-                appender = held.enter_context(store.appender(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
+            for partition in sorted({place_of(logs, step.group).partition for step in self.steps}):
+                appender = held.enter_context(logs.appender(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
                 if appender.state.synced < appender.state.position:
                     appender.settle()  # The decision must not outlive the position that it starts from.
             yield
 
-    def check(self, store: Store) -> None:
+    def check(self) -> None:
         """Refuses moves that do not start from the committed offsets. OffsetConflictError; errors as of `committed`."""
-        check_unmoved(store, self.steps)
+        self.offsets.check_unmoved(self.steps)
 
 
-class CommittedOffsets:
-    """The positions that a store's log holds, as this process has read them. Safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._mutex = Mutex()
-        self._stamp = (-1, -1)  # of the store that all this was read in
-        self._topic_id = ""
-        self._views: list[PartitionView] = []
-        self._look_at: int | None = None  # when to look for expired positions
-
-    @classmethod
-    def of(cls, store: Store) -> CommittedOffsets:
-        """The positions of an open store: one object as long as the store's lives."""
-        with _known_mutex:
-            found = _known.get(store)
-            if found is None:
-                found = _known[store] = cls()
-            return found
-
-    def read(
-        self, store: Store, group: str
-    ) -> tuple[TopicIdPartition | None, int, dict[TopicPartition, OffsetAndMetadata]]:
-        """A group's partition (None: there is no such topic), the last decision applied there, and its positions."""
-        _put_right(store, group)
-        with self._mutex:
-            found = self._view_of(store, group)
-            if found is None:
-                return None, -1, {}
-            view, applied = found
-            place = TopicIdPartition(OFFSETS_TOPIC, self._topic_id, view.partition)
-            return place, applied, dict(view.groups.get(group, _NOBODY).positions)
-
-    def records(self, store: Store, group: str) -> GroupRecords:
-        """What the log says of a group, at this moment."""
-        _put_right(store, group)
-        with self._mutex:
-            found = self._view_of(store, group)
-            return _NOBODY if found is None else _copy(found[0].groups.get(group, _NOBODY))
-
-    def groups(self, store: Store) -> list[str]:
-        """The names of all groups with a record in the log, sorted."""
-        _put_right(store)
-        with self._mutex:
-            views = self._current_views(store)
-            for view in views:
-                view.follow(store)
-            return sorted(name for view in views for name in view.groups)
-
-    def is_time_to_look(self, now: int, interval: int) -> bool:
-        """Whether this process should look for expired positions at `now`, as it should every `interval` ms; then it is
-        not time any more. Its first `interval` it leaves to others.
-        """
-        if self._look_at is None:
-            self._look_at = now + interval
-        if now < self._look_at:
-            return False
-        self._look_at = now + interval
-        return True
-
-    def in_partition(self, store: Store, partition: int) -> tuple[TopicIdPartition, dict[str, GroupRecords]]:
-        """A partition of the topic, and all that its log says of its groups. UnknownTopicError."""
-        store.recovered(OFFSETS_TOPIC, partition)
-        with self._mutex:
-            views = self._current_views(store)
-            if partition >= len(views):
-                raise UnknownTopicError(f"there is no partition {OFFSETS_TOPIC}-{partition}")
-            view = views[partition]
-            view.follow(store)
-            groups = {name: _copy(one) for name, one in view.groups.items()}
-            return TopicIdPartition(OFFSETS_TOPIC, self._topic_id, partition), groups
-
-    def _view_of(self, store: Store, group: str) -> tuple[PartitionView, int] | None:
-        """The view that has a group, up to now, and the last decision applied there. The mutex is held."""
-        views = self._current_views(store)
-        if not views:
-            return None
-        view = views[records.partition_for(group, len(views))]
-        if store.is_brokers:
-            # It need not have all partitions of the topic, so how many there are is not known.
-            for one in views:
-                one.follow(store)
-            view = next((one for one in views if group in one.groups), view)
-        return view, view.follow(store)
-
-    def _current_views(self, store: Store) -> list[PartitionView]:
-        """One view a partition; new ones if the topic was made anew, or the store was replaced by a copy."""
-        stamp = store_json.stamp(store.path)
-        if stamp != self._stamp:
-            self._stamp, self._topic_id = stamp, ""
-        try:
-            topic = store.describe_topic(OFFSETS_TOPIC)
-        except UnknownTopicError:
-            self._topic_id, self._views = "", []
-            return self._views
-        if topic.topic_id != self._topic_id:
-            self._views = [PartitionView(number) for number in range(topic.partitions)]
-            self._topic_id = topic.topic_id
-        return self._views
-
-
-def _put_right(store: Store, group: str | None = None) -> None:
+def _put_right(logs: LogManager, group: str | None = None) -> None:
     """After a power loss: puts a group's partition right, or all. It can wait for a lock, so the mutex must be free:
     who holds the lock may look for positions.
     """
     with contextlib.suppress(UnknownTopicError):
-        count = store.describe_topic(OFFSETS_TOPIC).partitions
+        count = logs.describe_topic(OFFSETS_TOPIC).partitions
         for partition in range(count) if group is None else [records.partition_for(group, count)]:
-            store.recovered(OFFSETS_TOPIC, partition)
+            logs.recovered(OFFSETS_TOPIC, partition)
 
 
 def _copy(group: GroupRecords) -> GroupRecords:
@@ -366,5 +368,3 @@ def _copy(group: GroupRecords) -> GroupRecords:
 
 
 _NOBODY = GroupRecords()
-_known: weakref.WeakKeyDictionary[Store, CommittedOffsets] = weakref.WeakKeyDictionary()
-_known_mutex = Mutex()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import int_setting
@@ -28,13 +28,20 @@ from pyspark_log.storage.groups.metadata import GroupDescription, GroupState
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 from pyspark_log.storage.ingest import packed
 from pyspark_log.storage.publish import TopicIdPartition, apply_in, waits_in
-from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
 log = logging.getLogger(__name__)
 
 # How long a fetch waits for a partition's lock, in seconds; its holder is at work on it anyway.
 _HELP_TIMEOUT = 0.05
+
+
+class HasOffsets(Protocol):
+    """A store."""
+
+    @property
+    def committed_offsets(self) -> CommittedOffsets:
+        """The offsets that groups have committed in it."""
 
 
 class OffsetsLog:
@@ -49,12 +56,13 @@ class OffsetsLog:
 
     NEVER: ClassVar[int] = records.NEVER
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: HasOffsets, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives the time of commits, in seconds since 1970."""
-        self._store = store
+        self._offsets = store.committed_offsets
+        self._logs = logs = self._offsets.logs
         self._clock = clock
-        self._retention_ms = int_setting(store.settings, "offsets.retention.minutes") * 60_000
-        self._check_interval_ms = int_setting(store.settings, "offsets.retention.check.interval.ms")
+        self._retention_ms = int_setting(logs.settings, "offsets.retention.minutes") * 60_000
+        self._check_interval_ms = int_setting(logs.settings, "offsets.retention.check.interval.ms")
 
     def _now(self) -> int:
         return int(self._clock() * 1000)
@@ -97,21 +105,21 @@ class OffsetsLog:
         check_whole(f"group {group}: expiry", expire_timestamp, low=-1)
         if not offsets:
             return
-        store, now = self._store, self._now()
-        place = group_positions.place_of(store, group)
-        batches = group_positions.encoded(store, group, offsets, metadata, now, expire_timestamp)
+        logs, now = self._logs, self._now()
+        place = group_positions.place_of(logs, group)
+        batches = group_positions.encoded(logs, group, offsets, metadata, now, expire_timestamp)
         steps = [OffsetStep(group, at, before, 0) for at, before in (expected or {}).items()]
 
         def unless_moved() -> list[bytes]:
-            group_positions.check_unmoved(store, steps)
+            self._offsets.check_unmoved(steps)
             return batches
 
         self._append(place, unless_moved)
-        if CommittedOffsets.of(store).is_time_to_look(now, self._check_interval_ms):
+        if self._offsets.is_time_to_look(now, self._check_interval_ms):
             try:
                 self.expire(_HELP_TIMEOUT)
             except (PylogError, OSError) as error:
-                log.warning("%s: expired positions are still there: %s", store.path, error)
+                log.warning("%s: expired positions are still there: %s", logs.path, error)
 
     def _append(
         self, place: TopicIdPartition, make: Callable[[], list[bytes]], timeout: float = DEFAULT_TIMEOUT
@@ -120,19 +128,19 @@ class OffsetsLog:
 
         Whoever begins a segment compacts the closed ones, so that the log stays small however long nobody else comes.
         """
-        store = self._store
+        logs = self._logs
         while True:
-            apply_in(store, place, timeout)
-            with store.appender(place.topic, place.partition).hold(timeout) as appender:
+            apply_in(self._offsets.decisions, place, timeout)
+            with logs.appender(place.topic, place.partition).hold(timeout) as appender:
                 # Who decides to move positions holds this lock, too. So nothing comes between look and append.
-                if waits_in(store, place, appender.state.applied):
+                if waits_in(self._offsets.decisions, place, appender.state.applied):
                     continue
                 active = appender.state.active_base
                 for pack in packed(make(), appender.config.segment_bytes):
                     appender.append(pack, sync=False)
                 if appender.state.active_base == active:
                     return
-            compact_if_due(store, TopicPartition(place.topic, place.partition))
+            compact_if_due(logs, TopicPartition(place.topic, place.partition))
             return
 
     # ---- fetching
@@ -147,22 +155,22 @@ class OffsetsLog:
             CorruptRecordError: a record of the group's partition cannot be understood.
             StagedOutputError: what a decision that is not applied does to them cannot be found out.
         """
-        store = self._store
-        place, _, _ = CommittedOffsets.of(store).read(store, group)
-        if place is not None and store.writable:
+        logs = self._logs
+        place, _, _ = self._offsets.read(group)
+        if place is not None and logs.writable:
             try:
-                apply_in(store, place, _HELP_TIMEOUT)
+                apply_in(self._offsets.decisions, place, _HELP_TIMEOUT)
             except (OSError, LockTimeoutError, PublishError) as error:
-                log.debug("%s: what was decided for group %s is not applied: %s", store.path, group, error)
-        return group_positions.committed(store, group)
+                log.debug("%s: what was decided for group %s is not applied: %s", logs.path, group, error)
+        return self._offsets.committed(group)
 
     def groups(self) -> list[str]:
         """The names of all groups that the log has a record of, sorted."""
-        return CommittedOffsets.of(self._store).groups(self._store)
+        return self._offsets.groups()
 
     def describe(self, group: str) -> GroupDescription:
         """A group's state and members, as far as the log tells. Errors as of `fetch`."""
-        return group_positions.described(self._store, group)
+        return self._offsets.described(group)
 
     # ---- taking back
 
@@ -174,19 +182,19 @@ class OffsetsLog:
             GroupNotEmptyError: it has members, or may have some.
             CorruptRecordError, StagedOutputError, OSError, LockTimeoutError: as commit says; nothing was written.
         """
-        store = self._store
+        logs = self._logs
         if self.describe(group).state is GroupState.DEAD:
-            raise UnknownGroupError(f"there is no group {group!r} in {store.path}")
-        place = group_positions.place_of(store, group)
+            raise UnknownGroupError(f"there is no group {group!r} in {logs.path}")
+        place = group_positions.place_of(logs, group)
 
         def all_of_it() -> list[bytes]:
             check_empty(self.describe(group))
-            keys = _position_keys(group, group_positions.committed(store, group))
-            known = CommittedOffsets.of(store).records(store, group)
+            keys = _position_keys(group, self._offsets.committed(group))
+            known = self._offsets.records(group)
             if known.metadata is not None:
                 keys.append(records.encode_group_key(group))
             keys += known.modern
-            return group_positions.tombstones(store, keys, self._now())
+            return group_positions.tombstones(logs, keys, self._now())
 
         self._append(place, all_of_it)
 
@@ -201,20 +209,20 @@ class OffsetsLog:
             GroupNotEmptyError: members of it read one of the topics.
             CorruptRecordError, StagedOutputError, OSError, LockTimeoutError: as commit says; nothing was written.
         """
-        store, gone = self._store, list[TopicPartition]()
+        logs, gone = self._logs, list[TopicPartition]()
         if self.describe(group).state is GroupState.DEAD:
-            raise UnknownGroupError(f"there is no group {group!r} in {store.path}")
+            raise UnknownGroupError(f"there is no group {group!r} in {logs.path}")
 
         def these() -> list[bytes]:
             found = self.describe(group)
             for at in partitions:
                 if found.topics is None or at.topic in found.topics:
                     raise GroupNotEmptyError(f"group {group!r} {_who(found)}, which read {at.topic}, or may read it")
-            committed = group_positions.committed(store, group)
+            committed = self._offsets.committed(group)
             gone[:] = sorted(at for at in set(partitions) if at in committed)
-            return group_positions.tombstones(store, _position_keys(group, gone), self._now())
+            return group_positions.tombstones(logs, _position_keys(group, gone), self._now())
 
-        self._append(group_positions.place_of(store, group), these)
+        self._append(group_positions.place_of(logs, group), these)
         return gone
 
     def expire(self, timeout: float = DEFAULT_TIMEOUT) -> int:
@@ -231,10 +239,10 @@ class OffsetsLog:
         Raises:
             PylogError, OSError: the first that a partition gave; the others were looked at.
         """
-        store, count = self._store, 0
+        logs, count = self._logs, 0
         failed: PylogError | OSError | None = None
         try:
-            partitions = store.written_partitions(OFFSETS_TOPIC)
+            partitions = logs.written_partitions(OFFSETS_TOPIC)
         except UnknownTopicError:
             return 0
         for partition in partitions:
@@ -248,13 +256,13 @@ class OffsetsLog:
 
     def _expire_in(self, partition: int, timeout: float) -> int:
         """The same for one partition of the topic, which is locked only if there is something to take back."""
-        now, store, known = self._now(), self._store, CommittedOffsets.of(self._store)
+        now, logs, known = self._now(), self._logs, self._offsets
         count = 0
 
         def over() -> list[bytes]:
             nonlocal count
             keys, count = list[bytes](), 0
-            for name, group in known.in_partition(store, partition)[1].items():
+            for name, group in known.in_partition(partition)[1].items():
                 try:
                     gone = group_expiry.expired(group, now, self._retention_ms)
                     for at in gone:
@@ -264,12 +272,12 @@ class OffsetsLog:
                     if group_expiry.is_dead(group):
                         keys.append(records.encode_group_key(name))
                 except ValueError as error:
-                    log.warning("%s: group %r stays, as its members are not known: %s", store.path, name, error)
-            return group_positions.tombstones(store, keys, now)
+                    log.warning("%s: group %r stays, as its members are not known: %s", logs.path, name, error)
+            return group_positions.tombstones(logs, keys, now)
 
         if over():
             # Looked at again, as somebody may have committed, or decided to, since.
-            self._append(known.in_partition(store, partition)[0], over, timeout)
+            self._append(known.in_partition(partition)[0], over, timeout)
         return count
 
 

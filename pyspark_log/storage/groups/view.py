@@ -17,9 +17,9 @@ from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.modern_group import kept_value, modern_group_of
-from pyspark_log.storage.log import LogReader
-from pyspark_log.storage.store import READ_BYTES, Store
-from pyspark_log.types import EARLIEST, READ_COMMITTED, TopicPartition
+from pyspark_log.storage.log import READ_BYTES, LogReader
+from pyspark_log.storage.log_manager import LogManager
+from pyspark_log.types import EARLIEST, TopicPartition
 
 # Of fewer records the newest of each key are not worth looking for.
 _FEW = 16
@@ -81,20 +81,20 @@ class PartitionView:
         self._followed = 0
         self._incarnation = 0  # of the log that was read
 
-    def follow(self, store: Store) -> int:
+    def follow(self, logs: LogManager) -> int:
         """Reads on to the log's end; gives the last decision that is applied up to there.
 
         Raises:
             CorruptRecordError: a record cannot be understood, or is damaged.
         """
-        reader = store.recovered(OFFSETS_TOPIC, self.partition)
+        reader = logs.recovered(OFFSETS_TOPIC, self.partition)
         now = now_ms()  # before the end: this process may stand still in between
         state = reader.state()
         end = state.high_watermark
-        if store.is_brokers:
+        if logs.is_brokers:
             # Kafka's clients commit in transactions, which are appended like others.
-            end = store.latest_offset(OFFSETS_TOPIC, self.partition, isolation_level=READ_COMMITTED)
-        stay = store.topic_config(OFFSETS_TOPIC).delete_retention_ms
+            end = reader.last_stable_offset()
+        stay = logs.topic_config(OFFSETS_TOPIC).delete_retention_ms
         # Compaction can have removed a tombstone that was never seen here, and records that were go or change otherwise
         # do so with the log start or the incarnation.
         slept = not 0 <= now - self._followed < stay // 2

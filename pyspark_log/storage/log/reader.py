@@ -36,6 +36,9 @@ from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 
 _T = TypeVar("_T")
 
+#: Bytes of records (before compression) in a batch that a read gives.
+READ_BYTES = 8 * 1024 * 1024
+
 
 def holds_segments(folders: LogDirs | None, place: PartitionPath) -> bool:
     """Whether there are segments of a partition that has no state; False where its log dir has failed. OSError.

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import LogDamagedError, PylogError, StoreError, UnknownTopicError
 from pyspark_log.storage.catalog import (
+    INTERNAL_TOPICS,
     STATE_FOLDER,
     TOPICS_FOLDER,
     TOPICS_LOCK,
@@ -131,7 +132,7 @@ class LogManager:
     """Finds the partitions of one store. Safe to use from several threads.
 
     Attributes:
-        path, settings: the store's.
+        path, cluster_id, settings: the store's.
         recorded_cluster_id: the store's id; None if its folder does not say it.
         catalog: the descriptions of its topics.
         log_dirs: the folders of all partitions' folders.
@@ -143,6 +144,7 @@ class LogManager:
     ) -> None:  # fmt: skip
         """Looks at nothing yet. The arguments are what store.json says."""
         self.path = path
+        self.cluster_id = cluster_id
         self.settings = settings
         self.recorded_cluster_id: str | None = cluster_id
         self.catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{TOPICS_LOCK}")
@@ -152,6 +154,35 @@ class LogManager:
         self._recovered: set[PartitionPath] = set()  # those that were written to since the machine was started
         self._used: dict[str, PartitionPath] = {}  # those that `appender` gave out since the last `close`
         self._mutex = Mutex()
+
+    #: Whether it is a folder of a Kafka broker, which is only read.
+    is_brokers = False
+
+    @property
+    def writable(self) -> bool:
+        """Whether this process may change the store; a reader need not be allowed to."""
+        return not self.is_brokers and os.access(self.path, os.W_OK)
+
+    # ---- topics
+
+    def topics(self, *, internal: bool = False) -> list[str]:
+        """The names of the topics, sorted; with `internal` also the engine's own and those of Kafka's brokers."""
+        return [name for name in self.catalog.names() if internal or name not in INTERNAL_TOPICS]
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """A topic's id, partitions and configs. UnknownTopicError, InvalidTopicError."""
+        return self.catalog.describe(name)
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """A topic's resolved configs. UnknownTopicError, InvalidTopicError."""
+        return self.topic(name).config
+
+    def written_partitions(self, topic: str) -> list[int]:
+        """The partitions of which there are files, ascending; of a broker's topic those that are here.
+
+        It costs as much as there are of these, however many partitions the topic has. UnknownTopicError.
+        """
+        return [place.partition for place in self.topic(topic).left()]
 
     def topic(self, name: str) -> TopicLogs:
         """A topic as it is at this moment. UnknownTopicError, InvalidTopicError."""
@@ -171,6 +202,16 @@ class LogManager:
     def recorded_topic_id(self, name: str) -> str | None:
         """A topic's id; None if no file says it. UnknownTopicError, InvalidTopicError."""
         return self.catalog.describe(name).topic_id
+
+    # ---- partitions
+
+    def place(self, topic: str, partition: int) -> PartitionPath:
+        """Where a partition's files are at this moment. UnknownTopicError."""
+        return self.topic(topic).place(partition)
+
+    def reader(self, topic: str, partition: int) -> LogReader:
+        """The partition, for reading as it is. UnknownTopicError."""
+        return self.topic(topic).reader(partition)
 
     def recovered(self, topic: str, partition: int) -> LogReader:
         """The partition, for reading; put right first, if possible, if the machine went down since it was written to.

@@ -49,7 +49,7 @@ def clean(store: Store) -> int:
     finally:
         sweep_staging(store)
         sweep_copies(store)
-        forget_one_offs(store)
+        forget_one_offs(store.decisions)
         for folder in ("", f"{TOPICS_FOLDER}/", f"{TOPICS_FOLDER}/{DELETED_FOLDER}/", f"{STATE_FOLDER}/"):
             for path in _old(f"{store.path}/{folder}", _UNFINISHED):
                 files.unlink(path)
@@ -66,13 +66,13 @@ def sweep_staging(store: Store) -> int:
         LockTimeoutError, OSError: the decision log cannot be held.
     """
     folder = f"{store.path}/{STAGING_FOLDER}/"
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
+    decisions = store.decisions
+    decisions.follow()
     if decisions.undone:
-        tidy(store)
+        tidy(decisions)
     if _forgotten(store, folder):
         # Who decides looks for its files under this lock, so none goes between the look and the decision.
-        with decisions.hold(store):
+        with decisions.hold():
             named = _named(store, decisions)
             for path in _forgotten(store, folder):
                 if os.path.basename(path) not in named:
@@ -91,7 +91,7 @@ def sweep_copies(store: Store) -> None:
     They do not count: what was decided is in the staging folder, and who misses his copy makes another one.
     """
     now = now_ms()
-    for folder in store.log_dirs:
+    for folder in store.logs.log_dirs:
         if not folder.problem():
             for path, time in _written(f"{folder.path}/"):
                 if is_ready_name(os.path.basename(path)) and now - time > COPY_LIFETIME_MS:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from pyspark_log.errors import StagedOutputError, UnknownTopicError
 from pyspark_log.storage.catalog import MAX_DESCRIPTION_BYTES, STAGING_FOLDER, check_not_internal
 from pyspark_log.storage.fs import Fields, files
+from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish.staged_file import Job
-from pyspark_log.storage.store import Store
 
 
 class AgreedTopic(NamedTuple):
@@ -37,7 +37,7 @@ class AgreedTopic(NamedTuple):
     file: str
 
 
-def agree(store: Store, job: Job, topic: str) -> AgreedTopic:
+def agree(logs: LogManager, job: Job, topic: str) -> AgreedTopic:
     """What the tasks of a job go by for a topic; it is made if it is missing and the store lets writers do so.
 
     Raises:
@@ -47,14 +47,14 @@ def agree(store: Store, job: Job, topic: str) -> AgreedTopic:
         OSError: e.g. a full disk.
     """
     check_not_internal(topic)
-    folder, file = f"{store.path}/{STAGING_FOLDER}", job.name_for(topic)
+    folder, file = f"{logs.path}/{STAGING_FOLDER}", job.name_for(topic)
     path, made = f"{folder}/{file}", False
     if not os.path.exists(path):
         try:
-            made = store.ensure_topic(topic)
+            made = TopicAdmin(logs).create_if_missing(topic)
         except UnknownTopicError as error:
             raise UnknownTopicError(f"{error}, and auto.create.topics.enable is false: create it first") from None
-        found = store.describe_topic(topic)
+        found = logs.describe_topic(topic)
         content = {"topic": topic, "topic_id": found.topic_id, "partitions": found.partitions, "made": made}
         files.make_folder(folder)
         # Another task may be faster; then it is what that one has found that counts.

@@ -16,12 +16,12 @@ from pyspark_log.errors import PylogError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.catalog import STAGING_FOLDER
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import Decision, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.partition_applier import apply, pass_over
 from pyspark_log.storage.publish.staged_file import Region
-from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -32,43 +32,43 @@ _APPLY_THREADS = 4
 Entries = Mapping[TopicIdPartition, Sequence[Region]]
 
 
-def staging_folder(store: Store) -> str:
+def staging_folder(logs: LogManager) -> str:
     """Where staged output is."""
-    return f"{store.path}/{STAGING_FOLDER}"
+    return f"{logs.path}/{STAGING_FOLDER}"
 
 
 # ---- looking
 
 
-def is_applied_in(store: Store, decision: Decision, place: TopicIdPartition) -> bool:
+def is_applied_in(logs: LogManager, decision: Decision, place: TopicIdPartition) -> bool:
     """Whether a partition has what a decision gives to it; looked up without a lock."""
     try:
-        if store.describe_topic(place.topic).topic_id == place.topic_id:
+        if logs.describe_topic(place.topic).topic_id == place.topic_id:
             # A power loss may hide that it has, until the partition is put right.
-            return store.recovered(place.topic, place.partition).state().applied >= decision.offset
+            return logs.recovered(place.topic, place.partition).state().applied >= decision.offset
     except UnknownTopicError:
         pass
     return True  # The topic that was meant is gone, so this part of the decision is void.
 
 
-def is_applied(store: Store, decisions: DecisionLog, decision: Decision) -> bool:
+def is_applied(decisions: DecisionLog, decision: Decision) -> bool:
     """Whether all partitions have what a decision gives to them."""
     if decision.offset not in decisions.applied:
-        if not all(is_applied_in(store, decision, place) for place in decision.places):
+        if not all(is_applied_in(decisions.logs, decision, place) for place in decision.places):
             return False
         decisions.applied.add(decision.offset)
     return True
 
 
-def seems_applied(store: Store, decisions: DecisionLog, decision: Decision) -> bool:
+def seems_applied(decisions: DecisionLog, decision: Decision) -> bool:
     """The same; False too where a partition is damaged, so that nobody can tell."""
     try:
-        return is_applied(store, decisions, decision)
+        return is_applied(decisions, decision)
     except (PylogError, OSError):
         return False
 
 
-def entries_of(store: Store, decisions: DecisionLog, decision: Decision) -> Entries:
+def entries_of(decisions: DecisionLog, decision: Decision) -> Entries:
     """What a decision gives to which partition; nothing any more if it was finished meanwhile.
 
     Raises:
@@ -77,11 +77,11 @@ def entries_of(store: Store, decisions: DecisionLog, decision: Decision) -> Entr
     if not decision.manifest:
         return {}
     try:
-        return manifest.read(staging_folder(store), decision.manifest, decision.manifest_crc)
+        return manifest.read(staging_folder(decisions.logs), decision.manifest, decision.manifest_crc)
     except FileNotFoundError as error:
         # It goes only after a record says that it is done with. A power loss can hide that record, until somebody
         # takes the lock.
-        with decisions.hold(store):
+        with decisions.hold():
             pass
         if decision.offset not in decisions.undone:
             return {}
@@ -93,11 +93,11 @@ def entries_of(store: Store, decisions: DecisionLog, decision: Decision) -> Entr
 # ---- applying
 
 
-def apply_decision(store: Store, decisions: DecisionLog, decision: Decision, timeout: float) -> None:
+def apply_decision(decisions: DecisionLog, decision: Decision, timeout: float) -> None:
     """Applies a decision wherever it is not yet; in each partition after the decisions before it.
 
     Args:
-        store, decisions: where.
+        decisions: where.
         decision: which one.
         timeout: how long to wait for each partition's lock, in seconds.
 
@@ -106,29 +106,27 @@ def apply_decision(store: Store, decisions: DecisionLog, decision: Decision, tim
             have theirs. It can be tried again.
     """
     if decision.offset in decisions.undone:
-        _bring_up(store, decisions, decision.places, decision.offset, timeout)
+        _bring_up(decisions, decision.places, decision.offset, timeout)
         decisions.applied.add(decision.offset)
 
 
-def apply_in(store: Store, place: TopicIdPartition, timeout: float) -> None:
+def apply_in(decisions: DecisionLog, place: TopicIdPartition, timeout: float) -> None:
     """Applies in one partition whatever was decided for it. Errors as of `apply_decision`."""
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
+    decisions.follow()
     if decisions.undone:
-        _bring_up(store, decisions, [place], max(decisions.undone), timeout)
+        _bring_up(decisions, [place], max(decisions.undone), timeout)
 
 
-def waits_in(store: Store, place: TopicIdPartition, applied: int) -> bool:
+def waits_in(decisions: DecisionLog, place: TopicIdPartition, applied: int) -> bool:
     """Whether anything was decided for a partition that is not applied; `applied` is the last that is."""
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
+    decisions.follow()
     return any(
         decision.offset > applied and place in decision.places for decision in list(decisions.undone.values())
     )
 
 
 def _bring_up(
-    store: Store, decisions: DecisionLog, places: Collection[TopicIdPartition], until: int, timeout: float
+    decisions: DecisionLog, places: Collection[TopicIdPartition], until: int, timeout: float
 ) -> None:
     """Applies in some partitions, one after another in each, the decisions up to `until`."""
     steps = [
@@ -136,7 +134,7 @@ def _bring_up(
         for step in decisions.in_order()
         if step.offset <= until
         and not set(places).isdisjoint(step.places)
-        and not seems_applied(store, decisions, step)
+        and not seems_applied(decisions, step)
     ]
     if not steps:
         return
@@ -144,15 +142,15 @@ def _bring_up(
     entries: dict[int, Entries | PylogError | OSError] = {}
     for step in steps:
         try:
-            entries[step.offset] = entries_of(store, decisions, step)
+            entries[step.offset] = entries_of(decisions, step)
         except (PylogError, OSError) as error:
             entries[step.offset] = error
 
     def bring_up(place: TopicIdPartition) -> PylogError | OSError | None:
         try:
             for step in steps:
-                if place in step.places and not is_applied_in(store, step, place):
-                    _apply_in(store, step, place, entries[step.offset], timeout)
+                if place in step.places and not is_applied_in(decisions.logs, step, place):
+                    _apply_in(decisions.logs, step, place, entries[step.offset], timeout)
         except (PylogError, OSError) as error:
             return error
         return None
@@ -169,7 +167,7 @@ def _bring_up(
 
 
 def _apply_in(
-    store: Store, step: Decision, place: TopicIdPartition, entries: Entries | PylogError | OSError, timeout: float
+    logs: LogManager, step: Decision, place: TopicIdPartition, entries: Entries | PylogError | OSError, timeout: float
 ) -> None:
     """Applies a decision in one partition; `entries` is what it gives to all, or why that cannot be told."""
     here = state_file.this_boot().hex()
@@ -177,7 +175,7 @@ def _apply_in(
     unsure = step.boot not in ("", here)
     # A topic that is deleted (and perhaps made anew) at this moment makes the part void.
     with contextlib.suppress(UnknownTopicError):
-        appender = store.appender(place.topic, place.partition)
+        appender = logs.appender(place.topic, place.partition)
         if appender.place.topic_id != place.topic_id:
             return
         try:
@@ -195,7 +193,7 @@ def _apply_in(
             log.error(  # noqa: TRY400  (where it was found says nothing)
                 "%s: decision %d (publisher %r, number %d) was made without syncing, and the machine went down: %s "
                 "gets nothing of it: %s",
-                store.path, step.offset, step.publisher, step.number, appender.place, error,
+                logs.path, step.offset, step.publisher, step.number, appender.place, error,
             )  # fmt: skip
             pass_over(appender, step.offset, timeout=timeout)
 
@@ -203,21 +201,21 @@ def _apply_in(
 # ---- removing what was staged
 
 
-def remove_staged(store: Store, decision: Decision) -> None:
+def remove_staged(logs: LogManager, decision: Decision) -> None:
     """Removes what a finished decision no longer needs. What stays behind costs space only."""
-    folder = staging_folder(store)
+    folder = staging_folder(logs)
     if decision.manifest:
         try:
-            unlink_all(store, manifest.paths(manifest.read(folder, decision.manifest, decision.manifest_crc)))
+            unlink_all(logs, manifest.paths(manifest.read(folder, decision.manifest, decision.manifest_crc)))
         except (FileNotFoundError, StagedOutputError) as error:
-            log.warning("%s: what decision %d had staged is not known: %s", store.path, decision.offset, error)
-        unlink_all(store, [f"{folder}/{decision.manifest}"])
+            log.warning("%s: what decision %d had staged is not known: %s", logs.path, decision.offset, error)
+        unlink_all(logs, [f"{folder}/{decision.manifest}"])
 
 
-def unlink_all(store: Store, paths: Iterable[str]) -> None:
+def unlink_all(logs: LogManager, paths: Iterable[str]) -> None:
     """Removes files of staged output, as far as it can."""
     for path in paths:
         try:
             files.unlink(path)
         except OSError as error:
-            log.warning("%s: staged output %s could not be removed: %s", store.path, path, error)
+            log.warning("%s: staged output %s could not be removed: %s", logs.path, path, error)

@@ -8,10 +8,10 @@ from pyspark_log.arguments import check_text, check_whole
 from pyspark_log.config import LONG_MAX
 from pyspark_log.errors import PublisherFencedError, PublishNumberError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.fs import files, shown
+from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import staging_folder
 from pyspark_log.storage.publish.decision import NO_NUMBER, NOBODY, Decision
 from pyspark_log.storage.publish.staging import StagedPart
-from pyspark_log.storage.store import Store
 
 
 def check_given(publisher: str, number: int = 0, *texts: str) -> None:
@@ -100,16 +100,16 @@ def _check_after_taking_back(wanted: Decision, last: Decision) -> None:
         )
 
 
-def check_log_dirs(store: Store, wanted: Decision) -> None:
+def check_log_dirs(logs: LogManager, wanted: Decision) -> None:
     """Looks whether each partition that gets something can be written to. LogDirOfflineError, or OSError."""
-    store.check_log_dirs((place.topic, place.partition) for place in wanted.places)
+    logs.check_log_dirs((place.topic, place.partition) for place in wanted.places)
 
 
-def check_parts(store: Store, parts: Sequence[StagedPart], manifest: str) -> None:
+def check_parts(logs: LogManager, parts: Sequence[StagedPart], manifest: str) -> None:
     """Looks whether staged output, its manifest, and the topics that it is for are still there. StagedOutputError."""
     for topic, topic_id in {(part.topic, part.topic_id) for part in parts}:
         try:
-            now = store.describe_topic(topic).topic_id
+            now = logs.describe_topic(topic).topic_id
         except UnknownTopicError:
             now = ""
         if now != topic_id:
@@ -119,7 +119,7 @@ def check_parts(store: Store, parts: Sequence[StagedPart], manifest: str) -> Non
         if part.file:
             needed[part.file] = max(needed.get(part.file, 0), part.position + part.size)
     for name, size in needed.items():
-        path = f"{staging_folder(store)}/{name}"
+        path = f"{staging_folder(logs)}/{name}"
         try:
             file = files.open_read(path)
         except FileNotFoundError:

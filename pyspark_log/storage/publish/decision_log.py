@@ -9,7 +9,6 @@ known, and all that needs to be known, of that publisher.
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex, now_ms
 from pyspark_log.storage.ingest import encode, packed
 from pyspark_log.storage.log import READ_SIZE, LogWriter, state_file
+from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish.decision import (
     NO_NUMBER,
     Decision,
@@ -30,7 +30,6 @@ from pyspark_log.storage.publish.decision import (
     encode_decision,
     publisher_of,
 )
-from pyspark_log.storage.store import Store
 
 # All that a setting of the store could make unfit for decisions.
 _TOPIC_CONFIGS = {
@@ -48,12 +47,15 @@ class DecisionLog:
     """The decisions of one store, as this process has read them. Safe to use from several threads.
 
     Attributes:
+        logs: those of the store.
         last: the last decision of each publisher.
         undone: decisions that no record calls done, by number.
         applied: numbers of those among them that were found to be applied everywhere.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, logs: LogManager) -> None:
+        """Knows nothing yet. `logs`: those of the store."""
+        self.logs = logs
         self.last: dict[str, Decision] = {}
         self.undone: dict[int, Decision] = {}
         self.applied: set[int] = set()
@@ -62,16 +64,7 @@ class DecisionLog:
         self._seen = ((-1, -1), 0)  # the stamp of the store that all this was read in, and the incarnation of the log
         self._mutex = Mutex()
 
-    @classmethod
-    def of(cls, store: Store) -> DecisionLog:
-        """The decision log of an open store: one object as long as the store's lives."""
-        with _known_mutex:
-            found = _known.get(store)
-            if found is None:
-                found = _known[store] = cls()
-            return found
-
-    def follow(self, store: Store) -> None:
+    def follow(self) -> None:
         """Reads what was decided since the last call; nothing if nothing was ever published.
 
         All of it, if the store was replaced by a copy meanwhile, or if the last call is so long ago that compaction can
@@ -83,15 +76,15 @@ class DecisionLog:
             CorruptRecordError: a record is no decision, or damaged.
         """
         try:
-            reader = store.put_right(PUBLISH_TOPIC, 0)
+            reader = self.logs.put_right(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
             reader = None
         with self._mutex:
             now = now_ms()  # before the end: this process may stand still in between
             state = state_file.EMPTY if reader is None else reader.state()
             end = state.high_watermark
-            seen = (store_json.stamp(store.path), state.incarnation)
-            slept = self._position > 0 and not 0 <= now - self._followed < _tombstones_stay(store) // 2
+            seen = (store_json.stamp(self.logs.path), state.incarnation)
+            slept = self._position > 0 and not 0 <= now - self._followed < _tombstones_stay(self.logs) // 2
             if slept or seen != self._seen or not state.log_start <= self._position <= end:
                 self._forget(state.log_start)
                 self._seen = seen
@@ -130,29 +123,25 @@ class DecisionLog:
             self.applied.discard(before.offset)
 
     @contextlib.contextmanager
-    def hold(self, store: Store, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:
+    def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:
         """Holds the lock of the log, after reading what was decided. Errors as LogWriter.hold and `follow`."""
         try:
-            partition = store.appender(PUBLISH_TOPIC, 0)
+            partition = self.logs.appender(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
             with contextlib.suppress(TopicExistsError):
-                store.create_topic(PUBLISH_TOPIC, 1, _TOPIC_CONFIGS)
-            partition = store.appender(PUBLISH_TOPIC, 0)
+                TopicAdmin(self.logs).create(PUBLISH_TOPIC, 1, _TOPIC_CONFIGS)
+            partition = self.logs.appender(PUBLISH_TOPIC, 0)
         with partition.hold(timeout) as appender:
-            self.follow(store)
-            yield DecisionWriter(store, self, appender)
+            self.follow()
+            yield DecisionWriter(self, appender)
 
 
-def _tombstones_stay(store: Store) -> int:
+def _tombstones_stay(logs: LogManager) -> int:
     """For how long compaction keeps the records that say that a publisher was forgotten, in ms."""
     try:
-        return store.topic_config(PUBLISH_TOPIC).delete_retention_ms
+        return logs.topic_config(PUBLISH_TOPIC).delete_retention_ms
     except UnknownTopicError:
         return 0  # it was deleted
-
-
-_known: weakref.WeakKeyDictionary[Store, DecisionLog] = weakref.WeakKeyDictionary()
-_known_mutex = Mutex()
 
 
 def _done(decision: Decision) -> tuple[str, bytes]:
@@ -162,8 +151,7 @@ def _done(decision: Decision) -> tuple[str, bytes]:
 class DecisionWriter:
     """Adds to the decision log, whose lock is held."""
 
-    def __init__(self, store: Store, log: DecisionLog, appender: LogWriter) -> None:
-        self._store = store
+    def __init__(self, log: DecisionLog, appender: LogWriter) -> None:
         self._log = log
         self._appender = appender
 
@@ -248,7 +236,7 @@ class DecisionWriter:
         self, records: Sequence[tuple[str, bytes | None]], first_undone: int | None, *, sync: bool = True
     ) -> None:
         self._write(records, first_undone, sync=sync)
-        self._log.follow(self._store)
+        self._log.follow()
 
     def _write(
         self, records: Sequence[tuple[str, bytes | None]], first_undone: int | None, *, sync: bool

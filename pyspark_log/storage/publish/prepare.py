@@ -19,6 +19,7 @@ from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import CorruptRecordError, PylogError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.catalog import STAGING_FOLDER, STATE_FOLDER
 from pyspark_log.storage.fs import files, is_shared, now_ms
+from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import entries_of, staging_folder, unlink_all
 from pyspark_log.storage.publish.decision import TopicIdPartition
@@ -27,7 +28,6 @@ from pyspark_log.storage.publish.install import copy_limit, install_size, most_b
 from pyspark_log.storage.publish.staged_file import Job, Region, read_region
 from pyspark_log.storage.publish.staging import PartFile, StagedPart
 from pyspark_log.storage.record import crcs_of, scan, set_log_append_time
-from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep
 
 log = logging.getLogger(__name__)
@@ -49,11 +49,11 @@ class Gathered:
     time: int
 
 
-def gather(store: Store, parts: Sequence[StagedPart], *, sync: bool) -> Gathered:
+def gather(logs: LogManager, parts: Sequence[StagedPart], *, sync: bool) -> Gathered:
     """Copies staged output together where its pieces are many and little. The pieces stay.
 
     Args:
-        store: where.
+        logs: where.
         parts: the output.
         sync: whether the copies are on the disk when this returns.
 
@@ -62,7 +62,7 @@ def gather(store: Store, parts: Sequence[StagedPart], *, sync: bool) -> Gathered
         OSError: e.g. a full disk. Nothing new is left behind.
     """
     # Where other hosts may have a file open, none becomes a segment; see apply.py.
-    if is_shared(f"{store.path}/{STATE_FOLDER}"):
+    if is_shared(f"{logs.path}/{STATE_FOLDER}"):
         return Gathered(list(parts), 0)
     shared_files = {name for name, count in Counter(part.file for part in parts).items() if count > 1 or not name}
     places: dict[tuple[str, int, str], list[StagedPart]] = {}
@@ -70,7 +70,7 @@ def gather(store: Store, parts: Sequence[StagedPart], *, sync: bool) -> Gathered
         places.setdefault((part.topic, part.partition, part.topic_id), []).append(part)
     time = now_ms()
     job = Job.new()
-    work = [_Place(store, list(of_place), shared_files, time, job) for of_place in places.values()]
+    work = [_Place(logs, list(of_place), shared_files, time, job) for of_place in places.values()]
     wanting = [place for place in work if place.wants_gathering]
     if not wanting:
         return Gathered(list(parts), 0)
@@ -78,7 +78,7 @@ def gather(store: Store, parts: Sequence[StagedPart], *, sync: bool) -> Gathered
         with ThreadPoolExecutor(min(_THREADS, len(wanting))) as pool:
             list(pool.map(lambda place: place.gather(sync), wanting))
         if sync:
-            files.sync_folder(f"{store.path}/{STAGING_FOLDER}")
+            files.sync_folder(f"{logs.path}/{STAGING_FOLDER}")
     except BaseException as error:
         for path in [path for place in wanting for path in place.made]:
             files.unlink(path)
@@ -100,15 +100,15 @@ class _Place:
     """
 
     def __init__(
-        self, store: Store, parts: list[StagedPart], shared_files: Iterable[str], time: int, job: Job
+        self, logs: LogManager, parts: list[StagedPart], shared_files: Iterable[str], time: int, job: Job
     ) -> None:
         self.parts = parts
         self.made: list[str] = []
-        self._folder = f"{store.path}/{STAGING_FOLDER}"
+        self._folder = f"{logs.path}/{STAGING_FOLDER}"
         self._time = time
         self._job = job
         try:
-            self._config: TopicConfig = store.topic_config(parts[0].topic)
+            self._config: TopicConfig = logs.topic_config(parts[0].topic)
         except UnknownTopicError:
             self.restamps = self.wants_gathering = False  # The publish will be refused.
             return
@@ -184,17 +184,17 @@ class Output:
 
     @classmethod
     def make(
-        cls, store: Store, pieces: Sequence[StagedPart], offsets: Sequence[OffsetStep], *, gathers: bool, sync: bool
+        cls, logs: LogManager, pieces: Sequence[StagedPart], offsets: Sequence[OffsetStep], *, gathers: bool, sync: bool
     ) -> Output:
         """Copies together what is in many little pieces, and writes the manifest. Errors as of both."""
-        gathered = gather(store, pieces, sync=sync) if gathers else Gathered(pieces, 0)
+        gathered = gather(logs, pieces, sync=sync) if gathers else Gathered(pieces, 0)
         output = cls(pieces, gathered.parts, gathered.time)
         if not gathered.parts:
             return output
         try:
-            name, crc = manifest.write(staging_folder(store), gathered.parts, offsets, sync=sync)
+            name, crc = manifest.write(staging_folder(logs), gathered.parts, offsets, sync=sync)
         except BaseException:
-            output.remove_made(store)
+            output.remove_made(logs)
             raise
         return replace(output, manifest=name, manifest_crc=crc)
 
@@ -202,15 +202,15 @@ class Output:
         """The partitions that get something, in the order of the parts."""
         return tuple(dict.fromkeys(TopicIdPartition(part.topic, part.topic_id, part.partition) for part in self.parts))
 
-    def remove_made(self, store: Store) -> None:
+    def remove_made(self, logs: LogManager) -> None:
         """Removes what was made of the pieces, which stay; no decision names it."""
-        _unlink_names(store, self._files(self.parts) - self._files(self.pieces) | {self.manifest})
+        _unlink_names(logs, self._files(self.parts) - self._files(self.pieces) | {self.manifest})
 
-    def remove_gathered(self, store: Store) -> None:
+    def remove_gathered(self, logs: LogManager) -> None:
         """Removes the pieces that were copied together; the decision names the copies."""
-        _unlink_names(store, self._files(self.pieces) - self._files(self.parts))
+        _unlink_names(logs, self._files(self.pieces) - self._files(self.parts))
 
-    def drop(self, store: Store, decisions: DecisionLog, publisher: str) -> None:
+    def drop(self, decisions: DecisionLog, publisher: str) -> None:
         """Removes all of it, as it will not be published.
 
         But not what the publisher's last decision names: a call that is made again after an error hands in the
@@ -220,22 +220,22 @@ class Output:
         last = decisions.last.get(publisher)
         if last is not None and not last.done:
             try:
-                names -= {os.path.basename(path) for path in manifest.paths(entries_of(store, decisions, last))}
+                names -= {os.path.basename(path) for path in manifest.paths(entries_of(decisions, last))}
             except (PylogError, OSError) as error:
-                log.warning("%s: what was staged is left to be removed by age: %s", store.path, error)
+                log.warning("%s: what was staged is left to be removed by age: %s", decisions.logs.path, error)
                 return
-        _unlink_names(store, names)
+        _unlink_names(decisions.logs, names)
 
     @staticmethod
     def _files(parts: Iterable[StagedPart]) -> set[str]:
         return {part.file for part in parts}
 
 
-def discard(store: Store, parts: Iterable[StagedPart]) -> None:
+def discard(logs: LogManager, parts: Iterable[StagedPart]) -> None:
     """Removes staged output that was never handed to `publish`, as far as it can."""
-    _unlink_names(store, {part.file for part in parts})
+    _unlink_names(logs, {part.file for part in parts})
 
 
-def _unlink_names(store: Store, names: Iterable[str]) -> None:
+def _unlink_names(logs: LogManager, names: Iterable[str]) -> None:
     """Removes files of the staging folder; "" is none."""
-    unlink_all(store, [f"{staging_folder(store)}/{name}" for name in names if name])
+    unlink_all(logs, [f"{staging_folder(logs)}/{name}" for name in names if name])

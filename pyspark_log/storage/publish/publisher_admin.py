@@ -12,20 +12,18 @@ from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.publish.decision import Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import tidy
-from pyspark_log.storage.store import Store
 
 #: For so long (ms) the call of a publisher with a single publish may still come back to ask what became of it.
 ONE_OFF_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
 
 
-def publishers(store: Store) -> list[Decision]:
+def publishers(decisions: DecisionLog) -> list[Decision]:
     """The last decision of each publisher, by its id. Errors as of DecisionLog.follow."""
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
+    decisions.follow()
     return sorted(decisions.last.values(), key=lambda decision: decision.publisher)
 
 
-def delete_publisher(store: Store, publisher: str) -> Decision:
+def delete_publisher(decisions: DecisionLog, publisher: str) -> Decision:
     """Forgets a publisher; returns what was known of it.
 
     Whoever publishes under that id afterwards begins anew: with any number, and what he repeats is published again. So
@@ -36,13 +34,12 @@ def delete_publisher(store: Store, publisher: str) -> Decision:
         PublishError: its last decision is not applied everywhere; nothing was changed.
         LockTimeoutError, OSError: it could not be written down.
     """
-    store.check_writable()
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
+    decisions.logs.check_writable()
+    decisions.follow()
     if decisions.undone:
-        tidy(store)
+        tidy(decisions)
     if publisher in decisions.last:
-        with decisions.hold(store) as writer:
+        with decisions.hold() as writer:
             last = decisions.last.get(publisher)
             if last is not None:
                 if not last.done:
@@ -52,21 +49,20 @@ def delete_publisher(store: Store, publisher: str) -> Decision:
                     )
                 writer.forget([publisher])
                 return last
-    raise InvalidConfigError(f"{store.path}: there is no publisher {publisher!r}")
+    raise InvalidConfigError(f"{decisions.logs.path}: there is no publisher {publisher!r}")
 
 
-def forget_one_offs(store: Store) -> int:
+def forget_one_offs(decisions: DecisionLog) -> int:
     """Forgets publishers with a single publish, which is done, and whose call was killed before it could; how many."""
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
+    decisions.follow()
 
     def left() -> list[str]:
         before = now_ms() - ONE_OFF_LIFETIME_MS
-        return [one.publisher for one in publishers(store) if one.one_off and one.done and one.time < before]
+        return [one.publisher for one in publishers(decisions) if one.one_off and one.done and one.time < before]
 
     if not left():
         return 0
-    with decisions.hold(store) as writer:
+    with decisions.hold() as writer:
         names = left()
         if names:
             writer.forget(names)

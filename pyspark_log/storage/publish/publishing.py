@@ -38,7 +38,8 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC, STATE_FOLDER
 from pyspark_log.storage.compaction import compact_if_due
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, is_shared
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log import this_boot
+from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import (
     apply_decision,
     is_applied,
@@ -50,7 +51,6 @@ from pyspark_log.storage.publish.decision import NO_NUMBER, Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.prepare import Output, discard
 from pyspark_log.storage.publish.staging import StagedPart
-from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -81,13 +81,13 @@ class Participant(Protocol):
     def steps(self) -> Sequence[OffsetStep]:
         """The moves, which the publish's manifest names."""
 
-    def parts(self, store: Store) -> list[StagedPart]:
+    def parts(self) -> list[StagedPart]:
         """The records that the publish adds for it. InvalidConfigError: it is none that can take place."""
 
-    def hold(self, store: Store) -> AbstractContextManager[None]:
+    def hold(self) -> AbstractContextManager[None]:
         """Keeps what `check` looks at as it is. LockTimeoutError, soon: the lock of all decisions is held meanwhile."""
 
-    def check(self, store: Store) -> None:
+    def check(self) -> None:
         """Refuses it, if it does not start from what is there. PublishError."""
 
 
@@ -97,37 +97,6 @@ class _Stage(Enum):
     BEFORE = 1  # its decision
     DECIDING = 2
     DECIDED = 3
-
-
-class _Attempt:
-    """One call of `publish`: how far it has come, and so what its error means.
-
-    Attributes:
-        stage: how far.
-        replays: the number was decided before, so that an error before the decision changes nothing about that.
-    """
-
-    def __init__(self, publisher: str, number: int) -> None:
-        self._publisher, self._number = publisher, number
-        self.stage = _Stage.BEFORE
-        self.replays = False
-
-    def told(self, error: Exception) -> Exception:
-        """What the caller is to get: an error whose type says whether it is published."""
-        if self.stage is _Stage.DECIDED:
-            if isinstance(error, (SetAsideError, PublishPendingError)):
-                return error
-            return _pending(self._publisher, self._number, error)
-        if self.stage is _Stage.DECIDING and not _tells_that_nothing_was_added(error):
-            return OutcomeUnknownError(
-                f"number {self._number} of publisher {self._publisher!r} is decided or not, which the same call again "
-                f"finds out: [{condition_of(error)}] {error}"
-            )
-        if isinstance(error, (PublishError, InvalidConfigError)):
-            return error
-        if self.replays:
-            return _pending(self._publisher, self._number, error)
-        return _failed(f"number {self._number} of publisher {self._publisher!r}", error)
 
 
 def _tells_that_nothing_was_added(error: Exception) -> bool:
@@ -151,7 +120,7 @@ def _pending(publisher: str, number: int, error: Exception) -> PublishPendingErr
 
 
 def publish(
-    store: Store,
+    decisions: DecisionLog,
     publisher: str,
     number: int,
     parts: Sequence[StagedPart],
@@ -170,7 +139,7 @@ def publish(
     again tells.
 
     Args:
-        store: where.
+        decisions: of the store.
         publisher: who publishes; any text.
         number: which of its publishes this is; consecutive, from any start.
         parts: what StagedWriter.finish gave, of all tasks, in the order in which it is to appear.
@@ -202,88 +171,175 @@ def publish(
             PartlySetAsideError: some of it never does, as an administrator has set it aside.
         OutcomeUnknownError: it is decided or not; the same call again tells, as a replay is answered.
     """
-    attempt = _Attempt(publisher, number)
-    try:
-        return _publish(
-            store, attempt, Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off), parts,
-            participants, claimed=claimed, sync=sync,
-        )  # fmt: skip
-    except Exception as error:
-        told = attempt.told(error)
-        if told is error:
-            raise
-        raise told from error
-
-
-def _publish(
-    store: Store,
-    attempt: _Attempt,
-    wanted: Decision,
-    parts: Sequence[StagedPart],
-    participants: Sequence[Participant],
-    *,
-    claimed: bool,
-    sync: bool,
-) -> PublishResult:
-    """Publishes; any error, which `attempt` explains."""
-    publisher, number = wanted.publisher, wanted.number
-    check_given(publisher, number, wanted.run, wanted.location, wanted.plan)
+    check_given(publisher, number, run, location, plan)
     if participants and not sync:
         raise InvalidConfigError("a publish that moves positions of groups must be synced, lest they move without it")
-    sync = sync or is_shared(f"{store.path}/{STATE_FOLDER}")
-    decisions = DecisionLog.of(store)
-    records = sum(part.count for part in parts)
-    decisions.follow(store)
-    last = decisions.last.get(publisher)
-    attempt.replays = _is_replay(wanted, last, claimed)
-    pieces = [part for part in parts if part.count] + [part for other in participants for part in other.parts(store)]
-    is_new = last is None or last.number != number  # A replay is dropped anyway.
-    steps = [step for other in participants for step in other.steps]
-    output = Output.make(store, pieces, steps, gathers=is_new, sync=sync)
-    wanted = replace(
-        wanted, records=records, places=output.places(), manifest=output.manifest, manifest_crc=output.manifest_crc,
-        time=output.time, boot="" if sync else state_file.this_boot().hex(),
-    )  # fmt: skip
-    before = _active_bases(store, wanted)
+    wanted = Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off)
+    sync = sync or is_shared(f"{decisions.logs.path}/{STATE_FOLDER}")
+    publishing = _Publish(decisions, wanted, parts, participants, claimed=claimed, sync=sync)
     try:
-        decision, replayed = _decide(store, decisions, attempt, wanted, output, participants, claimed)
-    except PublishFailedError:
-        # The call can be made again with what it handed in.
-        output.remove_made(store)
-        raise
-    except PublishError:
-        # Refused under the lock, so certainly not decided.
-        output.drop(store, decisions, publisher)
-        raise
-    except Exception:
-        if attempt.stage is _Stage.BEFORE:
-            output.remove_made(store)
-        raise
-    if not replayed:
-        output.remove_gathered(store)
-    else:
-        output.drop(store, decisions, publisher)
+        return publishing.run()
+    except Exception as error:
+        outcome = publishing.outcome(error)
+        if outcome is error:
+            raise
+        raise outcome from error
+
+
+class _Publish:
+    """One call of `publish`: it prepares, decides and applies. How far it has come tells what its error means."""
+
+    def __init__(
+        self,
+        decisions: DecisionLog,
+        wanted: Decision,
+        pieces: Sequence[StagedPart],
+        participants: Sequence[Participant],
+        *,
+        claimed: bool,
+        sync: bool,
+    ) -> None:
+        """The arguments are those of `publish`; `wanted` has some of them."""
+        self._decisions, self._logs = decisions, decisions.logs
+        self._wanted, self._pieces, self._participants = wanted, pieces, participants
+        self._claimed, self._sync = claimed, sync
+        self._stage = _Stage.BEFORE
+        # The number was decided before, so an error before the decision changes nothing about that.
+        self._replays = False
+
+    def run(self) -> PublishResult:
+        """Publishes; any error, which `outcome` explains."""
+        output = self._prepare()
+        before = _active_bases(self._logs, self._wanted)
+        decision, replayed = self._decided(output)
+        self._apply(decision, replayed)
+        self._tidy(decision)
+        _compact_begun(self._logs, self._wanted, before)
+        return PublishResult(decision.offset, replayed, decision.records)
+
+    def outcome(self, error: Exception) -> Exception:
+        """What the caller is to get for an error of `run`: one whose type says whether it is published."""
+        publisher, number = self._wanted.publisher, self._wanted.number
+        if self._stage is _Stage.DECIDED:
+            if isinstance(error, (SetAsideError, PublishPendingError)):
+                return error
+            return _pending(publisher, number, error)
+        if self._stage is _Stage.DECIDING and not _tells_that_nothing_was_added(error):
+            return OutcomeUnknownError(
+                f"number {number} of publisher {publisher!r} is decided or not, which the same call again "
+                f"finds out: [{condition_of(error)}] {error}"
+            )
+        if isinstance(error, (PublishError, InvalidConfigError)):
+            return error
+        if self._replays:
+            return _pending(publisher, number, error)
+        return _failed(f"number {number} of publisher {publisher!r}", error)
+
+    def _prepare(self) -> Output:
+        """Makes ready what the decision names, and says in `_wanted` what that is."""
+        self._decisions.follow()
+        last = self._decisions.last.get(self._wanted.publisher)
+        self._replays = _is_replay(self._wanted, last, self._claimed)
+        pieces = [part for part in self._pieces if part.count]
+        pieces += [part for other in self._participants for part in other.parts()]
+        steps = [step for other in self._participants for step in other.steps]
+        is_new = last is None or last.number != self._wanted.number  # A replay is dropped anyway.
+        output = Output.make(self._logs, pieces, steps, gathers=is_new, sync=self._sync)
+        self._wanted = replace(
+            self._wanted, records=sum(part.count for part in self._pieces), places=output.places(),
+            manifest=output.manifest, manifest_crc=output.manifest_crc,
+            time=output.time, boot="" if self._sync else this_boot().hex(),
+        )  # fmt: skip
+        return output
+
+    def _decided(self, output: Output) -> tuple[Decision, bool]:
+        """Makes the decision, or finds the one that was made before (True), and removes what nothing names then."""
+        wanted = self._wanted
+        try:
+            decision, replayed = self._decide(output)
+        except PublishFailedError:
+            # The call can be made again with what it handed in.
+            output.remove_made(self._logs)
+            raise
+        except PublishError:
+            # Refused under the lock, so certainly not decided.
+            output.drop(self._decisions, wanted.publisher)
+            raise
+        except Exception:
+            if self._stage is _Stage.BEFORE:
+                output.remove_made(self._logs)
+            raise
+        if not replayed:
+            output.remove_gathered(self._logs)
+            return decision, False
+        output.drop(self._decisions, wanted.publisher)
         if decision.records != wanted.records:
             log.warning(
                 "%s: number %d was published before with %d records; this attempt had %d, which were dropped",
-                publisher, number, decision.records, wanted.records,
+                wanted.publisher, wanted.number, decision.records, wanted.records,
             )  # fmt: skip
-    try:
-        apply_decision(store, decisions, decision, DEFAULT_TIMEOUT)
-    except StagedOutputError:
-        _tell_if_aside(store, decisions, decision, replayed)
-        raise
-    _tell_if_aside(store, decisions, decision, replayed)
-    if replayed and sync and decision.boot:
-        _settle(store, decisions, decision)
-    if wanted.one_off:
+        return decision, True
+
+    def _decide(self, output: Output) -> tuple[Decision, bool]:
+        deadline = time.monotonic() + DEFAULT_TIMEOUT
+        decisions, wanted = self._decisions, self._wanted
+        while True:
+            with decisions.hold() as writer:
+                last = decisions.last.get(wanted.publisher)
+                check_fenced(wanted, last, self._claimed)
+                check_number(wanted, last)
+                if last is not None and wanted.number == last.number:
+                    self._stage = _Stage.DECIDED
+                    if wanted.run and wanted.run != last.run:
+                        writer.take_over(wanted.publisher, wanted.run)
+                    return last, True
+                if last is None or last.done or is_applied(decisions, last):
+                    check_parts(self._logs, output.parts, wanted.manifest)
+                    check_log_dirs(self._logs, wanted)
+                    try:
+                        with contextlib.ExitStack() as held:
+                            for other in self._participants:
+                                held.enter_context(other.hold())
+                                other.check()
+                            done = [other for other in decisions.in_order() if other.offset in decisions.applied]
+                            self._stage = _Stage.DECIDING
+                            decision = writer.decide(wanted if last is None else _inheriting(wanted, last), done)
+                            self._stage = _Stage.DECIDED
+                        break
+                    except LockTimeoutError:
+                        # The process that a participant waits for must not hold up all other publishers, too.
+                        if time.monotonic() > deadline:
+                            raise
+                        continue
+            # The publisher's last decision is not finished. That comes first, and without the lock.
+            _finish(decisions, last, wanted.number)
+        decisions.follow()
+        for finished in done:
+            remove_staged(self._logs, finished)
+        return decision, False
+
+    def _apply(self, decision: Decision, replayed: bool) -> None:
+        """Applies the decision. SetAsideError, PartlySetAsideError, or any error: it is decided all the same."""
         try:
-            tidy(store, forget=publisher, sync=sync)
+            apply_decision(self._decisions, decision, DEFAULT_TIMEOUT)
+        except StagedOutputError:
+            _tell_if_aside(self._decisions, decision, replayed)
+            raise
+        _tell_if_aside(self._decisions, decision, replayed)
+        if replayed and self._sync and decision.boot:
+            _settle(self._decisions, decision)
+
+    def _tidy(self, decision: Decision) -> None:
+        """Forgets a publisher that has this one publish only."""
+        if not self._wanted.one_off:
+            return
+        try:
+            tidy(self._decisions, forget=self._wanted.publisher, sync=self._sync)
         except (PylogError, OSError) as error:
             # All of it is published; what is left over costs space until the next one tidies up.
-            log.warning("%s: decision %d is done, but could not be tidied up: %s", store.path, decision.offset, error)
-    _compact_begun(store, wanted, before)
-    return PublishResult(decision.offset, replayed, decision.records)
+            log.warning(
+                "%s: decision %d is done, but could not be tidied up: %s", self._logs.path, decision.offset, error
+            )
 
 
 def _is_replay(wanted: Decision, last: Decision | None, claimed: bool) -> bool:
@@ -298,28 +354,28 @@ def _is_replay(wanted: Decision, last: Decision | None, claimed: bool) -> bool:
     return True
 
 
-def _active_bases(store: Store, decision: Decision) -> dict[TopicPartition, int]:
+def _active_bases(logs: LogManager, decision: Decision) -> dict[TopicPartition, int]:
     """Where the active segments begin of the engine's own partitions that a decision is written to."""
     found = {}
     places = {TopicPartition(place.topic, place.partition) for place in decision.places}
     for at in (TopicPartition(PUBLISH_TOPIC, 0), *(at for at in places if at.topic in INTERNAL_TOPICS)):
         with contextlib.suppress(UnknownTopicError):
-            found[at] = store.reader(at.topic, at.partition).state().active_base
+            found[at] = logs.reader(at.topic, at.partition).state().active_base
     return found
 
 
-def _compact_begun(store: Store, decision: Decision, before: Mapping[TopicPartition, int]) -> None:
+def _compact_begun(logs: LogManager, decision: Decision, before: Mapping[TopicPartition, int]) -> None:
     """Whoever begins a segment of those partitions compacts the closed ones, so that their logs stay small."""
     try:
-        for at, base in _active_bases(store, decision).items():
+        for at, base in _active_bases(logs, decision).items():
             if before.get(at, base) != base:
-                compact_if_due(store, at)
+                compact_if_due(logs, at)
     except (PylogError, OSError) as error:
         # All of it is published. A call that fails would be made again, by a publisher that may be forgotten by now.
-        log.warning("%s: it could not be found out whether to compact the decisions: %s", store.path, error)
+        log.warning("%s: it could not be found out whether to compact the decisions: %s", logs.path, error)
 
 
-def take_back(store: Store, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
+def take_back(decisions: DecisionLog, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
     """Removes staged output after a call of `publish` that failed, of a run that has claimed the publisher.
 
     After an OutcomeUnknownError nobody knows at first whether that call made the decision. This finds out, for good.
@@ -333,9 +389,8 @@ def take_back(store: Store, publisher: str, number: int, parts: Sequence[StagedP
         OutcomeUnknownError: it could not be found out. Either it can be asked again, or another run has the publisher,
             and only the topics tell which of the two has decided the number (`__cause__`).
     """
-    decisions = DecisionLog.of(store)
     try:
-        with decisions.hold(store):
+        with decisions.hold():
             last = decisions.last.get(publisher)
             fenced = _refusal(Decision(publisher, number, run=run), last)
             decided = last is not None and last.number >= number
@@ -351,7 +406,7 @@ def take_back(store: Store, publisher: str, number: int, parts: Sequence[StagedP
         ) from fenced
     if decided:
         return False
-    discard(store, parts)
+    discard(decisions.logs, parts)
     if fenced is not None:
         raise fenced
     return True
@@ -366,13 +421,13 @@ def _refusal(wanted: Decision, last: Decision | None) -> PublisherFencedError | 
     return None
 
 
-def claim(store: Store, publisher: str, run: str, number: int | None = None) -> int:
+def claim(decisions: DecisionLog, publisher: str, run: str, number: int | None = None) -> int:
     """Makes `run` the one that publishes under an id: those before it are fenced from now on.
 
     What they have decided is applied before this returns. A run that has the publisher already takes no lock.
 
     Args:
-        store: where.
+        decisions: of the store.
         publisher: the id.
         run: of the publisher.
         number: what the run is about to publish. With a number that is refused it takes the publisher from nobody.
@@ -390,9 +445,9 @@ def claim(store: Store, publisher: str, run: str, number: int | None = None) -> 
         ReadOnlyError: it is a broker's folder.
     """
     check_given(publisher, 0 if number is None else number, run)
-    store.check_writable()
+    decisions.logs.check_writable()
     try:
-        return _claim(store, publisher, run, number)
+        return _claim(decisions, publisher, run, number)
     except (PublishError, PublishPendingError):
         raise
     except Exception as error:
@@ -400,13 +455,12 @@ def claim(store: Store, publisher: str, run: str, number: int | None = None) -> 
         raise _failed(what, error) from error
 
 
-def _claim(store: Store, publisher: str, run: str, number: int | None) -> int:
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
+def _claim(decisions: DecisionLog, publisher: str, run: str, number: int | None) -> int:
+    decisions.follow()
     last = decisions.last.get(publisher)
-    if last is not None and last.run == run and (last.done or is_applied(store, decisions, last)):
+    if last is not None and last.run == run and (last.done or is_applied(decisions, last)):
         return last.number
-    with decisions.hold(store) as writer:
+    with decisions.hold() as writer:
         last = decisions.last.get(publisher)
         if number is not None:
             check_fenced(Decision(publisher, number, run=run), last, claimed=False)
@@ -414,11 +468,11 @@ def _claim(store: Store, publisher: str, run: str, number: int | None) -> int:
         if last is None or last.run != run:
             writer.take_over(publisher, run)
         last = decisions.last[publisher]
-    _finish(store, decisions, last, last.number if number is None else number)
+    _finish(decisions, last, last.number if number is None else number)
     return last.number
 
 
-def _finish(store: Store, decisions: DecisionLog, last: Decision, number: int) -> None:
+def _finish(decisions: DecisionLog, last: Decision, number: int) -> None:
     """Applies a publisher's last decision, before `number` is published.
 
     Raises:
@@ -426,7 +480,7 @@ def _finish(store: Store, decisions: DecisionLog, last: Decision, number: int) -
         PublishFailedError: it could not be applied, and comes before it.
     """
     try:
-        apply_decision(store, decisions, last, DEFAULT_TIMEOUT)
+        apply_decision(decisions, last, DEFAULT_TIMEOUT)
     except Exception as error:
         pending = _pending(last.publisher, last.number, error)
         if number == last.number:
@@ -434,22 +488,20 @@ def _finish(store: Store, decisions: DecisionLog, last: Decision, number: int) -
         raise _failed(f"number {number} of publisher {last.publisher!r}", pending) from error
 
 
-def check_claim(store: Store, publisher: str, run: str) -> None:
+def check_claim(decisions: DecisionLog, publisher: str, run: str) -> None:
     """Looks, without a lock, whether the run that has claimed a publisher still has it. PublisherFencedError."""
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
+    decisions.follow()
     check_fenced(Decision(publisher, NO_NUMBER, run=run), decisions.last.get(publisher), claimed=True)
 
 
-def last_number(store: Store, publisher: str) -> int | None:
+def last_number(decisions: DecisionLog, publisher: str) -> int | None:
     """The last number that a publisher has published; None if there is none."""
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
+    decisions.follow()
     last = decisions.last.get(publisher)
     return None if last is None or last.number == NO_NUMBER else last.number
 
 
-def help_apply(store: Store) -> int:
+def help_apply(decisions: DecisionLog) -> int:
     """Applies what was decided and is not visible yet, for publishers that died in between.
 
     Waits for nobody for long: a partition that is locked is left to its holder. A decision that cannot be applied now
@@ -461,14 +513,13 @@ def help_apply(store: Store) -> int:
     Raises:
         StagedOutputError, OSError, LogDamagedError: the first that a decision gave.
     """
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
-    waiting = [decision for decision in decisions.in_order() if not seems_applied(store, decisions, decision)]
+    decisions.follow()
+    waiting = [decision for decision in decisions.in_order() if not seems_applied(decisions, decision)]
     failed: PylogError | OSError | None = None
     timeout = _HELP_TIMEOUT
     for decision in waiting:
         try:
-            apply_decision(store, decisions, decision, timeout)
+            apply_decision(decisions, decision, timeout)
         except LockTimeoutError as error:
             log.debug("decision %d is left to others: %s", decision.offset, error)
             timeout = 0.0  # Once is enough; what is free is still taken.
@@ -479,71 +530,23 @@ def help_apply(store: Store) -> int:
     return len(waiting)
 
 
-def tidy(store: Store, forget: str | None = None, *, sync: bool = True) -> None:
+def tidy(decisions: DecisionLog, forget: str | None = None, *, sync: bool = True) -> None:
     """Records which decisions are done, and removes what was staged for them.
 
     The publisher `forget` is no longer remembered. Only it may say so: while it lives it may come back to ask
     whether its publish took place.
     """
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
-    done = [decision for decision in decisions.in_order() if seems_applied(store, decisions, decision)]
-    with decisions.hold(store) as writer:
+    decisions.follow()
+    done = [decision for decision in decisions.in_order() if seems_applied(decisions, decision)]
+    with decisions.hold() as writer:
         # As they are now: another run may have taken its publisher over meanwhile.
         done = [decisions.undone[decision.offset] for decision in done if decision.offset in decisions.undone]
         writer.finish(done, forget, sync=sync)
     for decision in done:
-        remove_staged(store, decision)
+        remove_staged(decisions.logs, decision)
 
 
 # ---- deciding
-
-
-def _decide(
-    store: Store,
-    decisions: DecisionLog,
-    attempt: _Attempt,
-    wanted: Decision,
-    output: Output,
-    participants: Sequence[Participant],
-    claimed: bool,
-) -> tuple[Decision, bool]:
-    """Makes the decision, or finds the one that was made before; True for the latter."""
-    deadline = time.monotonic() + DEFAULT_TIMEOUT
-    while True:
-        with decisions.hold(store) as writer:
-            last = decisions.last.get(wanted.publisher)
-            check_fenced(wanted, last, claimed)
-            check_number(wanted, last)
-            if last is not None and wanted.number == last.number:
-                attempt.stage = _Stage.DECIDED
-                if wanted.run and wanted.run != last.run:
-                    writer.take_over(wanted.publisher, wanted.run)
-                return last, True
-            if last is None or last.done or is_applied(store, decisions, last):
-                check_parts(store, output.parts, wanted.manifest)
-                check_log_dirs(store, wanted)
-                try:
-                    with contextlib.ExitStack() as held:
-                        for other in participants:
-                            held.enter_context(other.hold(store))
-                            other.check(store)
-                        done = [other for other in decisions.in_order() if other.offset in decisions.applied]
-                        attempt.stage = _Stage.DECIDING
-                        decision = writer.decide(wanted if last is None else _inheriting(wanted, last), done)
-                        attempt.stage = _Stage.DECIDED
-                    break
-                except LockTimeoutError:
-                    # The process that a participant waits for must not hold up all other publishers, too.
-                    if time.monotonic() > deadline:
-                        raise
-                    continue
-        # The publisher's last decision is not finished. That comes first, and without the lock.
-        _finish(store, decisions, last, wanted.number)
-    decisions.follow(store)
-    for finished in done:
-        remove_staged(store, finished)
-    return decision, False
 
 
 def _inheriting(wanted: Decision, last: Decision) -> Decision:
@@ -554,22 +557,24 @@ def _inheriting(wanted: Decision, last: Decision) -> Decision:
     return replace(wanted, run=run, replaced=before.replaced, location=location, set_aside=last.set_aside)
 
 
-def _settle(store: Store, decisions: DecisionLog, decision: Decision) -> None:
+def _settle(decisions: DecisionLog, decision: Decision) -> None:
     """Makes durable what was published without syncing."""
-    with decisions.hold(store) as writer:
+    with decisions.hold() as writer:
         writer.settle()
     for place in decision.places:
-        with contextlib.suppress(UnknownTopicError), store.appender(place.topic, place.partition).hold() as appender:
-            appender.settle()
+        with contextlib.suppress(UnknownTopicError):
+            appender = decisions.logs.appender(place.topic, place.partition)
+            with appender.hold():
+                appender.settle()
 
 
-def _tell_if_aside(store: Store, decisions: DecisionLog, decision: Decision, replayed: bool) -> None:
+def _tell_if_aside(decisions: DecisionLog, decision: Decision, replayed: bool) -> None:
     """A decision that was set aside is not there, or not in all partitions.
 
     Raises:
         SetAsideError, PartlySetAsideError: it was made just now, and nothing of it appears, or some of it.
     """
-    decisions.follow(store)
+    decisions.follow()
     last = decisions.last.get(decision.publisher)
     aside = None if last is None else last.set_aside
     if aside is None or aside.decision != decision.offset:
@@ -581,4 +586,4 @@ def _tell_if_aside(store: Store, decisions: DecisionLog, decision: Decision, rep
     )
     if not replayed:
         raise SetAsideError(what) if last is not None and last.is_taken_back else PartlySetAsideError(what)
-    log.warning("%s: %s", store.path, what)
+    log.warning("%s: %s", decisions.logs.path, what)

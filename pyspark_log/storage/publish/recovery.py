@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pyspark_log.errors import InvalidConfigError, PylogError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.catalog import CUT_FOLDER
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files
+from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import apply_decision, is_applied_in, seems_applied, staging_folder
 from pyspark_log.storage.publish.decision import Decision, Origin, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import tidy
 from pyspark_log.storage.publish.staged_file import Region, region_fault
-from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -57,36 +57,35 @@ class SetAsideResult:
     folder: str
 
 
-def waiting(store: Store) -> list[Waiting]:
+def waiting(decisions: DecisionLog) -> list[Waiting]:
     """The decisions that are not applied everywhere, in their order. Reads all that is staged for them; takes no lock.
 
     Raises:
         CorruptRecordError, LogDamagedError: the decision log is damaged.
     """
-    decisions = DecisionLog.of(store)
-    decisions.follow(store)
-    return [_looked_at(store, one) for one in decisions.in_order() if not seems_applied(store, decisions, one)]
+    decisions.follow()
+    return [_looked_at(decisions.logs, one) for one in decisions.in_order() if not seems_applied(decisions, one)]
 
 
-def _looked_at(store: Store, decision: Decision) -> Waiting:
+def _looked_at(logs: LogManager, decision: Decision) -> Waiting:
     places, damage = list[TopicIdPartition](), ""
     for place in decision.places:
         try:
-            if not is_applied_in(store, decision, place):
+            if not is_applied_in(logs, decision, place):
                 places.append(place)
         except (PylogError, OSError) as error:
             places.append(place)
             damage = damage or str(error)
-    return _with_what_is_staged(store, Waiting(decision, tuple(places), -1, damage))
+    return _with_what_is_staged(logs, Waiting(decision, tuple(places), -1, damage))
 
 
-def _with_what_is_staged(store: Store, found: Waiting) -> Waiting:
+def _with_what_is_staged(logs: LogManager, found: Waiting) -> Waiting:
     """The same, with its size, and with what is wrong with what is staged."""
     decision = found.decision
     try:
-        entries = manifest.read(staging_folder(store), decision.manifest, decision.manifest_crc)
+        entries = manifest.read(staging_folder(logs), decision.manifest, decision.manifest_crc)
     except FileNotFoundError as error:
-        begun = os.path.exists(f"{_aside_folder(store, decision.offset)}/{decision.manifest}")
+        begun = os.path.exists(f"{_aside_folder(logs, decision.offset)}/{decision.manifest}")
         what = "it is half set aside: --set-aside it again" if begun else f"its manifest {error.filename} is missing"
         return replace(found, problem=what)
     except (PylogError, OSError) as error:
@@ -100,7 +99,7 @@ def _with_what_is_staged(store: Store, found: Waiting) -> Waiting:
     return found
 
 
-def recover(store: Store) -> list[Waiting]:
+def recover(decisions: DecisionLog) -> list[Waiting]:
     """Applies all that was decided and is not applied, and removes what was staged for it.
 
     Returns:
@@ -109,21 +108,20 @@ def recover(store: Store) -> list[Waiting]:
     Raises:
         CorruptRecordError, LogDamagedError, LockTimeoutError, OSError: the decision log cannot be read, or written.
     """
-    store.check_writable()
-    decisions = DecisionLog.of(store)
+    decisions.logs.check_writable()
     found = []
-    for one in waiting(store):
+    for one in waiting(decisions):
         try:
-            apply_decision(store, decisions, one.decision, DEFAULT_TIMEOUT)
+            apply_decision(decisions, one.decision, DEFAULT_TIMEOUT)
             found.append(replace(one, problem=""))
         except (PylogError, OSError) as error:
             found.append(replace(one, problem=str(error)))
     if decisions.undone:
-        tidy(store)
+        tidy(decisions)
     return found
 
 
-def set_aside(store: Store, number: int) -> SetAsideResult:
+def set_aside(decisions: DecisionLog, number: int) -> SetAsideResult:
     """Gives up a decision that cannot be applied, where it is not applied, so that what waits behind it can go on.
 
     A record of it is kept with its publisher. If no partition has got anything of it, it is as if it had never been
@@ -131,7 +129,7 @@ def set_aside(store: Store, number: int) -> SetAsideResult:
     a replay is answered as published, and what the other partitions lack is lost; the staged output is kept.
 
     Args:
-        store: where.
+        decisions: where.
         number: the decision's number.
 
     Raises:
@@ -139,38 +137,38 @@ def set_aside(store: Store, number: int) -> SetAsideResult:
         LockTimeoutError, OSError, PylogError: it could not be done to the end. The decision is not applied
             meanwhile; call again.
     """
-    decisions = DecisionLog.of(store)
-    with decisions.hold(store):
+    logs = decisions.logs
+    with decisions.hold():
         decision = decisions.undone.get(number)
-    if decision is None or seems_applied(store, decisions, decision):
-        raise InvalidConfigError(f"{store.path}: decision {number} is applied everywhere, or there is none")
-    folder = _aside_folder(store, number)
+    if decision is None or seems_applied(decisions, decision):
+        raise InvalidConfigError(f"{logs.path}: decision {number} is applied everywhere, or there is none")
+    folder = _aside_folder(logs, number)
     # First, so that nobody begins to apply it any more, not even who has looked it up already.
-    _move_staged(store, decision, folder)
+    _move_staged(logs, decision, folder)
     # Who is at work in a partition holds its lock; so what is found now stays so.
-    has = [_has(store, decision, place) for place in decision.places]
+    has = [_has(logs, decision, place) for place in decision.places]
     lacking = tuple(place for place, had in zip(decision.places, has, strict=True) if had is False)
     taken_back = True not in has
-    with decisions.hold(store) as writer:
+    with decisions.hold() as writer:
         decision = decisions.undone.get(number)
         if decision is None:
-            raise InvalidConfigError(f"{store.path}: decision {number} was finished, or set aside, by somebody else")
+            raise InvalidConfigError(f"{logs.path}: decision {number} was finished, or set aside, by somebody else")
         writer.set_aside(decision, lacking, Origin.here(), taken_back)
     log.warning(
         "%s: decision %d (publisher %s, number %d) was set aside; its staged output is in %s",
-        store.path, number, decision.publisher, decision.number, folder,
+        logs.path, number, decision.publisher, decision.number, folder,
     )  # fmt: skip
     return SetAsideResult(lacking, taken_back, folder)
 
 
-def _aside_folder(store: Store, number: int) -> str:
-    return f"{store.path}/{CUT_FOLDER}/decision-{number}"
+def _aside_folder(logs: LogManager, number: int) -> str:
+    return f"{logs.path}/{CUT_FOLDER}/decision-{number}"
 
 
-def _has(store: Store, decision: Decision, place: TopicIdPartition) -> bool | None:
+def _has(logs: LogManager, decision: Decision, place: TopicIdPartition) -> bool | None:
     """Whether a partition has its part of a decision; None if its topic is gone, so that the part is void."""
     try:
-        appender = store.appender(place.topic, place.partition)
+        appender = logs.appender(place.topic, place.partition)
         if appender.place.topic_id != place.topic_id:
             return None
         with appender.hold() as held:
@@ -179,9 +177,9 @@ def _has(store: Store, decision: Decision, place: TopicIdPartition) -> bool | No
         return None
 
 
-def _move_staged(store: Store, decision: Decision, folder: str) -> None:
+def _move_staged(logs: LogManager, decision: Decision, folder: str) -> None:
     """Moves a decision's manifest, and the files that it names, to another folder; also if a part is there already."""
-    staging = staging_folder(store)
+    staging = staging_folder(logs)
     for path in (os.path.dirname(folder), folder):
         files.make_folder(path)
     _move(f"{staging}/{decision.manifest}", folder)
@@ -189,7 +187,7 @@ def _move_staged(store: Store, decision: Decision, folder: str) -> None:
         entries: Mapping[TopicIdPartition, Sequence[Region]]
         entries = manifest.read(folder, decision.manifest, decision.manifest_crc)
     except (FileNotFoundError, StagedOutputError) as error:
-        log.warning("%s: which files decision %d needs is not known: %s", store.path, decision.offset, error)
+        log.warning("%s: which files decision %d needs is not known: %s", logs.path, decision.offset, error)
         entries = {}
     for path in manifest.paths(entries):
         _move(f"{staging}/{os.path.basename(path)}", folder)

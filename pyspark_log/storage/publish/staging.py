@@ -21,11 +21,11 @@ from pyspark_log.errors import InvalidConfigError, UnknownTopicError
 from pyspark_log.storage.catalog import STAGING_FOLDER, check_not_internal
 from pyspark_log.storage.fs import Process, files
 from pyspark_log.storage.ingest import FILLING_BYTES, RecordAccumulator
+from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.agreed_topics import AgreedTopic, agree
 from pyspark_log.storage.publish.install import install_size, most_batches
 from pyspark_log.storage.publish.staged_file import Job
 from pyspark_log.storage.record import CRC_AT
-from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription
 
 log = logging.getLogger(__name__)
@@ -99,13 +99,13 @@ class StagingPlan:
 
     @classmethod
     def make(
-        cls, store: Store, topics: Iterable[str], compression_type: str | None = None, owner: Process | None = None,
+        cls, logs: LogManager, topics: Iterable[str], compression_type: str | None = None, owner: Process | None = None,
         *, others: bool = False,
     ) -> StagingPlan:
         """Looks the topics up.
 
         Args:
-            store: whose topics.
+            logs: whose topics.
             topics: their names.
             compression_type, others: as the attributes.
             owner: the process without which nobody publishes what is staged; None: this one. Once it is dead, its
@@ -116,7 +116,7 @@ class StagingPlan:
             InvalidTopicError: it is one of the engine's own.
             InvalidConfigError: there is no such codec.
         """
-        store.check_writable()
+        logs.check_writable()
         if compression_type not in (None, "none", *CODEC_NAMES[:-1]):
             raise InvalidConfigError(
                 f"compression.type = {compression_type!r}: must be none, gzip, snappy, lz4 or zstd"
@@ -124,19 +124,19 @@ class StagingPlan:
         planned = {}
         for name in topics:
             check_not_internal(name)
-            description = store.describe_topic(name)
-            config = _resolved(store, description, compression_type)
+            description = logs.describe_topic(name)
+            config = _resolved(logs, description, compression_type)
             planned[name] = PlannedTopic(description.topic_id, description.partitions, config)
-        return cls(store.cluster_id, planned, Job.new(owner), compression_type=compression_type, others=others)
+        return cls(logs.cluster_id, planned, Job.new(owner), compression_type=compression_type, others=others)
 
 
-def _resolved(store: Store, topic: TopicDescription, compression_type: str | None) -> TopicConfig:
+def _resolved(logs: LogManager, topic: TopicDescription, compression_type: str | None) -> TopicConfig:
     """A topic's settings, with the codec of the writer's choice if the topic leaves it to the writer."""
     configs = topic.configs
     if compression_type and configs.get("compression.type", "producer") == "producer":
         codec = "uncompressed" if compression_type == "none" else compression_type
         configs = {**configs, "compression.type": codec}
-    return TopicConfig.resolve(configs, store.settings)
+    return TopicConfig.resolve(configs, logs.settings)
 
 
 @dataclass(slots=True)
@@ -192,13 +192,13 @@ class StagedWriter:
         agreed: the topics that it has written to and the plan does not have.
     """
 
-    def __init__(self, store: Store, plan: StagingPlan) -> None:
+    def __init__(self, logs: LogManager, plan: StagingPlan) -> None:
         """`plan` comes from the planner and is for this very store."""
-        store.check_writable()
+        logs.check_writable()
         self.agreed: list[AgreedTopic] = []
-        self._store = store
+        self._logs = logs
         self._planned: dict[str, PlannedTopic] = {}  # the topics that it has written to
-        self._folder = f"{store.path}/{STAGING_FOLDER}"
+        self._folder = f"{logs.path}/{STAGING_FOLDER}"
         self._plan = plan
         self._encoders: dict[str, RecordAccumulator] = {}
         self._runs: dict[_Place, _Run] = {}
@@ -236,12 +236,12 @@ class StagedWriter:
         """A topic that the plan does not have, as all tasks see it."""
         if not self._plan.others:
             raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
-        agreed = agree(self._store, self._plan.job, topic)
+        agreed = agree(self._logs, self._plan.job, topic)
         self.agreed.append(agreed)
-        description = self._store.describe_topic(topic)
+        description = self._logs.describe_topic(topic)
         if description.topic_id != agreed.topic_id:
             raise UnknownTopicError(f"topic {topic!r} was deleted and made again while this write was at work")
-        config = _resolved(self._store, description, self._plan.compression_type)
+        config = _resolved(self._logs, description, self._plan.compression_type)
         return PlannedTopic(agreed.topic_id, agreed.partitions, config)
 
     def _take(self, place: _Place, batch: bytes, count: int) -> None:

@@ -25,6 +25,7 @@ from pyspark_log.storage.catalog import (
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import read_slots, state_file
+from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.repair.partition import DamagedPartition, Loss, PartitionCopy, PartitionMender
 from pyspark_log.storage.maintenance.verify import (
@@ -39,7 +40,7 @@ from pyspark_log.storage.maintenance.verify import (
     unknown_files,
     written_places,
 )
-from pyspark_log.storage.publish import Decision, DecisionLog, Region, TopicIdPartition, apply, manifest, region_fault
+from pyspark_log.storage.publish import Decision, Region, TopicIdPartition, apply, manifest, region_fault
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription
 
@@ -118,8 +119,8 @@ def _new_folder(source: Store, into: str | os.PathLike[str]) -> str:
 class _Repair:
     def __init__(self, source: Store, folder: str, findings: list[Finding]) -> None:
         self._source = source
-        self._copy = Store(folder, source.cluster_id or new_id(), source.settings)
-        self._decisions = DecisionLog.of(self._copy)
+        self._copy = Store(LogManager(folder, source.cluster_id or new_id(), source.settings))
+        self._decisions = self._copy.decisions
         self._decisions_known = True
         self._report = RepairReport(folder, findings)
 
@@ -139,7 +140,7 @@ class _Repair:
         """Copies the descriptions of topics."""
         report, root = self._report, self._copy.path
         files.make_folder(f"{root}/{TOPICS_FOLDER}")
-        self._copy.make_folders()
+        self._copy.logs.make_folders()
         found = [describe(self._source, name, report.findings) for name in self._source.topics(internal=True)]
         described = [topic for topic in found if topic is not None]
         report.findings += unknown_files(self._source, described)
@@ -161,7 +162,7 @@ class _Repair:
     def _mender(self, found: DamagedPartition, told: ProgressCounter, check: RecordCheck | None) -> PartitionMender:
         topic, partition = found.place.topic, found.place.partition
         return PartitionMender(
-            found, self._copy.reader(topic, partition).place, self._copy.topic_config(topic),
+            found, self._copy.logs.reader(topic, partition).place, self._copy.topic_config(topic),
             (self._source.path, self._copy.path), told.add, check,
         )  # fmt: skip
 
@@ -177,18 +178,18 @@ class _Repair:
                     f"{self._source.path}: partitions have applied decision {applied}, but there is no "
                     f"{TOPICS_FOLDER}/{PUBLISH_TOPIC}.json: bring it back first"
                 )
-            place = self._source.place(PUBLISH_TOPIC, 0)
+            place = self._source.logs.place(PUBLISH_TOPIC, 0)
             found = DamagedPartition(place, read_slots(place.state_path), [], True, True)
         # No decision may get a number that a partition takes for applied.
         copy = self._mender(found, told, DecisionRecords().take).run(-1, applied + 1)
         self._finish(copy)
         self._decisions_known = not copy.losses
-        self._decisions.follow(self._copy)
+        self._decisions.follow()
 
     def _copy_partition(self, found: DamagedPartition, told: ProgressCounter) -> None:
         place = found.place
         check = group_record_faults if place.topic == OFFSETS_TOPIC else None
-        last = self._copy.reader(PUBLISH_TOPIC, 0).state().next_offset - 1 if self._has_decisions() else -1
+        last = self._copy.logs.reader(PUBLISH_TOPIC, 0).state().next_offset - 1 if self._has_decisions() else -1
         copy = self._mender(found, told, check).run(last)
         if found.needs_decisions and (reason := self._undecided(place, found.slots.state)):
             copy.state, copy.reason = None, reason
@@ -223,7 +224,7 @@ class _Repair:
             self._apply(decision)
         if undone:
             # What could not be applied is given up: else nobody could publish behind it.
-            with self._decisions.hold(self._copy) as writer:
+            with self._decisions.hold() as writer:
                 writer.finish(undone, None)
 
     def _apply(self, decision: Decision) -> None:
@@ -235,7 +236,7 @@ class _Repair:
             regions = entries.get(place, ())
             fault = problem or next(filter(None, map(region_fault, regions)), "")
             if not fault:
-                appender = self._copy.appender(place.topic, place.partition)
+                appender = self._copy.logs.appender(place.topic, place.partition)
                 # The staged files are those of the damaged store, which stays as it is.
                 apply(appender, decision.offset, decision.time, regions, installs=False)
                 continue
@@ -256,7 +257,7 @@ class _Repair:
         try:
             if self._copy.describe_topic(place.topic).topic_id != place.topic_id:
                 return True  # The topic that was meant is gone.
-            return self._copy.reader(place.topic, place.partition).state().applied >= decision.offset
+            return self._copy.logs.reader(place.topic, place.partition).state().applied >= decision.offset
         except PylogError:
             return True  # The topic is not in the copy, which is told.
 

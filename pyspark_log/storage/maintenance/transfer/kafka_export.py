@@ -134,7 +134,7 @@ class _PartitionExport:
     """Copies one partition; `run` does it."""
 
     def __init__(self, store: Store, at: TopicPartition, topic_id: str, into: str, told: ProgressCounter) -> None:
-        self._reader = store.recovered(at.topic, at.partition)
+        self._reader = store.logs.recovered(at.topic, at.partition)
         self._place = self._reader.place
         self._config = store.topic_config(at.topic)
         self._topic_id = topic_id

@@ -20,7 +20,7 @@ from pyspark_log.storage.broker import BrokerLogReader
 from pyspark_log.storage.catalog import check_not_internal, check_partitions, new_id
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import Epochs, PartitionState
-from pyspark_log.storage.log_manager import FUTURE, aside_name
+from pyspark_log.storage.log_manager import FUTURE, TopicAdmin, aside_name
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.transfer.log_copy import LogCopy
 from pyspark_log.storage.record import MAGIC, BatchHeader
@@ -91,7 +91,7 @@ def import_kafka(
     found = source.describe_topic(topic)
     if topic in store.topics(internal=True):
         raise TopicExistsError(f"topic {topic!r} exists already")
-    store.make_folders()
+    store.logs.make_folders()
     description = TopicDescription(topic, new_id(), found.partitions, configs)
     config = TopicConfig.resolve(configs, store.settings)
     check_partitions(topic, found.partitions)
@@ -110,14 +110,14 @@ def import_kafka(
     imported = []
     try:
         for number in numbers:
-            log_dir = store.log_dirs.choose(f"{topic}-{number}", given)
+            log_dir = store.logs.log_dirs.choose(f"{topic}-{number}", given)
             given[log_dir] += 1
             aside = aside_name(topic, description.topic_id, number, FUTURE)
-            folder = folders[number] = f"{store.log_dirs.at(log_dir).path}/{aside}"
+            folder = folders[number] = f"{store.logs.log_dirs.at(log_dir).path}/{aside}"
             one = _PartitionImport(source, TopicPartition(topic, number), folder, description.topic_id, config, told)
             states[number] = one.run()._replace(log_dir=log_dir)
             imported.append(one.told(states[number]))
-        store.adopt_topic(description, states, folders)
+        TopicAdmin(store.logs).bring(description, states, folders)
     except BaseException:
         for folder in folders.values():
             files.remove_folder(folder)
@@ -127,7 +127,7 @@ def import_kafka(
 
 def _fault(source: Store, topic: str, number: int) -> str:
     """Why a log is not what it was, by what else is in the folder; "" if nothing says so."""
-    reader = source.reader(topic, number)
+    reader = source.logs.reader(topic, number)
     assert isinstance(reader, BrokerLogReader)
     return reader.lost_end() or reader.refuted_index()
 
@@ -137,7 +137,7 @@ class _PartitionImport:
         self, source: Store, at: TopicPartition, folder: str, topic_id: str, config: TopicConfig, told: ProgressCounter
     ) -> None:
         self._at, self._told = at, told
-        self._reader = source.reader(at.topic, at.partition)
+        self._reader = source.logs.reader(at.topic, at.partition)
         self._log = LogCopy(self._reader.place.folder, folder, topic_id, config)
         self._walker = SegmentScanner(config.max_batch_bytes, dense=False)
         self._epochs = Epochs(None)

@@ -103,7 +103,7 @@ class DecisionCheck:
     def applied_beyond(self, topic: str, partition: int, applied: int) -> Iterator[Finding]:
         """A partition that has a decision which the decision log has not. Ask after its state was read."""
         try:
-            end = self._store.reader(PUBLISH_TOPIC, 0).state().next_offset
+            end = self._store.logs.reader(PUBLISH_TOPIC, 0).state().next_offset
         except UnknownTopicError:
             end = 0
         except PylogError:
@@ -120,7 +120,7 @@ class DecisionCheck:
         try:
             if self._store.describe_topic(place.topic).topic_id != place.topic_id:
                 return True  # The topic that was meant is gone.
-            return self._store.reader(place.topic, place.partition).state().applied >= decision.offset
+            return self._store.logs.reader(place.topic, place.partition).state().applied >= decision.offset
         except UnknownTopicError:
             return True
         except (PylogError, OSError):
@@ -197,9 +197,9 @@ class DecisionCheck:
         return manifest.read(self._folder, decision.manifest, decision.manifest_crc)
 
     def _finished_meanwhile(self, decision: Decision) -> bool:
-        decisions = DecisionLog()
+        decisions = DecisionLog(self._store.logs)
         try:
-            decisions.follow(self._store)
+            decisions.follow()
         except (PylogError, OSError):
             return False
         return decision.offset not in decisions.undone

@@ -47,7 +47,7 @@ _ADVICE = (
 
 def log_dir_faults(store: Store) -> Iterator[Finding]:
     """What is wrong with these files, in each log dir; and which of the folders have failed."""
-    for folder in store.log_dirs:
+    for folder in store.logs.log_dirs:
         if not folder.directory_id and not os.path.exists(folder.path):
             continue  # It is made with the first record; of lost ones each partition tells.
         problem = folder.problem()
@@ -147,6 +147,6 @@ class _FolderCheck:
 def _state(store: Store, at: TopicPartition) -> PartitionState | None:
     """A partition's state, read after the checkpoint; None: it has none, or its damage is told where it is."""
     try:
-        return store.reader(at.topic, at.partition).state()
+        return store.logs.reader(at.topic, at.partition).state()
     except (PylogError, OSError):
         return None

@@ -42,7 +42,7 @@ from pyspark_log.storage.catalog import (
     read_partition_metadata,
 )
 from pyspark_log.storage.log import Flags, read_slots
-from pyspark_log.storage.log_manager import ASIDE_NAME, hex_id
+from pyspark_log.storage.log_manager import ASIDE_NAME, LogManager, hex_id
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.verify.broker import BrokerCheck
 from pyspark_log.storage.maintenance.verify.decisions import DecisionCheck, DecisionRecords, group_record_faults
@@ -154,7 +154,7 @@ def _check_brokers(store: Store, topic: str | None, jobs: int, progress: Progres
     readers = list[tuple[int, BrokerLogReader]]()
     for name in [topic] if topic is not None else store.topics(internal=True):
         for number in store.written_partitions(name):
-            reader = store.reader(name, number)
+            reader = store.logs.reader(name, number)
             assert isinstance(reader, BrokerLogReader)
             readers.append((_size(reader.place), reader))
     told = ProgressCounter(progress, sum(size for size, _ in readers))
@@ -201,7 +201,7 @@ def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
         what = str(error)
     else:
         return store, []
-    return Store(folder, "", {}), [
+    return Store(LogManager(folder, "", {})), [
         Finding(
             Severity.DAMAGE, "", -1, STORE_FILE, -1, -1, -1, what,
             "bring the file back from a copy: the store does not open without it",
@@ -252,11 +252,11 @@ def _check_partitions(
         with contextlib.suppress(UnknownTopicError):
             configs[topic.name] = store.topic_config(topic.name)
     places = [place for place in written_places(store, described) if place.topic in configs]
-    work = [(0 if store.log_dirs.problem_of(place) else _size(place), place) for place in places]
+    work = [(0 if store.logs.log_dirs.problem_of(place) else _size(place), place) for place in places]
     told = ProgressCounter(progress, sum(size for size, _ in work))
 
     def look(place: PartitionPath) -> PartitionReport:
-        problem = store.log_dirs.problem_of(place)
+        problem = store.logs.log_dirs.problem_of(place)
         if problem:
             return PartitionReport(place, None, [_out_of_reach(store, place, problem)])
         check = PartitionCheck(place, configs[place.topic], store.path, told.add, checks.get(place.topic))
@@ -268,7 +268,7 @@ def _check_partitions(
     def run(place: PartitionPath) -> PartitionReport:
         report = look(place)
         with contextlib.suppress(UnknownTopicError):
-            now = store.place(place.topic, place.partition)
+            now = store.logs.place(place.topic, place.partition)
             if report.findings and now.topic_id == place.topic_id and now != place:
                 return run(now)  # It was moved meanwhile.
         return report
@@ -283,7 +283,7 @@ def written_places(store: Store, described: Sequence[TopicDescription]) -> list[
     """The partitions of these topics that have files, in order; found by their files, however many there may be."""
     found: dict[str, set[int]] = {}  # by topic id, and by name
     looks = [(f"{store.path}/{STATE_FOLDER}", _STATE_NAME)]
-    looks += [(folder.path, PARTITION_FOLDER) for folder in store.log_dirs]
+    looks += [(folder.path, PARTITION_FOLDER) for folder in store.logs.log_dirs]
     for folder, pattern in looks:
         for name in _names(folder) if pattern is _STATE_NAME else _names_of_logs(folder):
             match = pattern.fullmatch(name)
@@ -294,7 +294,7 @@ def written_places(store: Store, described: Sequence[TopicDescription]) -> list[
         for partition in sorted(found.get(topic.topic_id, set()) | found.get(topic.name, set())):
             # The topic may be deleted by now, and another may have its name.
             with contextlib.suppress(UnknownTopicError):
-                place = store.place(topic.name, partition)
+                place = store.logs.place(topic.name, partition)
                 if place.topic_id == topic.topic_id:
                     places.append(place)
     return places
@@ -364,7 +364,7 @@ def _deleted(store: Store) -> Iterator[Finding]:
 
 def unknown_files(store: Store, described: Sequence[TopicDescription]) -> Iterator[Finding]:
     """Files of no topic; and those of topics whose descriptions are lost. `described`: the topics that there were."""
-    logs = {folder.path for folder in store.log_dirs}
+    logs = {folder.path for folder in store.logs.log_dirs}
     root = _ROOT_NAMES | {os.path.basename(path) for path in logs if os.path.dirname(path) == store.path}
     yield from (_alien(name) for name in _names(store.path) if name not in root)
     for name in _names(f"{store.path}/{TOPICS_FOLDER}"):
@@ -432,7 +432,7 @@ def _is_left_by_move(store: Store, path: str, described: Mapping[str, TopicDescr
     if match is None or topic is None or int(match[2]) >= topic.partitions:
         return False
     with contextlib.suppress(UnknownTopicError):
-        return store.place(topic.name, int(match[2])).folder != path and _topic_id(path) == topic.topic_id
+        return store.logs.place(topic.name, int(match[2])).folder != path and _topic_id(path) == topic.topic_id
     return False
 
 
