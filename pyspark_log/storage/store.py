@@ -402,6 +402,7 @@ class Store:
         """
         check_whole("max_bytes", max_bytes, low=1)
         reader, committed = self.logs.recovered(topic, partition), check_isolation(isolation_level)
+        state = None
         if committed or start in (EARLIEST, LATEST) or end in (None, LATEST):
             state = reader.state()
             last = min(reader.last_stable_offset(), state.high_watermark) if committed else state.high_watermark
@@ -411,7 +412,8 @@ class Store:
                 raise OffsetOutOfRangeError(topic, partition, end, state.log_start, last)
         assert end is not None
         chunks = reader.read(
-            start, end, max_bytes=max_bytes, headers=headers, check_crcs=check_crcs, committed=committed
+            start, end, max_bytes=max_bytes, headers=headers, check_crcs=check_crcs, committed=committed,
+            state=state,
         )
         rows = RowBuilder(topic, partition, headers)
         return (rows.rows(chunk.columns, chunk.num_rows) for chunk in chunks)

@@ -56,7 +56,7 @@ class Descriptions(Family):
         writer.append("t", pa.record_batch({"value": [b"x"] * 10}))
         parts = writer.finish()
         self._staging = folder / "staging"
-        name, _ = manifest.write(str(self._staging), parts)
+        name, _, _ = manifest.write(str(self._staging), parts)
         self._manifest = self._staging / name
         data = self._manifest.read_bytes()
         self._inline = data[16 + int.from_bytes(data[8:12], "big") :]

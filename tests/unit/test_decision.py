@@ -21,7 +21,7 @@ from pyspark_log.storage.publish.decision import (
     encode_decision,
 )
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.publishing import help_apply, last_number, publish, tidy
+from pyspark_log.storage.publish.publishing import claim, help_apply, last_number, publish, tidy
 from pyspark_log.storage.publish.staging import StagedPart, StagedWriter, StagingPlan
 from pyspark_log.storage.record.batch import CRC_AT
 from pyspark_log.storage.record.checksum import crc32c
@@ -84,7 +84,8 @@ def test_a_manifest_with_and_without_positions(tmp_path):
         OffsetStep("g", TopicPartition("t", 0), None, 3),
         OffsetStep("h", TopicPartition("u", 1), 5, 5),
     ]
-    name, crc = manifest.write(str(tmp_path), [part], steps)
+    name, crc, start = manifest.write(str(tmp_path), [part], steps)
+    assert manifest.entries(str(tmp_path), name, start, [part]) == manifest.read(str(tmp_path), name, crc)
     assert manifest.read_steps(str(tmp_path), name, crc) == steps
     assert list(manifest.read(str(tmp_path), name, crc)) == [TopicIdPartition("t", ID, 3)]
     # The same, as the first version wrote it.
@@ -149,3 +150,17 @@ def test_tidying_up_gives_no_replaced_run_its_place_back(store, monkeypatch):
     with pytest.raises(PublisherFencedError):
         publish(Store.open(store.path).decisions, "q", 1, [], run="r1")
     assert last_number(store.decisions, "q") == 0
+
+
+def test_what_this_process_has_decided_it_knows_as_others_read_it(store):
+    """It does not read its own records again."""
+    publish(store.decisions, "q", 0, stage(store, b"a"), run="r1", location="/c", plan="p")
+    publish(store.decisions, "other", 5, stage(store, b"b"))
+    publish(store.decisions, "q", 1, stage(store, b"c"), run="r2", location="/c", plan="p2")
+    publish(store.decisions, "once", 0, stage(store, b"d"), one_off=True)
+    claim(store.decisions, "other", "r3")
+    other = Store.open(store.path).decisions
+    other.follow()
+    assert store.decisions.last == other.last
+    assert store.decisions.undone == other.undone
+    assert set(store.decisions.last) == {"q", "other"}

@@ -311,10 +311,10 @@ def test_what_was_decided_for_a_topic_is_not_applied_to_a_new_one_of_its_name(st
 
 
 def test_a_publisher_is_told_that_its_decision_was_set_aside_while_it_waited(store):
-    def wait(_decisions, decision, _timeout):
+    def wait(decisions, decision, *arguments):
         other = Store.open(store.path)
         set_aside(other.decisions, decision.offset)
-        applier.apply_decision(_decisions, decision, _timeout)
+        applier.apply_decision(decisions, decision, *arguments)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.publishing.apply_decision", wait)

@@ -269,10 +269,10 @@ class BrokerLogReader(LogReader):
         name = self._list()[1].get(base)
         return super()._log_path(base, state) if name is None else f"{self.place.folder}/{name}"
 
-    def _open(self, base: int, following: int | None, state: PartitionState) -> SegmentReader:
+    def _open(self, base: int, following: int | None, state: PartitionState) -> tuple[SegmentReader, PartitionState]:
         with missing_is_damage(self.place):
             # One that is not listed is missing by its usual name, too.
             segment = SegmentReader(self.place.folder, base, self._list()[1].get(base, ""))
         # What was opened can belong to a newer topic of the same name; but not if this one is still there.
         self._list()
-        return segment
+        return segment, state

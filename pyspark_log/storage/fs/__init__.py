@@ -6,21 +6,21 @@ from pyspark_log.storage.fs.files import File, open_read
 from pyspark_log.storage.fs.json_fields import Fields, text, whole
 from pyspark_log.storage.fs.links import forbids_links, on_one_device
 from pyspark_log.storage.fs.locks import DEFAULT_TIMEOUT, FileLock, Mutex, lock_for
-from pyspark_log.storage.fs.mounts import Mount, NFS, SHARED, SMB, is_shared, mount_of
+from pyspark_log.storage.fs.mounts import NFS, SHARED, SMB, Mount, is_shared, mount_of
 from pyspark_log.storage.fs.process_id import Process
 
 __all__ = [
-    "Clock",
     "DEFAULT_TIMEOUT",
+    "NFS",
+    "SHARED",
+    "SMB",
+    "Clock",
     "Fields",
     "File",
     "FileLock",
     "Mount",
     "Mutex",
-    "NFS",
     "Process",
-    "SHARED",
-    "SMB",
     "files",
     "forbids_links",
     "is_shared",

@@ -13,9 +13,9 @@ from pyspark_log.storage.groups.metadata import (
 )
 from pyspark_log.storage.groups.offsets import OffsetsLog, check_empty
 from pyspark_log.storage.groups.records import (
-    GroupMetadataKey,
     LATER_KINDS,
     NEVER,
+    GroupMetadataKey,
     OffsetCommitKey,
     decode_key,
     decode_offset_value,
@@ -25,13 +25,13 @@ from pyspark_log.storage.groups.view import OffsetAndMetadata
 
 __all__ = [
     "CONSUMER",
+    "LATER_KINDS",
+    "NEVER",
     "CommittedOffsets",
     "GroupDescription",
     "GroupMember",
     "GroupMetadataKey",
     "GroupState",
-    "LATER_KINDS",
-    "NEVER",
     "OffsetAndMetadata",
     "OffsetCommitKey",
     "OffsetMoves",

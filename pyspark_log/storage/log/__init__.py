@@ -3,38 +3,44 @@
 from pyspark_log.storage.log import cleaner_checkpoint, leader_epochs, retention, segment_cache, state_file
 from pyspark_log.storage.log.cleaner_checkpoint import CleanerCheckpoint, cleaning
 from pyspark_log.storage.log.isolation import AbortedRanges, aborted_between
-from pyspark_log.storage.log.leader_epochs import Epochs, FILE_NAME, LeaderEpochs
+from pyspark_log.storage.log.leader_epochs import FILE_NAME, Epochs, LeaderEpochs
 from pyspark_log.storage.log.leftovers import acknowledged, first_batch
 from pyspark_log.storage.log.missing import missing_is_damage, no_state
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates
 from pyspark_log.storage.log.range_reader import READ_SIZE
-from pyspark_log.storage.log.reader import LogReader, READ_BYTES, holds_segments
+from pyspark_log.storage.log.reader import READ_BYTES, LogReader, holds_segments
 from pyspark_log.storage.log.recovery import apply_intent, swap
 from pyspark_log.storage.log.recovery.swap import live_segments
 from pyspark_log.storage.log.segment_cache import WIDTH, read_all
 from pyspark_log.storage.log.state_file import (
     EMPTY,
     FILE_SIZE,
+    SLOT_COUNT,
+    SLOT_DISTANCE,
     Flags,
     Intent,
     Loaded,
     PartitionState,
-    SLOT_COUNT,
-    SLOT_DISTANCE,
     this_boot,
 )
 from pyspark_log.storage.log.state_slots import Slots, read_slots
-from pyspark_log.storage.log.writer import LogWriter, RESERVE
+from pyspark_log.storage.log.writer import RESERVE, LogWriter
 
 __all__ = [
-    "AbortedRanges",
-    "CleanerCheckpoint",
     "EMPTY",
-    "Epochs",
     "FILE_NAME",
     "FILE_SIZE",
+    "READ_BYTES",
+    "READ_SIZE",
+    "RESERVE",
+    "SLOT_COUNT",
+    "SLOT_DISTANCE",
+    "WIDTH",
+    "AbortedRanges",
+    "CleanerCheckpoint",
+    "Epochs",
     "Flags",
     "Intent",
     "LeaderEpochs",
@@ -44,13 +50,7 @@ __all__ = [
     "PartitionState",
     "ProducerEntry",
     "ProducerStates",
-    "READ_BYTES",
-    "READ_SIZE",
-    "RESERVE",
-    "SLOT_COUNT",
-    "SLOT_DISTANCE",
     "Slots",
-    "WIDTH",
     "aborted_between",
     "acknowledged",
     "apply_intent",

@@ -209,11 +209,12 @@ class LogReader:
 
     def read(
         self, start: int, end: int, *, max_bytes: int, headers: bool = False, check_crcs: bool = True,
-        committed: bool = False,
+        committed: bool = False, state: PartitionState | None = None,
     ) -> Iterator[Chunk]:  # fmt: skip
         """The records of [start, end) in order, in chunks of some `max_bytes` before compression.
 
         With `committed`, those of transactions that were aborted are left out; `end` is at most the last stable offset.
+        `state` is what the caller has found before; None: it is looked at when the first chunk is asked for.
 
         Raises:
             OffsetOutOfRangeError: `start` below the log start, or `end` above the log end; or records of
@@ -224,7 +225,7 @@ class LogReader:
                 BatchTooLargeError: it becomes more in memory than it may.
             LogDamagedError: a segment is missing or shorter than it was.
         """
-        state = self.state()
+        state = state or self.state()
         self._check_range(start, end, state)
         reader = RangeReader(self.place, max_bytes, headers, check_crcs, self._max_batch_bytes, self._dense)
         if committed and state.flags & Flags.PRODUCERS:
@@ -234,8 +235,8 @@ class LogReader:
             try:
                 base, following = self._segment_of(position, state, listed)
                 until = end if following is None else min(end, following)
-                segment = self._open(base, following, state)
-                size = self._counted(segment, state) if following is None else segment.log.size()
+                segment, now = self._open(base, following, state)
+                size = self._counted(segment, state, now) if following is None else segment.log.size()
                 for chunk in reader.read(segment, size, position, until, following):
                     yield chunk
                     position = max(position, chunk.next_offset)
@@ -281,20 +282,22 @@ class LogReader:
             )
         return bases[number], bases[number + 1]
 
-    def _open(self, base: int, following: int | None, state: PartitionState) -> SegmentReader:
+    def _open(self, base: int, following: int | None, state: PartitionState) -> tuple[SegmentReader, PartitionState]:
+        """Opens a segment that a state has; gives the state after that, too."""
         with missing_is_damage(self.place):
             segment = SegmentReader(self._folder(state), base, until=NO_OFFSET if following is None else following)
         # The folder may belong to a newer topic of the same name by now; but not if this one still lives.
-        if self.state().incarnation != state.incarnation:
+        now = self.state()
+        if now.incarnation != state.incarnation:
             raise LogDamagedError(f"{self.place}: the log was truncated while it was read")
-        return segment
+        return segment, now
 
-    def _counted(self, segment: SegmentReader, state: PartitionState) -> int:
-        """How many bytes count of the segment that is active by a state, and was opened after that was read.
+    def _counted(self, segment: SegmentReader, state: PartitionState, now: PartitionState) -> int:
+        """How many bytes count of the segment that is active by a state, and was opened between that and `now`.
 
         Once it is closed the cleaner may replace it by another file, of which the state's position says nothing.
         """
-        if self.state().active_base == state.active_base:
+        if now.active_base == state.active_base:
             check_length(self.place, segment.log.path, segment.log.size(), state.position)
             return state.position
         return segment.size_up_to(state.next_offset)
@@ -362,8 +365,8 @@ class LogReader:
         position: int | None = offset
         while position is not None and position < state.high_watermark:
             base, position = self._segment_of(position, state, listed)
-            segment = self._open(base, position, state)
-            yield segment, self._counted(segment, state) if position is None else segment.log.size()
+            segment, now = self._open(base, position, state)
+            yield segment, self._counted(segment, state, now) if position is None else segment.log.size()
             segment.close()
 
     def opened(self, state: PartitionState) -> Iterator[tuple[SegmentReader, int]]:
@@ -386,10 +389,10 @@ class LogReader:
     def _opened(self, state: PartitionState) -> Iterator[tuple[SegmentReader, int]]:
         position, active = state.log_start, None
         if max(position, state.active_base) < state.next_offset:
-            active = self._open(state.active_base, None, state)
+            active, _ = self._open(state.active_base, None, state)
         while position < state.active_base:
             base, following = self._segment_of(position, state, listed=True)
-            segment = self._open(base, following, state)
+            segment, _ = self._open(base, following, state)
             yield segment, segment.log.size() if segment.until == NO_OFFSET else segment.size_up_to(segment.until)
             segment.close()
             position = state.active_base if following is None else following

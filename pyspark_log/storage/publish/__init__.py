@@ -4,8 +4,8 @@ from pyspark_log.storage.publish import install, manifest, prepare, publishing, 
 from pyspark_log.storage.publish.agreed_topics import AgreedTopic
 from pyspark_log.storage.publish.applier import apply_in, staging_folder, unlink_all, waits_in
 from pyspark_log.storage.publish.decision import (
-    Decision,
     NO_NUMBER,
+    Decision,
     Origin,
     SetAside,
     TopicIdPartition,
@@ -27,20 +27,20 @@ from pyspark_log.storage.publish.publishing import (
     tidy,
 )
 from pyspark_log.storage.publish.recovery import Waiting
-from pyspark_log.storage.publish.staged_file import Job, Region, SUFFIX, job_of, region_fault
+from pyspark_log.storage.publish.staged_file import SUFFIX, Job, Region, job_of, region_fault
 from pyspark_log.storage.publish.staging import PlannedTopic, StagedPart, StagedWriter, StagingPlan
 
 __all__ = [
+    "NO_NUMBER",
+    "SUFFIX",
     "AgreedTopic",
     "Decision",
     "DecisionLog",
     "Job",
-    "NO_NUMBER",
     "Origin",
     "PlannedTopic",
     "PublishResult",
     "Region",
-    "SUFFIX",
     "SetAside",
     "StagedPart",
     "StagedWriter",

@@ -93,20 +93,23 @@ def entries_of(decisions: DecisionLog, decision: Decision) -> Entries:
 # ---- applying
 
 
-def apply_decision(decisions: DecisionLog, decision: Decision, timeout: float) -> None:
+def apply_decision(
+    decisions: DecisionLog, decision: Decision, timeout: float, entries: Entries | None = None
+) -> None:
     """Applies a decision wherever it is not yet; in each partition after the decisions before it.
 
     Args:
         decisions: where.
         decision: which one.
         timeout: how long to wait for each partition's lock, in seconds.
+        entries: what it gives to which partition, if it was decided just now; None: its manifest tells.
 
     Raises:
         StagedOutputError, OSError, LockTimeoutError, LogDamagedError: the first that a partition gave. The others
             have theirs. It can be tried again.
     """
     if decision.offset in decisions.undone:
-        _bring_up(decisions, decision.places, decision.offset, timeout)
+        _bring_up(decisions, decision.places, decision.offset, timeout, entries)
         decisions.applied.add(decision.offset)
 
 
@@ -126,21 +129,30 @@ def waits_in(decisions: DecisionLog, place: TopicIdPartition, applied: int) -> b
 
 
 def _bring_up(
-    decisions: DecisionLog, places: Collection[TopicIdPartition], until: int, timeout: float
+    decisions: DecisionLog,
+    places: Collection[TopicIdPartition],
+    until: int,
+    timeout: float,
+    given: Entries | None = None,
 ) -> None:
-    """Applies in some partitions, one after another in each, the decisions up to `until`."""
+    """Applies in some partitions, one after another in each, the decisions up to `until`.
+
+    `given`: what the last of them gives to which partition; it was decided just now, so it is applied nowhere yet.
+    """
     steps = [
         step
         for step in decisions.in_order()
         if step.offset <= until
         and not set(places).isdisjoint(step.places)
-        and not seems_applied(decisions, step)
+        and ((given is not None and step.offset == until) or not seems_applied(decisions, step))
     ]
     if not steps:
         return
     # What cannot be read holds up only the partitions that it is for.
-    entries: dict[int, Entries | PylogError | OSError] = {}
+    entries: dict[int, Entries | PylogError | OSError] = {} if given is None else {until: given}
     for step in steps:
+        if step.offset in entries:
+            continue
         try:
             entries[step.offset] = entries_of(decisions, step)
         except (PylogError, OSError) as error:
@@ -149,7 +161,9 @@ def _bring_up(
     def bring_up(place: TopicIdPartition) -> PylogError | OSError | None:
         try:
             for step in steps:
-                if place in step.places and not is_applied_in(decisions.logs, step, place):
+                if place not in step.places:
+                    continue
+                if (given is not None and step.offset == until) or not is_applied_in(decisions.logs, step, place):
                     _apply_in(decisions.logs, step, place, entries[step.offset], timeout)
         except (PylogError, OSError) as error:
             return error
@@ -201,15 +215,18 @@ def _apply_in(
 # ---- removing what was staged
 
 
-def remove_staged(logs: LogManager, decision: Decision) -> None:
+def remove_staged(decisions: DecisionLog, decision: Decision) -> None:
     """Removes what a finished decision no longer needs. What stays behind costs space only."""
-    folder = staging_folder(logs)
-    if decision.manifest:
-        try:
-            unlink_all(logs, manifest.paths(manifest.read(folder, decision.manifest, decision.manifest_crc)))
-        except (FileNotFoundError, StagedOutputError) as error:
-            log.warning("%s: what decision %d had staged is not known: %s", logs.path, decision.offset, error)
-        unlink_all(logs, [f"{folder}/{decision.manifest}"])
+    logs, folder = decisions.logs, staging_folder(decisions.logs)
+    if not decision.manifest:
+        return
+    paths = decisions.staged.pop(decision.offset, None)
+    try:
+        paths = paths or manifest.paths(manifest.read(folder, decision.manifest, decision.manifest_crc))
+    except (FileNotFoundError, StagedOutputError) as error:
+        log.warning("%s: what decision %d had staged is not known: %s", logs.path, decision.offset, error)
+        paths = set()
+    unlink_all(logs, [*paths - {f"{folder}/{decision.manifest}"}, f"{folder}/{decision.manifest}"])
 
 
 def unlink_all(logs: LogManager, paths: Iterable[str]) -> None:

@@ -188,6 +188,11 @@ def decode_decision(publisher: str, value: bytes, offset: int) -> Decision:
         raise no_decision(offset, str(error)) from None
 
 
+def numbered(decision: Decision, offset: int) -> Decision:
+    """What `decode_decision` gives for a decision whose record has got an offset."""
+    return replace(decision, offset=offset) if decision.offset < 0 else decision
+
+
 def publisher_of(key: bytes | None, offset: int) -> str:
     """The publisher that a record's key names. CorruptRecordError."""
     try:

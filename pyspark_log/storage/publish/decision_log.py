@@ -18,7 +18,7 @@ from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex, now_ms
 from pyspark_log.storage.ingest import encode, packed
-from pyspark_log.storage.log import READ_SIZE, LogWriter, state_file
+from pyspark_log.storage.log import READ_SIZE, LogReader, LogWriter, PartitionState, state_file
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish.decision import (
     NO_NUMBER,
@@ -28,6 +28,7 @@ from pyspark_log.storage.publish.decision import (
     TopicIdPartition,
     decode_decision,
     encode_decision,
+    numbered,
     publisher_of,
 )
 
@@ -43,6 +44,10 @@ _TOPIC_CONFIGS = {
 }
 
 
+# A publisher, and what is known of it by now; None: it is forgotten.
+_Record = tuple[str, Decision | None]
+
+
 class DecisionLog:
     """The decisions of one store, as this process has read them. Safe to use from several threads.
 
@@ -51,6 +56,8 @@ class DecisionLog:
         last: the last decision of each publisher.
         undone: decisions that no record calls done, by number.
         applied: numbers of those among them that were found to be applied everywhere.
+        staged: the files of decisions that this process has made, by their numbers, until these are removed.
+        active_base: where the active segment of the log began, when it was looked at last.
     """
 
     def __init__(self, logs: LogManager) -> None:
@@ -59,6 +66,8 @@ class DecisionLog:
         self.last: dict[str, Decision] = {}
         self.undone: dict[int, Decision] = {}
         self.applied: set[int] = set()
+        self.staged: dict[int, set[str]] = {}
+        self.active_base = 0
         self._position = 0
         self._followed = 0
         self._seen = ((-1, -1), 0)  # the stamp of the store that all this was read in, and the incarnation of the log
@@ -79,10 +88,15 @@ class DecisionLog:
             reader = self.logs.put_right(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
             reader = None
+        self._follow(reader, None)
+
+    def _follow(self, reader: LogReader | None, state: PartitionState | None) -> None:
+        """Reads on; `state`: the log's, if its lock is held."""
         with self._mutex:
             now = now_ms()  # before the end: this process may stand still in between
-            state = state_file.EMPTY if reader is None else reader.state()
-            end = state.high_watermark
+            if state is None:
+                state = state_file.EMPTY if reader is None else reader.state()
+            end, self.active_base = state.high_watermark, state.active_base
             seen = (store_json.stamp(self.logs.path), state.incarnation)
             slept = self._position > 0 and not 0 <= now - self._followed < _tombstones_stay(self.logs) // 2
             if slept or seen != self._seen or not state.log_start <= self._position <= end:
@@ -91,15 +105,30 @@ class DecisionLog:
             if reader is None or end <= self._position:
                 self._followed = now
                 return
-            for chunk in reader.read(self._position, end, max_bytes=READ_SIZE):
+            for chunk in reader.read(self._position, end, max_bytes=READ_SIZE, state=state):
                 names = ("key", "value", "offset")
                 for key, value, offset in zip(*(chunk.columns[name].to_pylist() for name in names), strict=True):
-                    self._take(publisher_of(key, offset), value, offset)
+                    publisher = publisher_of(key, offset)
+                    self._take(publisher, None if value is None else decode_decision(publisher, value, offset))
             # Only now: what could not be read to its end has not been followed.
             self._position, self._followed = end, now
 
     def _forget(self, log_start: int) -> None:
         self.last, self.undone, self.applied, self._position = {}, {}, set(), log_start
+
+    def added(self, records: Sequence[_Record], state: PartitionState) -> None:
+        """Takes in what was added just now; the lock is held, and the log was followed to its end before.
+
+        Args:
+            records: publishers with what is known of them by now.
+            state: the log's, after that.
+        """
+        with self._mutex:
+            if self._position != state.next_offset - len(records):
+                return  # A part of them could not be added at once; the next look reads all.
+            for offset, (publisher, decision) in enumerate(records, self._position):
+                self._take(publisher, None if decision is None else numbered(decision, offset))
+            self._position, self.active_base = state.next_offset, state.active_base
 
     def in_order(self) -> list[Decision]:
         """The undone decisions, in the order in which they were made."""
@@ -107,9 +136,8 @@ class DecisionLog:
         undone = list(self.undone.values())
         return sorted(undone, key=lambda decision: decision.offset)
 
-    def _take(self, publisher: str, value: bytes | None, offset: int) -> None:
+    def _take(self, publisher: str, decision: Decision | None) -> None:
         before = self.last.get(publisher)
-        decision = None if value is None else decode_decision(publisher, value, offset)
         if decision is None:
             self.last.pop(publisher, None)
         else:
@@ -132,7 +160,7 @@ class DecisionLog:
                 TopicAdmin(self.logs).create(PUBLISH_TOPIC, 1, _TOPIC_CONFIGS)
             partition = self.logs.appender(PUBLISH_TOPIC, 0)
         with partition.hold(timeout) as appender:
-            self.follow()
+            self._follow(self.logs.reader(PUBLISH_TOPIC, 0), appender.state)
             yield DecisionWriter(self, appender)
 
 
@@ -144,8 +172,8 @@ def _tombstones_stay(logs: LogManager) -> int:
         return 0  # it was deleted
 
 
-def _done(decision: Decision) -> tuple[str, bytes]:
-    return decision.publisher, encode_decision(replace(decision, done=True))
+def _done(decision: Decision) -> _Record:
+    return decision.publisher, replace(decision, done=True)
 
 
 class DecisionWriter:
@@ -156,7 +184,7 @@ class DecisionWriter:
         self._appender = appender
 
     def decide(self, decision: Decision, done: Sequence[Decision] = ()) -> Decision:
-        """Makes a decision; when this returns it holds, whatever happens. The caller follows the log then.
+        """Makes a decision; when this returns it holds, whatever happens.
 
         In the same write it says of others that they are done, so that nobody looks at them any more. If the decision
         has a time already, some of its records bear it.
@@ -175,8 +203,8 @@ class DecisionWriter:
         )  # fmt: skip
         left = self._log.undone.keys() - {other.offset for other in done} - {before.offset if before else -1}
         # What is synced of one decision is synced of those before it, as they stand in one log.
-        records = [*finished, (decision.publisher, encode_decision(decision))]
-        self._write(records, min([*left, number]), sync=not decision.boot)
+        records = [*finished, (decision.publisher, decision)]
+        self._append(records, min([*left, number]), sync=not decision.boot)
         return replace(decision, offset=number)
 
     def settle(self) -> None:
@@ -189,7 +217,7 @@ class DecisionWriter:
         if last is None:
             origin = Origin.here()
             last = Decision(publisher, NO_NUMBER, done=True, host=origin.host, process=origin.process, time=origin.time)
-        self._append([(publisher, encode_decision(last.taken_over(run)))], None)
+        self._append([(publisher, last.taken_over(run))], None)
 
     def finish(self, done: Sequence[Decision], forget: str | None, *, sync: bool = True) -> None:
         """Records that decisions are applied everywhere, and forgets the publisher `forget` (None: nobody)."""
@@ -226,24 +254,24 @@ class DecisionWriter:
         self._end([decision], [_done(aside)])
 
     def _end(
-        self, done: Sequence[Decision], records: Sequence[tuple[str, bytes | None]], *, sync: bool = True
+        self, done: Sequence[Decision], records: Sequence[_Record], *, sync: bool = True
     ) -> None:
         if records:
             left = self._log.undone.keys() - {decision.offset for decision in done}
             self._append(records, min([*left, self._appender.state.next_offset + len(records)]), sync=sync)
 
     def _append(
-        self, records: Sequence[tuple[str, bytes | None]], first_undone: int | None, *, sync: bool = True
+        self, records: Sequence[_Record], first_undone: int | None, *, sync: bool = True
     ) -> None:
         self._write(records, first_undone, sync=sync)
-        self._log.follow()
+        self._log.added(records, self._appender.state)
 
     def _write(
-        self, records: Sequence[tuple[str, bytes | None]], first_undone: int | None, *, sync: bool
+        self, records: Sequence[_Record], first_undone: int | None, *, sync: bool
     ) -> None:
-        keys, values = zip(*records, strict=True)
+        values = [None if decision is None else encode_decision(decision) for _, decision in records]
         data = pa.record_batch({
-            "key": pa.array([key.encode() for key in keys], pa.binary()),
+            "key": pa.array([publisher.encode() for publisher, _ in records], pa.binary()),
             "value": pa.array(values, pa.binary()),
         })
         batches = encode(PUBLISH_TOPIC, 1, self._appender.config, data, now_ms())[0]

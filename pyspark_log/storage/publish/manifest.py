@@ -33,7 +33,7 @@ _HEADER = struct.Struct(">8sII")  # magic, length of the JSON, its CRC-32C
 
 def write(
     folder: str, parts: Sequence[StagedPart], steps: Sequence[OffsetStep] = (), *, sync: bool = True
-) -> tuple[str, int]:
+) -> tuple[str, int, int]:
     """Writes a manifest, durably if `sync`.
 
     Args:
@@ -42,7 +42,8 @@ def write(
         steps: the positions of groups that it moves; the records that say so are among the parts.
 
     Returns:
-        The file's name, and the CRC-32C of its description, which the decision repeats.
+        The file's name; the CRC-32C of its description, which the decision repeats; and where in the file, in bytes,
+        the output begins that is in no other one.
 
     Raises:
         PublishError: there are more pieces than it can describe; nothing was written.
@@ -84,7 +85,22 @@ def write(
     files.replace_whole(
         f"{folder}/{name}", _HEADER.pack(MAGIC, len(description), crc) + description + bytes(inline), sync=sync
     )
-    return name, crc
+    return name, crc, _HEADER.size + len(description)
+
+
+def entries(
+    folder: str, name: str, inline_start: int, parts: Sequence[StagedPart]
+) -> dict[TopicIdPartition, list[Region]]:
+    """What `read` gives for a manifest that `write` has just written; `inline_start` as that has returned it."""
+    found: dict[TopicIdPartition, list[Region]] = {}
+    inline = inline_start
+    for part in parts:
+        path, position = f"{folder}/{part.file or name}", part.position
+        if not part.file:
+            position, inline = inline, inline + part.size
+        region = Region(path, position, part.size, part.count, part.crcs)
+        found.setdefault(TopicIdPartition(part.topic, part.topic_id, part.partition), []).append(region)
+    return found
 
 
 def read(folder: str, name: str, crc: int) -> dict[TopicIdPartition, list[Region]]:

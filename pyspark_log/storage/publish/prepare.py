@@ -21,7 +21,7 @@ from pyspark_log.storage.catalog import STAGING_FOLDER, STATE_FOLDER
 from pyspark_log.storage.fs import files, is_shared, now_ms
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish import manifest
-from pyspark_log.storage.publish.applier import entries_of, staging_folder, unlink_all
+from pyspark_log.storage.publish.applier import Entries, entries_of, staging_folder, unlink_all
 from pyspark_log.storage.publish.decision import TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.install import copy_limit, install_size, most_batches
@@ -174,6 +174,7 @@ class Output:
         time: the time (ms) that records of topics with LogAppendTime must get; 0: any.
         manifest: the manifest's name; "": there is nothing to publish.
         manifest_crc: the CRC-32C of its description.
+        inline_start: where in the manifest the output begins that is in no other file, in bytes.
     """
 
     pieces: Sequence[StagedPart]
@@ -181,6 +182,7 @@ class Output:
     time: int
     manifest: str = ""
     manifest_crc: int = 0
+    inline_start: int = 0
 
     @classmethod
     def make(
@@ -192,11 +194,15 @@ class Output:
         if not gathered.parts:
             return output
         try:
-            name, crc = manifest.write(staging_folder(logs), gathered.parts, offsets, sync=sync)
+            name, crc, start = manifest.write(staging_folder(logs), gathered.parts, offsets, sync=sync)
         except BaseException:
             output.remove_made(logs)
             raise
-        return replace(output, manifest=name, manifest_crc=crc)
+        return replace(output, manifest=name, manifest_crc=crc, inline_start=start)
+
+    def entries(self, logs: LogManager) -> Entries:
+        """What the decision gives to which partition, as `manifest.read` would say."""
+        return manifest.entries(staging_folder(logs), self.manifest, self.inline_start, self.parts)
 
     def places(self) -> tuple[TopicIdPartition, ...]:
         """The partitions that get something, in the order of the parts."""

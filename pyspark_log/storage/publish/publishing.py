@@ -39,7 +39,7 @@ from pyspark_log.storage.catalog import INTERNAL_TOPICS, PUBLISH_TOPIC, STATE_FO
 from pyspark_log.storage.compaction import compact_if_due
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, is_shared
 from pyspark_log.storage.log import this_boot
-from pyspark_log.storage.log_manager import LogManager
+from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import (
     apply_decision,
     is_applied,
@@ -210,11 +210,11 @@ class _Publish:
     def run(self) -> PublishResult:
         """Publishes; any error, which `outcome` explains."""
         output = self._prepare()
-        before = _active_bases(self._logs, self._wanted)
+        before = _active_bases(self._decisions, self._wanted)
         decision, replayed = self._decided(output)
-        self._apply(decision, replayed)
+        self._apply(decision, replayed, output)
         self._tidy(decision)
-        _compact_begun(self._logs, self._wanted, before)
+        _compact_begun(self._decisions, self._wanted, before)
         return PublishResult(decision.offset, replayed, decision.records)
 
     def outcome(self, error: Exception) -> Exception:
@@ -313,16 +313,22 @@ class _Publish:
                         continue
             # The publisher's last decision is not finished. That comes first, and without the lock.
             _finish(decisions, last, wanted.number)
-        decisions.follow()
         for finished in done:
-            remove_staged(self._logs, finished)
+            remove_staged(self._decisions, finished)
         return decision, False
 
-    def _apply(self, decision: Decision, replayed: bool) -> None:
+    def _apply(self, decision: Decision, replayed: bool, output: Output) -> None:
         """Applies the decision. SetAsideError, PartlySetAsideError, or any error: it is decided all the same."""
+        entries, staged = None, self._decisions.staged
+        if not replayed:
+            entries = output.entries(self._logs)
+            for number in staged.keys() - self._decisions.undone.keys():
+                del staged[number]  # Another process was faster.
+            staged[decision.offset] = manifest.paths(entries)
         try:
-            apply_decision(self._decisions, decision, DEFAULT_TIMEOUT)
+            apply_decision(self._decisions, decision, DEFAULT_TIMEOUT, entries)
         except StagedOutputError:
+            self._decisions.follow()
             _tell_if_aside(self._decisions, decision, replayed)
             raise
         _tell_if_aside(self._decisions, decision, replayed)
@@ -354,25 +360,26 @@ def _is_replay(wanted: Decision, last: Decision | None, claimed: bool) -> bool:
     return True
 
 
-def _active_bases(logs: LogManager, decision: Decision) -> dict[TopicPartition, int]:
+def _active_bases(decisions: DecisionLog, decision: Decision) -> dict[TopicPartition, int]:
     """Where the active segments begin of the engine's own partitions that a decision is written to."""
-    found = {}
-    places = {TopicPartition(place.topic, place.partition) for place in decision.places}
-    for at in (TopicPartition(PUBLISH_TOPIC, 0), *(at for at in places if at.topic in INTERNAL_TOPICS)):
-        with contextlib.suppress(UnknownTopicError):
-            found[at] = logs.reader(at.topic, at.partition).state().active_base
+    found = {TopicPartition(PUBLISH_TOPIC, 0): decisions.active_base}
+    for place in decision.places:
+        if place.topic in INTERNAL_TOPICS:
+            with contextlib.suppress(UnknownTopicError):
+                state = decisions.logs.reader(place.topic, place.partition).state()
+                found[TopicPartition(place.topic, place.partition)] = state.active_base
     return found
 
 
-def _compact_begun(logs: LogManager, decision: Decision, before: Mapping[TopicPartition, int]) -> None:
+def _compact_begun(decisions: DecisionLog, decision: Decision, before: Mapping[TopicPartition, int]) -> None:
     """Whoever begins a segment of those partitions compacts the closed ones, so that their logs stay small."""
     try:
-        for at, base in _active_bases(logs, decision).items():
+        for at, base in _active_bases(decisions, decision).items():
             if before.get(at, base) != base:
-                compact_if_due(logs, at)
+                compact_if_due(decisions.logs, at)
     except (PylogError, OSError) as error:
         # All of it is published. A call that fails would be made again, by a publisher that may be forgotten by now.
-        log.warning("%s: it could not be found out whether to compact the decisions: %s", logs.path, error)
+        log.warning("%s: it could not be found out whether to compact the decisions: %s", decisions.logs.path, error)
 
 
 def take_back(decisions: DecisionLog, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
@@ -543,7 +550,7 @@ def tidy(decisions: DecisionLog, forget: str | None = None, *, sync: bool = True
         done = [decisions.undone[decision.offset] for decision in done if decision.offset in decisions.undone]
         writer.finish(done, forget, sync=sync)
     for decision in done:
-        remove_staged(decisions.logs, decision)
+        remove_staged(decisions, decision)
 
 
 # ---- deciding
@@ -574,7 +581,6 @@ def _tell_if_aside(decisions: DecisionLog, decision: Decision, replayed: bool) -
     Raises:
         SetAsideError, PartlySetAsideError: it was made just now, and nothing of it appears, or some of it.
     """
-    decisions.follow()
     last = decisions.last.get(decision.publisher)
     aside = None if last is None else last.set_aside
     if aside is None or aside.decision != decision.offset:

@@ -3,9 +3,8 @@
 from pyspark_log.storage.record.batch import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
-    BatchHeader,
-    CODECS,
     CODEC_MASK,
+    CODECS,
     CRC_AT,
     HEADER_SIZE,
     LEADER_EPOCH_AT,
@@ -16,6 +15,7 @@ from pyspark_log.storage.record.batch import (
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
     SMALLEST_MESSAGE,
+    BatchHeader,
     crcs_of,
 )
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
@@ -23,21 +23,16 @@ from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.record.compression import BytesLike
 from pyspark_log.storage.record.decoder import Chunk, decode
 from pyspark_log.storage.record.empty_batch import empty_batch
-from pyspark_log.storage.record.end_txn_marker import EndTxnMarker, MAX_MARKER_BYTES, decode_end_txn_marker
+from pyspark_log.storage.record.end_txn_marker import MAX_MARKER_BYTES, EndTxnMarker, decode_end_txn_marker
 from pyspark_log.storage.record.headers import assign_offsets, headers_in, scan, set_log_append_time
 from pyspark_log.storage.record.rows import RowBuilder, WriteColumns
 
 __all__ = [
     "ATTRIBUTES_AT",
     "BASE_OFFSET_AT",
-    "BatchBuilder",
-    "BatchHeader",
-    "BytesLike",
     "CODECS",
     "CODEC_MASK",
     "CRC_AT",
-    "Chunk",
-    "EndTxnMarker",
     "HEADER_SIZE",
     "LEADER_EPOCH_AT",
     "LENGTH_AT",
@@ -47,9 +42,14 @@ __all__ = [
     "MAGIC_AT",
     "MAX_MARKER_BYTES",
     "MAX_TIMESTAMP_AT",
+    "SMALLEST_MESSAGE",
+    "BatchBuilder",
+    "BatchHeader",
+    "BytesLike",
+    "Chunk",
+    "EndTxnMarker",
     "RecordColumns",
     "RowBuilder",
-    "SMALLEST_MESSAGE",
     "WriteColumns",
     "assign_offsets",
     "crc32c",

@@ -4,4 +4,4 @@ from pyspark_log.storage.maintenance.doctor.examination import examine
 from pyspark_log.storage.maintenance.doctor.findings import Finding, Verdict
 from pyspark_log.storage.maintenance.doctor.peer import WAIT_SECONDS, examine_with_peer
 
-__all__ = ["Finding", "Verdict", "WAIT_SECONDS", "examine", "examine_with_peer"]
+__all__ = ["WAIT_SECONDS", "Finding", "Verdict", "examine", "examine_with_peer"]
