@@ -90,7 +90,7 @@ class _Commands(click.Group):
             sys.stdout.flush()
         except BrokenPipeError:
             # The interpreter flushes standard output once more when it ends; that must go somewhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # noqa: TID251  (no file of a store)
             ctx.exit(_BROKEN_PIPE)
         except KeyboardInterrupt:
             ctx.exit(interrupts.INTERRUPTED)

@@ -24,7 +24,6 @@ from pyspark_log.cli.target import Target
 from pyspark_log.cli.times import to_ms
 from pyspark_log.errors import InvalidTopicError
 from pyspark_log.storage.catalog import check_name
-from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.groups import NEVER, OffsetAndMetadata, OffsetsLog, check_empty
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -211,7 +210,7 @@ def _resolve(
         find = _start
     since = scenario.to_datetime
     if scenario.by_duration is not None:
-        since = max(now_ms() - scenario.by_duration // timedelta(milliseconds=1), 0)
+        since = max(store.logs.clock() - scenario.by_duration // timedelta(milliseconds=1), 0)
     if since is not None:
         return {at: _at_time(store, at, since) for at in partitions}
     return {at: find(store, at) for at in partitions}

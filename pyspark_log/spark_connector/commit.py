@@ -13,7 +13,6 @@ from pyspark_log.spark_connector.errors import ConnectorError, outcome_shown
 from pyspark_log.spark_connector.query_run import QueryRun, location_of, plan_of, publisher_of
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage
-from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.ingest import is_past_retention, warn_past_retention
 from pyspark_log.storage.publish import StagedPart, publish, staging_folder, unlink_all
 from pyspark_log.storage.store import Store
@@ -115,7 +114,7 @@ def warn_of_old_times(store: Store, messages: Sequence[StagedMessage], run_id: s
         # All of it is published: a write that failed here would be made again.
         with contextlib.suppress(PylogError, OSError):
             config = store.topic_config(topic)
-            if is_past_retention(time, config, now_ms()) and (not run_id or (run_id, topic) not in _told):
+            if is_past_retention(time, config, store.logs.clock()) and (not run_id or (run_id, topic) not in _told):
                 _told.add((run_id, topic))
                 warn_past_retention(time, config, f"{store.path}: topic {topic}")
 

@@ -22,7 +22,7 @@ from pyspark_log.storage.catalog import (
     local_path,
     store_json,
 )
-from pyspark_log.storage.fs import Mutex, now_ms
+from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.storage.groups import CommittedOffsets
 from pyspark_log.storage.ingest import validate
 from pyspark_log.storage.log import READ_BYTES
@@ -128,7 +128,7 @@ class Store:
                 return cls.create(path, settings)
             except StoreExistsError:
                 # Another process may have been faster; if not, this says why the folder is refused.
-                if os.path.exists(f"{local_path(path)}/{STORE_FILE}"):
+                if files.exists(f"{local_path(path)}/{STORE_FILE}"):
                     return cls.open(path)
                 raise
 
@@ -365,7 +365,7 @@ class Store:
         """
         check_not_internal(topic)
         target = self.logs.appender(topic, partition)
-        data = validate(batch, target.config, now_ms(), str(target.place))
+        data = validate(batch, target.config, self.logs.clock(), str(target.place))
         with target.hold() as appender:
             return AppendResult(partition, *appender.append(data, sync=sync))
 

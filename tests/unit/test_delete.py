@@ -85,9 +85,9 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(store):
 
 def clean_after_delay(store):
     """The delay counts from the deletion, a time that a test cannot set back."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pyspark_log.storage.log_manager.topics.now_ms", lambda: int(time.time() * 1000) + 61_000)
-        store.clean()
+    now, store.logs.clock.read = store.logs.clock.read, lambda: now() + 61_000
+    store.clean()
+    store.logs.clock.read = now
 
 
 def test_without_a_delay_nothing_is_left(tmp_path):

@@ -12,7 +12,6 @@ from pyspark_log.errors import OutcomeUnknownError
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import read_offsets
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import lease
 from pyspark_log.storage.log_manager import manager
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
@@ -22,7 +21,7 @@ from pyspark_log.types import TopicPartition
 
 @pytest.fixture
 def make(tmp_path):
-    """Makes a store with the topic `t` of two manager."""
+    """Makes a store with the topic `t` of two partitions."""
 
     def make(**configs):
         store = Store.create(tmp_path / "store")
@@ -53,7 +52,7 @@ def clock(monkeypatch):
     class Clock:
         ms = time.time_ns() // 1_000_000
 
-    monkeypatch.setattr(lease, "now_ms", lambda: Clock.ms)
+    monkeypatch.setattr("pyspark_log.storage.fs.clock.now_ms", lambda: Clock.ms)
     return Clock
 
 

@@ -508,9 +508,9 @@ def test_what_a_killed_helper_made_ready_is_known_and_goes_by_its_age(store, mon
     assert [what for what in found if "not a file of the engine" in what] == []
     assert any(f"{len(left)} staged files" in what for what in found), found
     week = 7 * 24 * 3600 * 1000
-    monkeypatch.setattr(janitor, "now_ms", lambda: now_ms() + week + 1000)
+    store.logs.clock.read = lambda: now_ms() + week + 1000
     janitor.sweep_staging(store)
-    monkeypatch.setattr(janitor, "now_ms", lambda: now_ms() + 2 * week)
+    store.logs.clock.read = lambda: now_ms() + 2 * week
     janitor.sweep_staging(store)
     assert staged_files(store) == []
     # They were names of the segment's file, too.
@@ -532,7 +532,7 @@ def test_a_copy_that_a_killed_helper_left_in_a_log_dir_goes_by_its_age(store, mo
     assert ["3 files of" in finding.what for finding in found] == [True]
     janitor.clean(store)
     assert left < set(os.listdir(f"{store.path}/data"))
-    monkeypatch.setattr(janitor, "now_ms", lambda: now_ms() + 24 * 3600 * 1000 + 1000)
+    store.logs.clock.read = lambda: now_ms() + 24 * 3600 * 1000 + 1000
     janitor.clean(store)
     assert not left & set(os.listdir(f"{store.path}/data"))
     check(store, expected(("p", 300)))

@@ -274,7 +274,7 @@ def test_who_is_about_to_write_checkpoints_writes_none_there(store, second, monk
     with stale.logs.appender("t", 1).hold() as appender:
         appender.note_offsets()
     empty_second(store)
-    folder = stale.log_dirs.at(1)
+    folder = stale.logs.log_dirs.at(1)
     looked = folder.problem
 
     def then_it_goes():

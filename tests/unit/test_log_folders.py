@@ -361,7 +361,7 @@ def test_a_publish_for_it_is_refused_before_it_is_decided(store, failed):
 def test_if_it_fails_after_the_decision_the_rest_is_applied_and_the_decision_waits(store, failed, monkeypatch):
     parts = stage(store, b"published")
     with monkeypatch.context() as patched:
-        patched.setattr(type(store), "check_log_dirs", lambda *_: None)
+        patched.setattr(type(store.logs), "check_log_dirs", lambda *_: None)
         with pytest.raises(PublishPendingError, match=rf"number 0 of publisher 'q' is decided.*{OFFLINE[1:]}"):
             publish(store.decisions, "q", 0, parts, run="r")
     assert values(store, 0) == values(store, 2) == [b"first", b"published"]

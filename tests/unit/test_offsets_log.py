@@ -232,20 +232,20 @@ def test_an_older_version_of_the_key_is_the_same_position(store):
 
 
 def test_a_view_that_has_slept_for_long_may_have_missed_tombstones_and_begins_anew(store, monkeypatch):
-    log, now = OffsetsLog(store), group_view.now_ms()
+    log, now = OffsetsLog(store), store.logs.clock()
     log.commit("g", {ORDERS_0: 5, ORDERS_1: 7})
     assert len(log.fetch("g")) == 2
     starts = reads_of(monkeypatch)
     half_a_day = 12 * 3600 * 1000
     for later, expected in ((half_a_day - 60_000, []), (2 * half_a_day, [0]), (0, [0, 0])):
-        monkeypatch.setattr(group_view, "now_ms", lambda later=later: now + later)
+        store.logs.clock.read = lambda later=later: now + later
         assert len(log.fetch("g")) == 2
         assert starts == expected
 
 
 def test_a_log_that_could_not_be_read_was_not_followed(store, monkeypatch):
     """What compaction removed meanwhile is not missed, however often it was tried."""
-    log, now = OffsetsLog(store), group_view.now_ms()
+    log, now = OffsetsLog(store), store.logs.clock()
     log.commit("g", {ORDERS_0: 5})
     log.fetch("g")
     log.commit("g", {ORDERS_0: 6})
@@ -253,11 +253,11 @@ def test_a_log_that_could_not_be_read_was_not_followed(store, monkeypatch):
     whole = Path(name).read_bytes()
     Path(name).write_bytes(whole[:-1] + b"?")
     ten_hours = 10 * 3600 * 1000
-    monkeypatch.setattr(group_view, "now_ms", lambda: now + ten_hours)
+    store.logs.clock.read = lambda: now + ten_hours
     with pytest.raises(CorruptRecordError):
         log.fetch("g")
     Path(name).write_bytes(whole)
-    monkeypatch.setattr(group_view, "now_ms", lambda: now + 2 * ten_hours)
+    store.logs.clock.read = lambda: now + 2 * ten_hours
     starts = reads_of(monkeypatch)
     assert offsets(log, "g") == {ORDERS_0: 6}
     assert starts == [0]

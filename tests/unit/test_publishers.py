@@ -14,8 +14,8 @@ from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.records import partition_for
 from pyspark_log.storage.maintenance import janitor
-from pyspark_log.storage.publish import decision_log, publishing
 from pyspark_log.storage.publish import publisher_admin as publishers
+from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.publish.publisher_admin import delete_publisher
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -128,29 +128,29 @@ def test_one_whose_call_was_killed_goes_when_the_store_is_cleaned_a_week_later(s
     published(store, "named", 0)
     janitor.clean(store)
     assert [one.publisher for one in publishers.publishers(store.decisions)] == ["named", "one"]
-    later = publishers.now_ms() + publishers.ONE_OFF_LIFETIME_MS + 60_000
-    monkeypatch.setattr(publishers, "now_ms", lambda: later)
+    later = store.logs.clock() + publishers.ONE_OFF_LIFETIME_MS + 60_000
+    store.logs.clock.read = lambda: later
     janitor.clean(store)
     assert [one.publisher for one in publishers.publishers(Store.open(store.path).decisions)] == ["named"]
     assert records(store)[-1] == ("one", True)
 
 
-def test_a_log_that_was_not_followed_for_long_is_read_anew(store, monkeypatch):
+def test_a_log_that_was_not_followed_for_long_is_read_anew(store):
     """Compaction can have removed the record that says that a publisher was forgotten."""
     published(store, "q", 0)
     sleeper = Store.open(store.path)
     decisions = sleeper.decisions
     decisions.follow()
     decisions.last["ghost"] = decisions.last["q"]
-    now = decision_log.now_ms()
+    now = sleeper.logs.clock()
     half_a_day = 12 * 3600 * 1000
     for later, known in ((half_a_day - 60_000, {"q", "ghost"}), (2 * half_a_day, {"q"})):
-        monkeypatch.setattr(decision_log, "now_ms", lambda later=later: now + later)
+        sleeper.logs.clock.read = lambda later=later: now + later
         decisions.follow()
         assert decisions.last.keys() == known
 
 
-def test_decisions_that_could_not_be_read_were_not_followed(store, monkeypatch):
+def test_decisions_that_could_not_be_read_were_not_followed(store):
     published(store, "q", 0)
     sleeper = Store.open(store.path)
     decisions = sleeper.decisions
@@ -158,13 +158,13 @@ def test_decisions_that_could_not_be_read_were_not_followed(store, monkeypatch):
     decisions.last["ghost"] = decisions.last["q"]
     published(store, "r", 0)
     name = Path(store.segment_files(PUBLISH_TOPIC, 0)[0])
-    now, ten_hours, whole = decision_log.now_ms(), 10 * 3600 * 1000, name.read_bytes()
+    now, ten_hours, whole = sleeper.logs.clock(), 10 * 3600 * 1000, name.read_bytes()
     name.write_bytes(whole[:-1] + b"?")
-    monkeypatch.setattr(decision_log, "now_ms", lambda: now + ten_hours)
+    sleeper.logs.clock.read = lambda: now + ten_hours
     with pytest.raises(CorruptRecordError):
         decisions.follow()
     name.write_bytes(whole)
-    monkeypatch.setattr(decision_log, "now_ms", lambda: now + 2 * ten_hours)
+    sleeper.logs.clock.read = lambda: now + 2 * ten_hours
     decisions.follow()
     assert decisions.last.keys() == {"q", "r"}
 

@@ -28,7 +28,7 @@ from pyspark_log.storage.catalog import (
     read_offsets,
     read_partition_metadata,
 )
-from pyspark_log.storage.fs import Mutex
+from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -56,14 +56,14 @@ def partition_of(folder: str) -> TopicPartition | None:
 
 def _has_segments(folder: str) -> bool:
     try:
-        return any(LOG_NAME.fullmatch(name) for name in os.listdir(folder))
+        return any(LOG_NAME.fullmatch(name) for name in files.list_folder(folder))
     except (FileNotFoundError, NotADirectoryError):
         return False
 
 
 def _stamp(path: str) -> _Stamp:
     try:
-        status = os.stat(path)
+        status = files.status_of(path)
     except FileNotFoundError:
         return _NOTHING
     return status.st_ino, status.st_mtime_ns
@@ -92,7 +92,7 @@ class BrokerLogDir:
     def __init__(self, path: str, only: TopicPartition | None = None) -> None:
         """For `find`, which says what it raises."""
         above = os.path.dirname(path)
-        if os.path.exists(f"{above}/{STORE_FILE}"):
+        if files.exists(f"{above}/{STORE_FILE}"):
             raise StoreNotFoundError(f"{path} holds the logs of a store: open {above}")
         self.path = path
         self.only = only
@@ -115,7 +115,7 @@ class BrokerLogDir:
         if only is not None and _has_segments(path):
             return cls(os.path.dirname(path), only)
         try:
-            names = os.listdir(path)
+            names = files.list_folder(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         if META_PROPERTIES in names or any(partition_of(name) and _has_segments(f"{path}/{name}") for name in names):
@@ -136,9 +136,9 @@ class BrokerLogDir:
 
     def _listed(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
-        for name in os.listdir(self.path):
+        for name in files.list_folder(self.path):
             at = partition_of(name)
-            if at is not None and os.path.isdir(f"{self.path}/{name}"):
+            if at is not None and files.is_folder(f"{self.path}/{name}"):
                 found.setdefault(at.topic, []).append(at.partition)
         return {topic: sorted(partitions) for topic, partitions in found.items()}
 
@@ -167,7 +167,7 @@ class BrokerLogDir:
 
     def is_closed(self) -> bool:
         """Whether its broker was shut down in order, and has not started again: nothing is half written then."""
-        return os.path.exists(f"{self.path}/{_CLOSED_IN_ORDER}")
+        return files.exists(f"{self.path}/{_CLOSED_IN_ORDER}")
 
     def high_watermark(self, at: TopicPartition) -> int | None:
         """The offset below which all replicas have a partition's records; None if no checkpoint says it.

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pyspark_log.errors import InvalidConfigError, StoreNotFoundError, UnknownTopicError
 from pyspark_log.storage.broker.log_dir import BrokerLogDir
 from pyspark_log.storage.catalog import META_PROPERTIES
-from pyspark_log.storage.fs import Mutex
+from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.types import TopicDescription, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -69,12 +69,12 @@ class BrokerLogDirs:
         folders = []
         for part in map(os.path.normpath, parts):
             try:
-                os.listdir(part)
+                files.list_folder(part)
                 found = BrokerLogDir.find(part)
             except OSError as error:
                 log.warning("%s: its partitions are left out: %s", part, error)
                 continue
-            if found is None or not os.path.exists(f"{part}/{META_PROPERTIES}"):
+            if found is None or not files.exists(f"{part}/{META_PROPERTIES}"):
                 raise StoreNotFoundError(f"{part} is none of a Kafka broker's log.dirs: it has no {META_PROPERTIES}")
             folders.append(found)
             if found.cluster_id != folders[0].cluster_id:

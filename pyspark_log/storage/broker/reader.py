@@ -104,7 +104,7 @@ class BrokerLogReader(LogReader):
             if not names:
                 start = self._broker.log_start(self._at)
                 lost = ""
-                if os.path.isdir(self.place.folder) and known_end > start:
+                if files.is_folder(self.place.folder) and known_end > start:
                     lost = self._tell_end("there is no segment", known_end, checkpoint)
                 return state_file.EMPTY._replace(
                     generation=generation, log_start=start, next_offset=start, high_watermark=start, active_base=start,
@@ -216,7 +216,7 @@ class BrokerLogReader(LogReader):
         found: list[str] = []
         try:
             if self._broker.has(self._at):
-                found = [name for name in os.listdir(self.place.folder) if LOG_NAME.fullmatch(name)]
+                found = [name for name in files.list_folder(self.place.folder) if LOG_NAME.fullmatch(name)]
         except FileNotFoundError:
             pass
         if not found and self._written:

@@ -13,7 +13,6 @@ import contextlib
 import errno
 import logging
 import os
-import time
 from typing import NamedTuple
 
 from pyspark_log.errors import LockTimeoutError, SideFileError
@@ -26,7 +25,7 @@ from pyspark_log.storage.catalog.kafka_files import (
     RECOVERY_POINT,
     read_meta_properties,
 )
-from pyspark_log.storage.fs import Mutex, files, lock_for
+from pyspark_log.storage.fs import Clock, Mutex, files, lock_for, now_ms
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -57,8 +56,9 @@ class LogDir:
     """
 
     def __init__(
-        self, path: str, lock_path: str, cluster_id: str, directory_id: str = "", store_file: str = ""
-    ) -> None:
+        self, path: str, lock_path: str, cluster_id: str, directory_id: str = "", store_file: str = "",
+        clock: Clock = now_ms,
+    ) -> None:  # fmt: skip
         """Changes nothing yet.
 
         Args:
@@ -67,8 +67,10 @@ class LogDir:
             cluster_id: of the store.
             directory_id: see above.
             store_file: the store.json that lists it; "": none does.
+            clock: what time it is.
         """
         self.path = path
+        self._clock = clock
         self.directory_id = directory_id
         self._lock_path = lock_path
         self._store_file = store_file
@@ -90,7 +92,7 @@ class LogDir:
             return ""
         path = f"{self.path}/{META_PROPERTIES}"
         try:
-            status = os.stat(path)
+            status = files.status_of(path)
             stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
             return "" if stamp == self._seen else self._look(path, stamp)
         except (FileNotFoundError, NotADirectoryError):
@@ -118,8 +120,8 @@ class LogDir:
             with contextlib.suppress(OSError), files.open_read(f"{self.path}/{META_PROPERTIES}") as file:
                 file.drop_cached()
         problem = self.problem()
-        if not problem and os.path.isdir(self.path) and not os.access(self.path, os.W_OK):
-            read_only = os.statvfs(self.path).f_flag & os.ST_RDONLY
+        if not problem and files.is_folder(self.path) and not files.may(self.path, os.W_OK):
+            read_only = files.room_at(self.path).f_flag & os.ST_RDONLY
             problem = os.strerror(errno.EROFS if read_only else errno.EACCES)
         return problem
 
@@ -170,11 +172,11 @@ class LogDir:
 
     def _due(self) -> bool:
         try:
-            written = os.stat(f"{self.path}/{HIGH_WATERMARK}").st_mtime
+            written = files.status_of(f"{self.path}/{HIGH_WATERMARK}").st_mtime
         except OSError:
             return True
         # A time that is to come says nothing: the clock was set back.
-        return not 0 <= time.time() - written < INTERVAL
+        return not 0 <= self._clock() / 1000 - written < INTERVAL
 
     def _write(self) -> None:
         with self._mutex:
@@ -182,7 +184,7 @@ class LogDir:
         if self.directory_id:
             # The store may have been moved since.
             log_dir_owner.note(self.path, self._store_file)
-        names = set(os.listdir(self.path))
+        names = set(files.list_folder(self.path))
         for file, field in (
             (LOG_START, "log_start"), (RECOVERY_POINT, "recovery_point"), (HIGH_WATERMARK, "high_watermark"),
         ):  # fmt: skip
@@ -191,7 +193,7 @@ class LogDir:
             offsets = before | {partition: getattr(known, field) for partition, known in noted.items()}
             # Partitions that were deleted go; one that is made anew must not begin with the old one's offsets.
             after = {one: at for one, at in offsets.items() if at is not None and str(one) in names}
-            if after != before or file == HIGH_WATERMARK or not os.path.exists(path):
+            if after != before or file == HIGH_WATERMARK or not files.exists(path):
                 checkpoint_files.write_offsets(path, after)
         with self._mutex:
             for partition, known in noted.items():

@@ -86,10 +86,10 @@ def check_name(store: str, name: str, others: Collection[str], own: Collection[s
             f"log dir {name!r}: must be an absolute path, or a plain name of a folder in the store that has no "
             f"other use there ({', '.join(sorted(own))})"
         )
-    real = os.path.realpath(path_of(store, name))
-    taken = [os.path.realpath(path_of(store, other)) for other in others]
+    real = files.real_path(path_of(store, name))
+    taken = [files.real_path(path_of(store, other)) for other in others]
     if os.path.isabs(name):
-        taken.append(os.path.realpath(store))
+        taken.append(files.real_path(store))
     for other in taken:
         if os.path.commonpath([real, other]) in (real, other):
             raise InvalidConfigError(f"log dir {name}: it is {other}, lies in it, or holds it")
@@ -109,7 +109,8 @@ def prepare(store: str, name: str, cluster_id: str) -> ListedLogDir:
         files.make_folder(path)
     except FileNotFoundError:
         raise InvalidConfigError(f"log dir {path}: the folder above it does not exist") from None
-    found = {entry for entry in os.listdir(path) if not _UNFINISHED.fullmatch(entry)} - _SYSTEMS_OWN - {OWNER_FILE}
+    entries = {entry for entry in files.list_folder(path) if not _UNFINISHED.fullmatch(entry)}
+    found = entries - _SYSTEMS_OWN - {OWNER_FILE}
     meta = f"{path}/{META_PROPERTIES}"
     if found == {META_PROPERTIES}:
         directory_id = _own_id(meta, cluster_id)
@@ -136,7 +137,7 @@ def _own_id(meta: str, cluster_id: str) -> str:
 def introduce(path: str, cluster_id: str) -> None:
     """Writes `meta.properties` into a log dir if it is missing. OSError."""
     meta = f"{path}/{META_PROPERTIES}"
-    if not os.path.exists(meta):
+    if not files.exists(meta):
         # Another process that is faster gives the folder its id.
         with contextlib.suppress(FileExistsError):
             files.create_whole(meta, encode_meta_properties(MetaProperties(cluster_id, NODE_ID, new_id())))

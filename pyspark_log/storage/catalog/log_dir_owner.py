@@ -26,14 +26,14 @@ def is_outside(folder: str, store_file: str) -> bool:
 
     It does too if its name in the store is a symbolic link.
     """
-    store = os.path.realpath(os.path.dirname(store_file))
-    return os.path.commonpath([os.path.realpath(folder), store]) != store
+    store = files.real_path(os.path.dirname(store_file))
+    return os.path.commonpath([files.real_path(folder), store]) != store
 
 
 def note(folder: str, store_file: str) -> None:
     """Has the note say where folder and store are now, durably, if the folder is outside of the store. OSError."""
     if is_outside(folder, store_file):
-        now = os.path.realpath(folder), os.path.realpath(store_file)
+        now = files.real_path(folder), files.real_path(store_file)
         if _read(folder) != now:
             content = {"version": _VERSION, "log_dir": now[0], "store_file": now[1]}
             files.replace_whole(f"{folder}/{OWNER_FILE}", json.dumps(content, indent=2).encode() + b"\n")
@@ -48,12 +48,12 @@ def problem(folder: str, store_file: str, cluster_id: str) -> str:
     if not is_outside(folder, store_file):
         return ""
     noted = _read(folder)
-    if noted is None or noted[0] != os.path.realpath(folder) or noted[1] == os.path.realpath(store_file):
+    if noted is None or noted[0] != files.real_path(folder) or noted[1] == files.real_path(store_file):
         return ""
     owner = os.path.dirname(noted[1])
     try:
         # Perhaps it is the same one, mounted at two places.
-        if os.path.samefile(owner, os.path.dirname(store_file)):
+        if files.are_same(owner, os.path.dirname(store_file)):
             return ""
         other = Fields.parse(files.read_whole(noted[1], _MOST_STORE_BYTES)).text("cluster_id")
     except (OSError, ValueError):

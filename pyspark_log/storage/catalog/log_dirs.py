@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from pyspark_log.errors import InvalidConfigError, LogDirOfflineError, StoreError
-from pyspark_log.storage.catalog import log_dir_list as log_dirs
-from pyspark_log.storage.catalog import store_json as store_folder
+from pyspark_log.storage.catalog import log_dir_list, store_json
 from pyspark_log.storage.catalog.log_dir import LogDir
 from pyspark_log.storage.catalog.log_dir_list import ListedLogDir
 from pyspark_log.storage.catalog.partition_path import PartitionPath
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
+from pyspark_log.storage.fs import Clock, files, now_ms
 
 log = logging.getLogger(__name__)
 
@@ -39,19 +39,20 @@ class _UnlistedLogDir(LogDir):
 
     def problem(self) -> str:
         """That there is none."""
-        return f"{store_folder.STORE_FILE} does not list it"
+        return f"{store_json.STORE_FILE} does not list it"
 
 
 class LogDirs:
     """The log dirs of one store, by their numbers. Safe to use from several threads."""
 
     def __init__(
-        self, path: str, cluster_id: str, listed: Mapping[int, ListedLogDir] = log_dirs.DEFAULT,
-        next_number: int = len(log_dirs.DEFAULT),
+        self, path: str, cluster_id: str, listed: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT,
+        next_number: int = len(log_dir_list.DEFAULT), clock: Clock = now_ms,
     ) -> None:  # fmt: skip
         """Looks at nothing yet. `path`: the store's folder; `listed`, `next_number`: what its store.json says."""
         self._path = path
         self._cluster_id = cluster_id
+        self._clock = clock
         self._folders: dict[int, LogDir] = {}
         self._take(listed, next_number)
 
@@ -67,8 +68,8 @@ class LogDirs:
     def _make(self, number: int, folder: ListedLogDir) -> LogDir:
         lock = f"checkpoints-{number}.lock" if number else "checkpoints.lock"
         return LogDir(
-            log_dirs.path_of(self._path, folder.name), f"{self._path}/{STATE_FOLDER}/{lock}", self._cluster_id,
-            folder.directory_id, f"{self._path}/{store_folder.STORE_FILE}",
+            log_dir_list.path_of(self._path, folder.name), f"{self._path}/{STATE_FOLDER}/{lock}", self._cluster_id,
+            folder.directory_id, f"{self._path}/{store_json.STORE_FILE}", self._clock,
         )  # fmt: skip
 
     def refresh(self) -> None:
@@ -80,7 +81,7 @@ class LogDirs:
 
     def follow(self) -> None:
         """The same for who is about to put something there: an error if it cannot be found out. StoreError, OSError."""
-        description = store_folder.describe(self._path)
+        description = store_json.describe(self._path)
         self._take(description.log_dirs, description.next_log_dir)
 
     def __iter__(self) -> Iterator[LogDir]:
@@ -103,7 +104,7 @@ class LogDirs:
         if number not in self._folders:
             self.refresh()
         found = self._folders.get(number)
-        return found or _UnlistedLogDir(f"{self._path}/log-folder-{number}", "", self._cluster_id)
+        return found or _UnlistedLogDir(f"{self._path}/log-dir-{number}", "", self._cluster_id)
 
     def find(self, folder: str) -> int:
         """The number of a log dir, by its path, or by its name in store.json.
@@ -113,7 +114,7 @@ class LogDirs:
             StoreError, OSError: as `follow`.
         """
         self.follow()
-        path = log_dirs.path_of(self._path, os.path.normpath(folder))
+        path = log_dir_list.path_of(self._path, os.path.normpath(folder))
         for number, known in self.numbered():
             if known.path == path:
                 return number
@@ -142,7 +143,7 @@ class LogDirs:
         for number, folder in self.numbered():
             problem = folder.write_problem()
             try:
-                names = [] if problem else os.listdir(folder.path)
+                names = [] if problem else files.list_folder(folder.path)
             except OSError as error:
                 problem = str(error.strerror)
             if name in names:
@@ -175,7 +176,7 @@ class LogDirs:
         """Why the log dir in which a partition's files are is not what it should be; "" if it is."""
         path = os.path.dirname(place.folder)
         found = next((folder for folder in self if folder.path == path), None)
-        return f"{path} is not listed in {store_folder.STORE_FILE}" if found is None else found.problem()
+        return f"{path} is not listed in {store_json.STORE_FILE}" if found is None else found.problem()
 
     def explained(self, error: OSError, place: PartitionPath) -> OSError:
         """What an error of the system means: LogDirOfflineError if a log dir has failed, else itself.

@@ -81,7 +81,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
             raise InvalidConfigError(f"{text}: a store is a folder of a file system: give a path or a file: URI")
         text = unquote(parts.path)
     check_path("the store's folder", text)
-    return os.path.abspath(text)
+    return files.absolute_path(text)
 
 
 def describe(folder: str) -> StoreDescription:
@@ -100,7 +100,7 @@ def describe(folder: str) -> StoreDescription:
         folders = _log_dirs(content)
         next_log_dir = content.whole("next_log_dir", low=max(folders) + 1, high=log_dir_list.LAST_NUMBER + 1)
     except (FileNotFoundError, NotADirectoryError):
-        what = "there is no such folder" if not os.path.isdir(folder) else f"it holds no {STORE_FILE}"
+        what = "there is no such folder" if not files.is_folder(folder) else f"it holds no {STORE_FILE}"
         raise StoreNotFoundError(f"{folder} is no store: {what}") from None
     except ValueError as error:
         raise DescriptionError(f"{folder}/{STORE_FILE} is no store's description: {error}") from None
@@ -150,7 +150,7 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
     lock = lock_for(lock_path)
     lock.acquire()
     try:
-        if os.path.exists(f"{folder}/{STORE_FILE}"):
+        if files.exists(f"{folder}/{STORE_FILE}"):
             raise StoreExistsError(f"{folder}: another process has just made a store there")
         cluster_id = new_id()
         folders: dict[int, ListedLogDir] = {}
@@ -164,7 +164,7 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
 def _make_root(folder: str, allowed: Collection[str]) -> None:
     try:
         files.make_folder(folder)
-        names = os.listdir(folder)
+        names = files.list_folder(folder)
     except FileNotFoundError:
         raise StoreNotFoundError(f"{folder}: the folder above it does not exist") from None
     except NotADirectoryError:
@@ -249,10 +249,10 @@ def _prepare(folder: str, name: str, cluster_id: str, known: Iterable[ListedLogD
 def _make_first(folder: str, path: str) -> None:
     """Makes the log dir of a store to which nothing was ever written."""
     try:
-        written = [name for name in os.listdir(f"{folder}/{STATE_FOLDER}") if not _LOCK.fullmatch(name)]
+        written = [name for name in files.list_folder(f"{folder}/{STATE_FOLDER}") if not _LOCK.fullmatch(name)]
     except FileNotFoundError:
         written = []
-    if written and not os.path.isdir(path):
+    if written and not files.is_folder(path):
         raise InvalidConfigError(f"log dir {path} is missing, and has partitions: bring it back first")
     files.make_folder(path)
 
@@ -260,7 +260,7 @@ def _make_first(folder: str, path: str) -> None:
 def stamp(folder: str) -> tuple[int, int]:
     """Tells the store in a folder from one that takes its place later."""
     try:
-        status = os.stat(f"{folder}/{STORE_FILE}")
+        status = files.status_of(f"{folder}/{STORE_FILE}")
     except OSError:
         return -1, -1
     # The inode alone is not enough: that of a removed file is given to the next one. And a copy has the old mtime.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
 import re
 import secrets
 from collections.abc import Collection, Iterator, Mapping
@@ -120,14 +119,14 @@ class TopicCatalog:
     def names(self) -> list[str]:
         """The names of all topics, sorted."""
         try:
-            found = os.listdir(self._folder)
+            found = files.list_folder(self._folder)
         except FileNotFoundError:
             return []
         return sorted(name[: -len(".json")] for name in found if name.endswith(".json"))
 
     def exists(self, name: str) -> bool:
         """Whether there is a topic of that name."""
-        return os.path.exists(self._path(name))
+        return files.exists(self._path(name))
 
     def describe(self, name: str) -> TopicDescription:
         """What the store says of a topic.
@@ -141,7 +140,7 @@ class TopicCatalog:
         check_name(name)
         path = self._path(name)
         try:
-            status = os.stat(path)
+            status = files.status_of(path)
             stamp = (status.st_ino, status.st_mtime_ns)
             known = self._known.get(name)
             if known is not None and known[0] == stamp:
@@ -233,20 +232,20 @@ class TopicCatalog:
 
     def is_deleted(self, topic_id: str) -> bool:
         """Whether what is left of a deleted topic is still there."""
-        return os.path.exists(self._deleted_path(topic_id))
+        return files.exists(self._deleted_path(topic_id))
 
     def deleted(self) -> list[DeletedTopic]:
         """The deleted topics whose files are not all gone."""
         found = []
         try:
-            names = os.listdir(f"{self._folder}/{DELETED_FOLDER}")
+            names = files.list_folder(f"{self._folder}/{DELETED_FOLDER}")
         except FileNotFoundError:
             return []
         for name in sorted(name for name in names if name.endswith(".json")):
             path = f"{self._folder}/{DELETED_FOLDER}/{name}"
             # Another process may be done with it by now.
             with contextlib.suppress(FileNotFoundError):
-                since = os.stat(path).st_ctime_ns // 1_000_000
+                since = files.status_of(path).st_ctime_ns // 1_000_000
                 found.append(DeletedTopic(_read(path), since))
         return found
 

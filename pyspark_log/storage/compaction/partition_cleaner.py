@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +21,7 @@ from pyspark_log.storage.compaction.offset_map import fill
 from pyspark_log.storage.compaction.plan import Closed, Plan
 from pyspark_log.storage.compaction.rewrite import LastRecord, Rewritten, Round, remove_unfinished, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files
 from pyspark_log.storage.log import (
     AbortedRanges,
     CleanerCheckpoint,
@@ -227,7 +226,7 @@ class _Work:
         clean = [segment for segment in plan.segments if segment.until <= plan.first_dirty]
         if not clean:
             return 0
-        modified = os.stat(segment_path(self._place.folder, clean[-1].base, LOG)).st_mtime_ns // 1_000_000
+        modified = files.status_of(segment_path(self._place.folder, clean[-1].base, LOG)).st_mtime_ns // 1_000_000
         return modified - self._config.delete_retention_ms
 
 

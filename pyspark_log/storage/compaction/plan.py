@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.storage.catalog import PUBLISH_TOPIC
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import CleanerCheckpoint, LogWriter, cleaner_checkpoint
 from pyspark_log.storage.record import HEADER_SIZE
 from pyspark_log.storage.segment import LOG, SegmentReader, TimeIndex, segment_path
@@ -125,7 +126,7 @@ def groups(segments: Sequence[Closed], end: int, config: TopicConfig) -> list[li
 
 
 def _closed(folder: str, base: int, until: int) -> Closed:
-    return Closed(base, until, os.path.getsize(segment_path(folder, base, LOG)))
+    return Closed(base, until, files.size_of(segment_path(folder, base, LOG)))
 
 
 def _largest_timestamp(folder: str, segment: Closed) -> int:

@@ -9,7 +9,6 @@ means nothing.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -128,7 +127,7 @@ def rewrite(cleaning: Round, sources: Sequence[Source], until: int) -> Rewritten
 
 def remove_unfinished(folder: str) -> None:
     """Removes what cleanings that were stopped have left in a partition's folder. Nobody is cleaning it. OSError."""
-    for name in os.listdir(folder):
+    for name in files.list_folder(folder):
         if name.endswith(CLEANED):
             files.unlink(f"{folder}/{name}")
 

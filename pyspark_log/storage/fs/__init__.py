@@ -1,7 +1,7 @@
 """Every change to the disk, and what must be known of the machine: locks, mounts, links, processes, time."""
 
 from pyspark_log.storage.fs import files, locks
-from pyspark_log.storage.fs.clock import Clock, now_ms, shown
+from pyspark_log.storage.fs.clock import Clock, StoreClock, now_ms, shown
 from pyspark_log.storage.fs.files import File, open_read
 from pyspark_log.storage.fs.json_fields import Fields, text, whole
 from pyspark_log.storage.fs.links import forbids_links, on_one_device
@@ -21,6 +21,7 @@ __all__ = [
     "Mount",
     "Mutex",
     "Process",
+    "StoreClock",
     "files",
     "forbids_links",
     "is_shared",

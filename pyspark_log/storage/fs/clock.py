@@ -15,6 +15,22 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class StoreClock:
+    """The clock of one store, which all its parts have; not bound to the store, so that no circle keeps its files open.
+
+    Attributes:
+        read: gives the time in ms since 1970 (UTC). A test may set another one.
+    """
+
+    def __init__(self) -> None:
+        """The machine's."""
+        self.read: Clock = now_ms
+
+    def __call__(self) -> int:
+        """The time in ms since 1970 (UTC)."""
+        return self.read()
+
+
 def shown(ms: int) -> str:
     """A time in ms since 1970 as messages show it: 2013-06-01T12:00:00.000Z; its number, where no calendar has it."""
     try:

@@ -1,4 +1,4 @@
-"""Every change that the engine makes to files, in one place.
+"""Every change that the engine makes to files, and every look at them by name, in one place.
 
 Two reasons. The rules of durable change (write all bytes, sync the file, then the folder; replace
 a file by renaming a complete one over it) are written once. And a test can put itself in front of
@@ -291,3 +291,61 @@ def create_whole(path: str, data: bytes) -> None:
     finally:
         unlink(aside)
     sync_folder(os.path.dirname(path))
+
+
+# ---- looks, which change nothing
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file or folder of that name, links followed."""
+    return os.path.exists(path)
+
+
+def exists_as_link(path: str) -> bool:
+    """The same, but a link that leads nowhere is there, too."""
+    return os.path.lexists(path)
+
+
+def is_folder(path: str) -> bool:
+    """Whether there is a folder of that name, links followed."""
+    return os.path.isdir(path)
+
+
+def size_of(path: str) -> int:
+    """The bytes of a file. OSError."""
+    return os.path.getsize(path)
+
+
+def are_same(path: str, other: str) -> bool:
+    """Whether both names are of one file. OSError."""
+    return os.path.samefile(path, other)
+
+
+def list_folder(path: str) -> list[str]:
+    """The names in a folder, in no order. OSError."""
+    return os.listdir(path)
+
+
+def status_of(path: str) -> os.stat_result:
+    """What the system says of a file or folder, links followed. OSError."""
+    return os.stat(path)
+
+
+def room_at(path: str) -> os.statvfs_result:
+    """What the system says of the file system that a path is on. OSError."""
+    return os.statvfs(path)
+
+
+def may(path: str, mode: int) -> bool:
+    """Whether this process may do to a file or folder what `mode` says (os.R_OK, os.W_OK, os.X_OK)."""
+    return os.access(path, mode)
+
+
+def real_path(path: str) -> str:
+    """The path without links."""
+    return os.path.realpath(path)
+
+
+def absolute_path(path: str) -> str:
+    """The path from the root."""
+    return os.path.abspath(path)

@@ -27,7 +27,7 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, STAGING_FOLDER, check_name, store_json
-from pyspark_log.storage.fs import Mutex, now_ms
+from pyspark_log.storage.fs import Mutex
 from pyspark_log.storage.groups import modern_group, records
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState, decode_group_value, topics_read
 from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, PartitionView
@@ -325,7 +325,7 @@ class OffsetMoves:
             if step.at in offsets:
                 raise InvalidConfigError(f"group {step.group}: one publish cannot move its position in {step.at} twice")
             offsets[step.at] = step.offset
-        parts, now = [], now_ms()
+        parts, now = [], self.offsets.logs.clock()
         for group, offsets in moved.items():
             check(group, offsets)
             place = place_of(self.offsets.logs, group)

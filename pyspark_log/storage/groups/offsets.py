@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import ClassVar, Protocol
 
@@ -56,8 +55,8 @@ class OffsetsLog:
 
     NEVER: ClassVar[int] = records.NEVER
 
-    def __init__(self, store: HasOffsets, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives the time of commits, in seconds since 1970."""
+    def __init__(self, store: HasOffsets, clock: Callable[[], float] | None = None) -> None:
+        """`clock` gives the time of commits, in seconds since 1970; None: the store's does."""
         self._offsets = store.committed_offsets
         self._logs = logs = self._offsets.logs
         self._clock = clock
@@ -65,7 +64,7 @@ class OffsetsLog:
         self._check_interval_ms = int_setting(logs.settings, "offsets.retention.check.interval.ms")
 
     def _now(self) -> int:
-        return int(self._clock() * 1000)
+        return self._logs.clock() if self._clock is None else int(self._clock() * 1000)
 
     # ---- committing
 

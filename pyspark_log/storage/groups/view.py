@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
-from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.modern_group import kept_value, modern_group_of
 from pyspark_log.storage.log import READ_BYTES, LogReader
@@ -88,7 +87,7 @@ class PartitionView:
             CorruptRecordError: a record cannot be understood, or is damaged.
         """
         reader = logs.recovered(OFFSETS_TOPIC, self.partition)
-        now = now_ms()  # before the end: this process may stand still in between
+        now = logs.clock()  # before the end: this process may stand still in between
         state = reader.state()
         end = state.high_watermark
         if logs.is_brokers:

@@ -6,7 +6,6 @@ Recovery and the writer are built on it; the order of steps is the protocol of d
 from __future__ import annotations
 
 import logging
-import os
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import (
@@ -15,7 +14,7 @@ from pyspark_log.errors import (
     PylogError,
 )
 from pyspark_log.storage.catalog import LogDirs, LogOffsets, PartitionPath, kafka_files
-from pyspark_log.storage.fs import Clock, files, now_ms
+from pyspark_log.storage.fs import Clock, files
 from pyspark_log.storage.log import leader_epochs, leftovers, segment_cache, state_file
 from pyspark_log.storage.log.lease import Lease
 from pyspark_log.storage.log.missing import check_length
@@ -44,10 +43,10 @@ class HeldLog(Lease):
         clock: what time it is.
     """
 
-    def __init__(self, place: PartitionPath, config: TopicConfig, log_dirs: LogDirs) -> None:
+    def __init__(self, place: PartitionPath, config: TopicConfig, log_dirs: LogDirs, clock: Clock) -> None:
         super().__init__(place, log_dirs)
         self.config = config
-        self.clock: Clock = now_ms
+        self.clock = clock
         self.producers = ProducerStateManager(place, config.producer_id_expiration_ms)
         self._segment: SegmentWriter | None = None
 
@@ -89,7 +88,7 @@ class HeldLog(Lease):
         state, folder = self.state, self.place.folder
         path = segment_path(folder, state.active_base, LOG)
         try:
-            check_length(self.place, path, os.path.getsize(path), state.position)
+            check_length(self.place, path, files.size_of(path), state.position)
             # Before it is opened, which removes index entries beyond the log end.
             self._check_leftovers()
             return SegmentWriter(folder, state.active_base, state.position, self.config, self.clock)
@@ -100,7 +99,7 @@ class HeldLog(Lease):
                 ) from None
         files.make_folder(folder)
         metadata = f"{folder}/{kafka_files.PARTITION_METADATA}"
-        if not os.path.exists(metadata):
+        if not files.exists(metadata):
             kafka_files.write_partition_metadata(metadata, self.place.topic_id)
         leader_epochs.begin(folder, state.leader_epoch, state.next_offset)
         segment = self.new_segment(state.active_base)
@@ -113,10 +112,10 @@ class HeldLog(Lease):
         if self.may_cut:
             for suffix in reversed(SEGMENT_SUFFIXES[1:]):
                 leftover = segment_path(self.place.folder, base_offset, suffix)
-                if os.path.exists(leftover):
+                if files.exists(leftover):
                     self.unlink(leftover)
         self.claim()
-        if self.may_cut and os.path.exists(path):
+        if self.may_cut and files.exists(path):
             # In one step, as it may be the active one, which readers look for.
             files.replace_whole(path, b"")
         else:

@@ -6,7 +6,6 @@ counts, beyond it none does, whatever stands in the files.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeVar
@@ -24,6 +23,7 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.isolation import AbortedRanges, LastStableOffset, aborted_between
 from pyspark_log.storage.log.missing import check_length, missing_is_damage, no_state
@@ -143,7 +143,7 @@ class LogReader:
         def look(state: PartitionState, _: bool) -> int:
             closed = [base for base in self.segments(state) if base != state.active_base]
             with missing_is_damage(self.place):
-                return state.position + sum(os.path.getsize(self._log_path(base, state)) for base in closed)
+                return state.position + sum(files.size_of(self._log_path(base, state)) for base in closed)
 
         return self._settled(look)
 

@@ -73,11 +73,11 @@ def delete_before(held: HeldLog, offset: int) -> None:
 
 def remove_overdue(folder: str, delay_ms: int, now: int) -> None:
     """Removes the files in a partition's folder that were let go `delay_ms` or more before `now` (ms)."""
-    for name in os.listdir(folder):
+    for name in files.list_folder(folder):
         if name.endswith(DELETED):
             path = f"{folder}/{name}"
             # Its renaming was the last change to the file.
-            if now - os.stat(path).st_ctime_ns // 1_000_000 >= delay_ms:
+            if now - files.status_of(path).st_ctime_ns // 1_000_000 >= delay_ms:
                 files.unlink(path)
 
 
@@ -93,7 +93,7 @@ def _below_start(held: HeldLog, bases: Sequence[int]) -> int:
 
 def _sizes(held: HeldLog, bases: Sequence[int]) -> list[int]:
     closed = (segment_path(held.place.folder, base, LOG) for base in bases[:-1])
-    return [*map(os.path.getsize, closed), held.state.position]
+    return [*map(files.size_of, closed), held.state.position]
 
 
 def _beyond_size(sizes: Sequence[int], count: int, limit: int, most: int) -> int:

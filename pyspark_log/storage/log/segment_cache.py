@@ -177,7 +177,7 @@ def bring_up(place: PartitionPath, bases: Sequence[int]) -> None:
     Raises:
         OSError: whatever was written is right.
     """
-    if len(bases) < 2 and not os.path.exists(place.segments_path):
+    if len(bases) < 2 and not files.exists(place.segments_path):
         return
     seed, spans = _seed(place), list(pairwise(bases))
     with files.open_or_create(place.segments_path) as file:

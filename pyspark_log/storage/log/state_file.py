@@ -454,5 +454,5 @@ def create(path: str, state: PartitionState = EMPTY) -> None:
     try:
         files.create_whole(path, bytes(2 * SLOT_DISTANCE) + first + bytes(FILE_SIZE - 2 * SLOT_DISTANCE - SLOT_SIZE))
     except FileExistsError:
-        if os.path.getsize(path) < FILE_SIZE:
+        if files.size_of(path) < FILE_SIZE:
             raise

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pyarrow as pa
 
 from pyspark_log.storage.ingest import RecordAccumulator
@@ -25,7 +23,7 @@ def append_rows(
         opened.check(partition)
         data = _with_partition(data, partition)
     batches: dict[int, list[bytes]] = {}
-    now = time.time_ns() // 1_000_000
+    now = partitions.clock()
     encoder = RecordAccumulator(
         topic, count, opened.config, lambda target, batch, _: batches.setdefault(target, []).append(batch),
         now if opened.config.log_append_time else None,

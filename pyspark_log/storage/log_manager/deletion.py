@@ -36,14 +36,14 @@ def bury(place: PartitionPath) -> None:
     owner = place.owner()
     # Without an owner, and with another folder put away, it is that of a newer topic, whose writer was killed before
     # the folder could say so.
-    if owner == place.topic_id or (not owner and not os.path.isdir(tombstone_path(place))):
+    if owner == place.topic_id or (not owner and not files.is_folder(tombstone_path(place))):
         put_away(place)
 
 
 def put_away(place: PartitionPath) -> None:
     """Gives the folder of a partition the name of one that is being deleted. Not durable by itself. OSError."""
     grave = tombstone_path(place)
-    if os.path.isdir(place.folder):
+    if files.is_folder(place.folder):
         # What a partition left that was moved twice; or the store is a copy that has the folder by both names.
         files.remove_folder(grave)
         files.rename(place.folder, grave)

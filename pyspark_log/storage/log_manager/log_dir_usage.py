@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.types import TopicPartition
@@ -43,7 +44,7 @@ def describe_log_dirs(partitions: LogManager) -> list[LogDirDescription]:
     folders = partitions.log_dirs
     folders.refresh()
     # Who may only read is not told of folders that they may not write to.
-    writes = os.access(partitions.path, os.W_OK)
+    writes = files.may(partitions.path, os.W_OK)
     problems = {folder.path: folder.write_problem() if writes else folder.problem() for folder in folders}
     found: dict[str, dict[TopicPartition, int]] = {path: {} for path in problems}
     for topic in partitions.catalog.names():
@@ -57,7 +58,7 @@ def describe_log_dirs(partitions: LogManager) -> list[LogDirDescription]:
 def _size(folder: str, problem: str) -> int:
     try:
         bases = list_segments(folder)
-        size = sum(os.path.getsize(segment_path(folder, base, LOG)) for base in bases)
+        size = sum(files.size_of(segment_path(folder, base, LOG)) for base in bases)
     except OSError:
         return UNKNOWN
     return UNKNOWN if problem and not bases else size
@@ -65,7 +66,7 @@ def _size(folder: str, problem: str) -> int:
 
 def _room(path: str) -> tuple[int, int]:
     try:
-        status = os.statvfs(path)
+        status = files.room_at(path)
     except OSError:
         return UNKNOWN, UNKNOWN
     return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize

@@ -24,7 +24,7 @@ from pyspark_log.storage.catalog import (
     log_dir_list,
     store_json,
 )
-from pyspark_log.storage.fs import Mutex, files, is_shared
+from pyspark_log.storage.fs import Mutex, StoreClock, files, is_shared
 from pyspark_log.storage.log import LogReader, LogWriter, holds_segments, no_state, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.types import TopicDescription
@@ -89,10 +89,10 @@ class TopicLogs:
         """The partitions that something was ever written to, ascending. OSError."""
         count = self.description.partitions
         if count <= _FEW_PARTITIONS:
-            return [number for number in range(count) if os.path.exists(self.state_path(number))]
+            return [number for number in range(count) if files.exists(self.state_path(number))]
         start = f"{self.description.topic_id}-"
         try:
-            names = os.listdir(f"{self._path}/{STATE_FOLDER}")
+            names = files.list_folder(f"{self._path}/{STATE_FOLDER}")
         except FileNotFoundError:
             return []
         numbers = (name[len(start) :] for name in names if name.startswith(start))
@@ -112,7 +112,7 @@ class TopicLogs:
         for folder in self._log_dirs:
             # One that has failed has no names; what is in it waits, as its partitions' state files tell.
             with contextlib.suppress(OSError):
-                matches = filter(None, map(name.fullmatch, os.listdir(folder.path)))
+                matches = filter(None, map(name.fullmatch, files.list_folder(folder.path)))
                 found.update(int(match[1] or match[2]) for match in matches)
         return [self.place(number) for number in sorted(found) if number < self.description.partitions]
 
@@ -133,6 +133,7 @@ class LogManager:
 
     Attributes:
         path, cluster_id, settings: the store's.
+        clock: what time it is, for all that is done with this store.
         recorded_cluster_id: the store's id; None if its folder does not say it.
         catalog: the descriptions of its topics.
         log_dirs: the folders of all partitions' folders.
@@ -147,8 +148,9 @@ class LogManager:
         self.cluster_id = cluster_id
         self.settings = settings
         self.recorded_cluster_id: str | None = cluster_id
+        self.clock = StoreClock()
         self.catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{TOPICS_LOCK}")
-        self.log_dirs = LogDirs(path, cluster_id, log_dirs, next_log_dir)
+        self.log_dirs = LogDirs(path, cluster_id, log_dirs, next_log_dir, self.clock)
         self._topics: dict[str, TopicLogs] = {}
         self._appenders: OrderedDict[str, LogWriter] = OrderedDict()  # by their state files
         self._recovered: set[PartitionPath] = set()  # those that were written to since the machine was started
@@ -161,7 +163,7 @@ class LogManager:
     @property
     def writable(self) -> bool:
         """Whether this process may change the store; a reader need not be allowed to."""
-        return not self.is_brokers and os.access(self.path, os.W_OK)
+        return not self.is_brokers and files.may(self.path, os.W_OK)
 
     # ---- topics
 
@@ -259,12 +261,12 @@ class LogManager:
         """The partition, for changing it. UnknownTopicError."""
         opened = self.topic(topic)
         path = opened.state_path(partition)
-        if not os.path.exists(path):
+        if not files.exists(path):
             self.make_state(opened, partition)
         with self._mutex:
             found = self._appenders.pop(path, None)
             if found is None or found.config is not opened.config:
-                found = LogWriter(opened.place(partition), opened.config, self.log_dirs)
+                found = LogWriter(opened.place(partition), opened.config, self.log_dirs, self.clock)
             self._used[path] = found.place
             # One that goes here while it is at work is closed when it is done.
             self._appenders[path] = found
@@ -341,7 +343,7 @@ class LogManager:
         with self.catalog.changing():
             if self.catalog.describe(place.topic).topic_id != place.topic_id:
                 raise UnknownTopicError(f"{place}: the topic was deleted")
-            if os.path.exists(place.state_path):
+            if files.exists(place.state_path):
                 return  # Another one was faster.
             if holds_segments(self.log_dirs, place) and (
                 not self.log_dirs.had_several or place.owner() in ("", place.topic_id)
@@ -394,6 +396,6 @@ def _log_dir_of(folders: LogDirs, state_path: str, name: str) -> int:
         return loaded.state.log_dir
     if folders.had_several:
         for number, folder in folders.numbered():
-            if os.path.isdir(f"{folder.path}/{name}"):
+            if files.is_folder(f"{folder.path}/{name}"):
                 return number
     return next(number for number, _ in folders.numbered())

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
 from pyspark_log.storage.catalog import PARTITION_FOLDER, PARTITION_METADATA, STATE_FOLDER, PartitionPath
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for, now_ms
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for
 from pyspark_log.storage.log import Flags, LogWriter, PartitionState, cleaner_checkpoint, leader_epochs, state_file
 from pyspark_log.storage.log_manager import deletion as topic_remains
 from pyspark_log.storage.log_manager.deletion import DELETE, FUTURE
@@ -50,7 +50,7 @@ def move(partitions: LogManager, topic: str, partition: int, folder: str) -> int
         sweep_held(partitions)
         target = opened.place_in(partition, number)
         partitions.log_dirs.check(number, target, written=True)
-        if not os.path.exists(target.state_path):
+        if not files.exists(target.state_path):
             partitions.make_state(opened, partition, number)
         try:
             # What a cleaner is writing beside the log does not come with it.
@@ -127,7 +127,7 @@ class _Move:
     def _make_room(self) -> None:
         # What an earlier move has left, if that could not be removed before.
         _remove_stray(self._partitions, self._opened, self._target.partition, self._number)
-        if os.path.lexists(self._target.folder):
+        if files.exists_as_link(self._target.folder):
             raise InvalidConfigError(
                 f"{self._target.folder} is there already, and is not the partition's. If it is of a deleted topic, "
                 "`pylog clean` removes it; else take it away"
@@ -213,7 +213,7 @@ class _Copy:
         active = os.path.basename(segment_path(self._source, state.active_base, LOG))
         wanted: dict[str, tuple[int, int]] = {}
         try:
-            names = sorted(os.listdir(self._source))
+            names = sorted(files.list_folder(self._source))
         except FileNotFoundError:
             names = []  # It is made with the first record; whoever holds the lock knows whether there was one.
         for name in names:
@@ -307,20 +307,20 @@ def sweep_held(partitions: LogManager) -> None:
     by_id = {topic_remains.hex_id(opened.description.topic_id): opened for opened in topics.values()}
     for number, folder in partitions.log_dirs.numbered():
         try:
-            names = [] if folder.problem() else os.listdir(folder.path)
+            names = [] if folder.problem() else files.list_folder(folder.path)
             for name in names:
                 aside, match = topic_remains.ASIDE_NAME.fullmatch(name), PARTITION_FOLDER.fullmatch(name)
                 if aside is not None and aside[1] in by_id:
-                    _remove_aside(f"{folder.path}/{name}", aside[2], by_id[aside[1]])
+                    _remove_aside(f"{folder.path}/{name}", aside[2], by_id[aside[1]], partitions.clock())
                 elif match is not None and match[1] in topics:
                     _remove_stray(partitions, topics[match[1]], int(match[2]), number)
         except (PylogError, OSError) as error:
             log.warning("%s: what moves have left there is left to the next time: %s", folder.path, error)
 
 
-def _remove_aside(path: str, ending: str, opened: TopicLogs) -> None:
-    since = os.stat(path).st_ctime_ns // 1_000_000
-    if ending == FUTURE or (ending == DELETE and now_ms() - since >= opened.config.file_delete_delay_ms):
+def _remove_aside(path: str, ending: str, opened: TopicLogs, now: int) -> None:
+    since = files.status_of(path).st_ctime_ns // 1_000_000
+    if ending == FUTURE or (ending == DELETE and now - since >= opened.config.file_delete_delay_ms):
         files.remove_folder(path)
 
 

@@ -56,7 +56,7 @@ def _check_states(partitions: LogManager, number: int, problem: str) -> None:
             log.debug("%s: %s", topic, error)
     inside: list[str] = []
     left: list[str] = []
-    for name in sorted(os.listdir(f"{partitions.path}/{STATE_FOLDER}")):
+    for name in sorted(files.list_folder(f"{partitions.path}/{STATE_FOLDER}")):
         match = _STATE_NAME.fullmatch(name)
         if match is None:
             continue
@@ -111,13 +111,13 @@ def _settle(path: str) -> None:
 def _content_problem(folder: LogDir) -> str:
     """Refuses if there are logs in a folder, or what is left of some; why that cannot be told, if it fails now."""
     try:
-        names = sorted(os.listdir(folder.path))
+        names = sorted(files.list_folder(folder.path))
     except OSError as error:
         return str(error)
     found = [
         name
         for name in names
-        if (PARTITION_FOLDER.fullmatch(name) or ASIDE_NAME.fullmatch(name)) and os.path.isdir(f"{folder.path}/{name}")
+        if (PARTITION_FOLDER.fullmatch(name) or ASIDE_NAME.fullmatch(name)) and files.is_folder(f"{folder.path}/{name}")
     ]
     if found:
         raise InvalidConfigError(
@@ -132,7 +132,7 @@ def _leave(partitions: LogManager, folder: LogDir) -> str:
     """Removes what marks a folder as the store's, and one in the store itself if it is empty; why not all is gone."""
     try:
         folder.leave()
-        names = os.listdir(folder.path)
+        names = files.list_folder(folder.path)
         if names:
             return f"it has {_some(sorted(names))}"
         if os.path.dirname(folder.path) == partitions.path:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pyspark_log.config import int_setting, store_setting
 from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PartitionPath, check_name, check_not_internal
-from pyspark_log.storage.fs import files, now_ms
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import PartitionState, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.log_manager.manager import LogManager
@@ -158,7 +158,7 @@ class TopicAdmin:
         """Removes the files of deleted topics whose time has come."""
         for topic, since in self._catalog.deleted():
             opened = self._partitions.open(topic)
-            if now_ms() - since < opened.config.file_delete_delay_ms:
+            if self._partitions.clock() - since < opened.config.file_delete_delay_ms:
                 continue
             try:
                 with self._catalog.changing():

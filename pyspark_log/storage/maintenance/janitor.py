@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from pyspark_log.config import int_setting
 from pyspark_log.storage.catalog import DELETED_FOLDER, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
-from pyspark_log.storage.fs import files, now_ms
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups import OffsetsLog
 from pyspark_log.storage.publish import DecisionLog, Job, forget_one_offs, is_ready_name, job_of, manifest, tidy
 from pyspark_log.storage.store import Store
@@ -51,7 +51,7 @@ def clean(store: Store) -> int:
         sweep_copies(store)
         forget_one_offs(store.decisions)
         for folder in ("", f"{TOPICS_FOLDER}/", f"{TOPICS_FOLDER}/{DELETED_FOLDER}/", f"{STATE_FOLDER}/"):
-            for path in _old(f"{store.path}/{folder}", _UNFINISHED):
+            for path in _old(f"{store.path}/{folder}", _UNFINISHED, store.logs.clock()):
                 files.unlink(path)
 
 
@@ -90,7 +90,7 @@ def sweep_copies(store: Store) -> None:
 
     They do not count: what was decided is in the staging folder, and who misses his copy makes another one.
     """
-    now = now_ms()
+    now = store.logs.clock()
     for folder in store.logs.log_dirs:
         if not folder.problem():
             for path, time in _written(f"{folder.path}/"):
@@ -118,7 +118,7 @@ def _forgotten(store: Store, folder: str) -> list[str]:
         newest[jobs[path]] = max(time, newest.get(jobs[path], 0))
     lifetime = int_setting(store.settings, "staged.output.expiration.ms")
     orphans = min(lifetime, int_setting(store.settings, "staged.output.orphan.expiration.ms"))
-    now = now_ms()
+    now = store.logs.clock()
     gone = {
         job
         for job, time in newest.items()
@@ -127,18 +127,17 @@ def _forgotten(store: Store, folder: str) -> list[str]:
     return [path for path in written if jobs[path] in gone]
 
 
-def _old(folder: str, suffix: str) -> list[str]:
-    """The files in a folder with that suffix which nobody has written to for UNFINISHED_LIFETIME_MS."""
-    now = now_ms()
+def _old(folder: str, suffix: str, now: int) -> list[str]:
+    """The files in a folder with that suffix which nobody has written to for UNFINISHED_LIFETIME_MS; `now` in ms."""
     return [path for path, time in _written(folder) if path.endswith(suffix) and now - time > UNFINISHED_LIFETIME_MS]
 
 
 def _written(folder: str) -> Iterator[tuple[str, int]]:
     """The files in a folder, and when each was last written to (ms)."""
     try:
-        names = os.listdir(folder)
+        names = files.list_folder(folder)
     except FileNotFoundError:
         return
     for name in names:
         with contextlib.suppress(FileNotFoundError):
-            yield folder + name, os.stat(folder + name).st_mtime_ns // 1_000_000
+            yield folder + name, files.status_of(folder + name).st_mtime_ns // 1_000_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from typing import NamedTuple
 
 from pyspark_log.errors import StagedOutputError, UnknownTopicError
@@ -49,7 +48,7 @@ def agree(logs: LogManager, job: Job, topic: str) -> AgreedTopic:
     check_not_internal(topic)
     folder, file = f"{logs.path}/{STAGING_FOLDER}", job.name_for(topic)
     path, made = f"{folder}/{file}", False
-    if not os.path.exists(path):
+    if not files.exists(path):
         try:
             made = TopicAdmin(logs).create_if_missing(topic)
         except UnknownTopicError as error:

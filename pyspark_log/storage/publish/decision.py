@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import CorruptRecordError, InvalidTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, check_id, check_name
-from pyspark_log.storage.fs import Fields, now_ms, shown, text, whole
+from pyspark_log.storage.fs import Fields, shown, text, whole
 
 VERSION = 2
 #: The number of a publisher that has published nothing yet.
@@ -56,9 +56,9 @@ class Origin(NamedTuple):
     time: int
 
     @classmethod
-    def here(cls) -> Origin:
-        """This process, now."""
-        return cls(socket.gethostname(), os.getpid(), now_ms())
+    def here(cls, now: int) -> Origin:
+        """This process, at that time (ms)."""
+        return cls(socket.gethostname(), os.getpid(), now)
 
     def __str__(self) -> str:
         return f"process {self.process} on {self.host}, {shown(self.time)}"
@@ -132,10 +132,10 @@ class Decision:
         """Whether the decision behind this number was set aside before any partition had something of it."""
         return self.set_aside is not None and self.set_aside.number == self.number + 1
 
-    def taken_over(self, run: str) -> Decision:
-        """The same decision in the hands of a newer run of its publisher, which this process is."""
+    def taken_over(self, run: str, origin: Origin) -> Decision:
+        """The same decision in the hands of a newer run of its publisher, at that origin."""
         replaced = (*self.replaced, self.run)[-_REPLACED_RUNS:] if self.run else self.replaced
-        return replace(self, run=run, replaced=replaced, holder=Origin.here())
+        return replace(self, run=run, replaced=replaced, holder=origin)
 
 
 def encode_decision(decision: Decision) -> bytes:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex, now_ms
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex
 from pyspark_log.storage.ingest import encode, packed
 from pyspark_log.storage.log import READ_SIZE, LogReader, LogWriter, PartitionState, state_file
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
@@ -93,7 +93,7 @@ class DecisionLog:
     def _follow(self, reader: LogReader | None, state: PartitionState | None) -> None:
         """Reads on; `state`: the log's, if its lock is held."""
         with self._mutex:
-            now = now_ms()  # before the end: this process may stand still in between
+            now = self.logs.clock()  # before the end: this process may stand still in between
             if state is None:
                 state = state_file.EMPTY if reader is None else reader.state()
             end, self.active_base = state.high_watermark, state.active_base
@@ -195,7 +195,7 @@ class DecisionWriter:
         """
         finished = [_done(other) for other in done if other.publisher != decision.publisher]
         number = self._appender.state.next_offset + len(finished)
-        origin = Origin.here()
+        origin = Origin.here(self._log.logs.clock())
         before = self._log.last.get(decision.publisher)
         decision = replace(
             decision, offset=-1, host=origin.host, process=origin.process, time=decision.time or origin.time,
@@ -213,11 +213,10 @@ class DecisionWriter:
 
     def take_over(self, publisher: str, run: str) -> None:
         """Records that a newer run has the publisher now, which may be one that is not known yet."""
-        last = self._log.last.get(publisher)
+        last, origin = self._log.last.get(publisher), Origin.here(self._log.logs.clock())
         if last is None:
-            origin = Origin.here()
             last = Decision(publisher, NO_NUMBER, done=True, host=origin.host, process=origin.process, time=origin.time)
-        self._append([(publisher, last.taken_over(run))], None)
+        self._append([(publisher, last.taken_over(run, origin))], None)
 
     def finish(self, done: Sequence[Decision], forget: str | None, *, sync: bool = True) -> None:
         """Records that decisions are applied everywhere, and forgets the publisher `forget` (None: nobody)."""
@@ -274,7 +273,7 @@ class DecisionWriter:
             "key": pa.array([publisher.encode() for publisher, _ in records], pa.binary()),
             "value": pa.array(values, pa.binary()),
         })
-        batches = encode(PUBLISH_TOPIC, 1, self._appender.config, data, now_ms())[0]
+        batches = encode(PUBLISH_TOPIC, 1, self._appender.config, data, self._log.logs.clock())[0]
         # More than fits into a segment says first of others that they are done, which holds by itself.
         *before, last = packed(batches, self._appender.config.segment_bytes)
         for pack in before:

@@ -100,7 +100,7 @@ def choose(
 def _is_whole_file(region: Region) -> bool:
     """Whether a region is a file of its own."""
     try:
-        return region.position == 0 and os.path.getsize(region.path) == region.size
+        return region.position == 0 and files.size_of(region.path) == region.size
     except FileNotFoundError:
         return False  # Whoever reads it will say so.
 
@@ -110,7 +110,7 @@ def can_be_linked(region: Region, place: PartitionPath) -> bool:
     on the device of its log.
     """
     try:
-        found, wanted = os.stat(region.path), os.stat(place.state_path)
+        found, wanted = files.status_of(region.path), files.status_of(place.state_path)
         if not on_one_device(os.path.dirname(region.path), os.path.dirname(place.folder)):
             return False
     except FileNotFoundError:
@@ -164,7 +164,7 @@ class ReadySegment:
         self.size, self.count, self.crcs, self.closed = region.size, region.count, region.crcs, closed
         self.staged_path = region.path
         staging, log_dir = os.path.dirname(region.path), os.path.dirname(place.folder)
-        is_far = os.path.isdir(log_dir) and not on_one_device(staging, log_dir)
+        is_far = files.is_folder(log_dir) and not on_one_device(staging, log_dir)
         self._folder = log_dir if is_far else staging
         self._base = secrets.randbits(62)
         self._positions, self._offsets = array("Q"), array("Q")

@@ -180,7 +180,7 @@ class _Work:
         self._check_staged(pieces)
         active, was_empty = appender.state.active_base, appender.state.position == 0
         steps = list(self._layout(pieces, newest))
-        # A segment of its own is on the disk before it gets its name, and so must be the apply_intent.
+        # A segment of its own is on the disk before it gets its name, and so must be the intent.
         installs = any(isinstance(piece, ReadySegment) for piece in pieces)
         end = steps[-1].offset + steps[-1].piece.count
         sync = self.sync or installs or appender.must_sync(end)
@@ -206,7 +206,7 @@ class _Work:
         either finds applied what is applied here, or has moved the files before this look.
         """
         for piece in pieces:
-            if isinstance(piece, ReadySegment) and not os.path.exists(piece.staged_path):
+            if isinstance(piece, ReadySegment) and not files.exists(piece.staged_path):
                 raise self._named(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), piece.staged_path))
 
     def _layout(self, pieces: Sequence[Region | ReadySegment], newest: int) -> Iterator[_Step]:

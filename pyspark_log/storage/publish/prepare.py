@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import CorruptRecordError, PylogError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.catalog import STAGING_FOLDER, STATE_FOLDER
-from pyspark_log.storage.fs import files, is_shared, now_ms
+from pyspark_log.storage.fs import files, is_shared
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import Entries, entries_of, staging_folder, unlink_all
@@ -68,7 +68,7 @@ def gather(logs: LogManager, parts: Sequence[StagedPart], *, sync: bool) -> Gath
     places: dict[tuple[str, int, str], list[StagedPart]] = {}
     for part in parts:
         places.setdefault((part.topic, part.partition, part.topic_id), []).append(part)
-    time = now_ms()
+    time = logs.clock()
     job = Job.new()
     work = [_Place(logs, list(of_place), shared_files, time, job) for of_place in places.values()]
     wanting = [place for place in work if place.wants_gathering]

@@ -8,7 +8,6 @@ publish is forgotten by its own call; by this, if that was killed.
 from __future__ import annotations
 
 from pyspark_log.errors import InvalidConfigError, PublishError
-from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.publish.decision import Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import tidy
@@ -57,7 +56,7 @@ def forget_one_offs(decisions: DecisionLog) -> int:
     decisions.follow()
 
     def left() -> list[str]:
-        before = now_ms() - ONE_OFF_LIFETIME_MS
+        before = decisions.logs.clock() - ONE_OFF_LIFETIME_MS
         return [one.publisher for one in publishers(decisions) if one.one_off and one.done and one.time < before]
 
     if not left():

@@ -559,7 +559,7 @@ def tidy(decisions: DecisionLog, forget: str | None = None, *, sync: bool = True
 def _inheriting(wanted: Decision, last: Decision) -> Decision:
     """The next decision of a publisher: it knows the runs before it, and where its checkpoint is."""
     run = wanted.run or last.run
-    before = last if run == last.run else last.taken_over(run)
+    before = last if run == last.run else last.taken_over(run, last.holder)
     location = wanted.location or last.location
     return replace(wanted, run=run, replaced=before.replaced, location=location, set_aside=last.set_aside)
 

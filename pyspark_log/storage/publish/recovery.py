@@ -85,7 +85,7 @@ def _with_what_is_staged(logs: LogManager, found: Waiting) -> Waiting:
     try:
         entries = manifest.read(staging_folder(logs), decision.manifest, decision.manifest_crc)
     except FileNotFoundError as error:
-        begun = os.path.exists(f"{_aside_folder(logs, decision.offset)}/{decision.manifest}")
+        begun = files.exists(f"{_aside_folder(logs, decision.offset)}/{decision.manifest}")
         what = "it is half set aside: --set-aside it again" if begun else f"its manifest {error.filename} is missing"
         return replace(found, problem=what)
     except (PylogError, OSError) as error:
@@ -153,7 +153,7 @@ def set_aside(decisions: DecisionLog, number: int) -> SetAsideResult:
         decision = decisions.undone.get(number)
         if decision is None:
             raise InvalidConfigError(f"{logs.path}: decision {number} was finished, or set aside, by somebody else")
-        writer.set_aside(decision, lacking, Origin.here(), taken_back)
+        writer.set_aside(decision, lacking, Origin.here(logs.clock()), taken_back)
     log.warning(
         "%s: decision %d (publisher %s, number %d) was set aside; its staged output is in %s",
         logs.path, number, decision.publisher, decision.number, folder,
@@ -196,5 +196,5 @@ def _move_staged(logs: LogManager, decision: Decision, folder: str) -> None:
 
 
 def _move(path: str, folder: str) -> None:
-    if os.path.exists(path):
+    if files.exists(path):
         files.rename(path, f"{folder}/{os.path.basename(path)}")

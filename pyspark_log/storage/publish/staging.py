@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -226,7 +225,7 @@ class StagedWriter:
                 lambda partition, batch, count: self._take((topic, partition), batch, count),
             )  # fmt: skip
             self._encoders[topic] = encoder
-        encoder.add(data, time.time_ns() // 1_000_000)
+        encoder.add(data, self._logs.clock())
         encoders = self._encoders.values()
         if len(encoders) > 1 and sum(one.held for one in encoders) > FILLING_BYTES:
             for one in encoders:

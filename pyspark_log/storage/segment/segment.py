@@ -45,7 +45,7 @@ def segment_path(folder: str, base_offset: int, suffix: str) -> str:
 def list_segments(folder: str) -> list[int]:
     """The base offsets of the segments in a partition's folder, ascending; none if there is no folder."""
     try:
-        names = os.listdir(folder)
+        names = files.list_folder(folder)
     except FileNotFoundError:
         return []
     return sorted(int(name[:20]) for name in names if name.endswith(LOG) and _LOG_NAME.fullmatch(name))
@@ -53,7 +53,7 @@ def list_segments(folder: str) -> list[int]:
 
 def mark_deleted(folder: str, bases: Iterable[int]) -> None:
     """Gives all files of segments the suffix under which they are removed later. Not durable by itself. OSError."""
-    names = set(os.listdir(folder))
+    names = set(files.list_folder(folder))
     for base in bases:
         # The log last: where it is left, the next pass takes the whole segment.
         for suffix in reversed(SEGMENT_SUFFIXES):
@@ -65,7 +65,7 @@ def mark_deleted(folder: str, bases: Iterable[int]) -> None:
 def same_file(path: str, other: str) -> bool:
     """Whether both names are of one file; not if one is missing."""
     try:
-        return os.path.samefile(path, other)
+        return files.are_same(path, other)
     except FileNotFoundError:
         return False
 
@@ -230,9 +230,9 @@ def _created(folder: str, base_offset: int) -> int:
     The time index is made with it, and is not written to before a record has a time.
     """
     try:
-        return os.stat(segment_path(folder, base_offset, TIME_INDEX)).st_mtime_ns // 1_000_000
+        return files.status_of(segment_path(folder, base_offset, TIME_INDEX)).st_mtime_ns // 1_000_000
     except FileNotFoundError:
-        return os.stat(segment_path(folder, base_offset, LOG)).st_mtime_ns // 1_000_000
+        return files.status_of(segment_path(folder, base_offset, LOG)).st_mtime_ns // 1_000_000
 
 
 class SegmentWriter:

@@ -11,7 +11,6 @@ in order is an error, upon which it is built anew from the log.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -126,7 +125,7 @@ class TxnIndex:
         self._path = path
         self._file: files.File | None = None
         self._last_offsets = [entry.last_offset for entry in read_entries(path, base_offset)]
-        if os.path.exists(path):
+        if files.exists(path):
             self._file = files.open_write(path)
 
     def append(self, entry: AbortedTransaction) -> None:

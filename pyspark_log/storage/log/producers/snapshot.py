@@ -13,7 +13,6 @@ or the log itself takes its place.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import struct
 from collections.abc import Collection, Iterable, Sequence
@@ -95,7 +94,7 @@ def read(path: str) -> list[ProducerEntry]:
 
 def list_snapshots(folder: str) -> list[int]:
     """The offsets of the snapshots in a partition's folder, ascending."""
-    return sorted(int(match.group(1)) for name in os.listdir(folder) if (match := _NAME.fullmatch(name)))
+    return sorted(int(match.group(1)) for name in files.list_folder(folder) if (match := _NAME.fullmatch(name)))
 
 
 def write(folder: str, offset: int, entries: Collection[ProducerEntry]) -> None:

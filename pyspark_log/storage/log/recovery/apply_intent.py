@@ -6,7 +6,6 @@ tells whether the bytes behind the end are this decision's, whole, or scrap. Rec
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from pyspark_log.errors import CorruptRecordError
@@ -54,7 +53,7 @@ def renew_empty(held: HeldLog) -> None:
     """
     state, folder = held.state, held.place.folder
     path = segment_path(folder, state.active_base, LOG)
-    if state.position == 0 and os.path.exists(path) and os.path.getsize(path) > 0:
+    if state.position == 0 and files.exists(path) and files.size_of(path) > 0:
         held.claim()
         files.replace_whole(path, b"")
         for suffix in (INDEX, TIME_INDEX):

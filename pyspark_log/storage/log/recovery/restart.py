@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 
 from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
@@ -51,7 +50,7 @@ def after_restart(held: HeldLog) -> None:
             raise LogDamagedError(f"{held.place}: {path} is missing, which held {state.position} bytes") from None
         # Those that a truncation has taken back, of which it did not come to the last step.
         held.drop_newer_segments()
-        if os.path.isdir(held.place.folder):
+        if files.is_folder(held.place.folder):
             files.sync_folder(held.place.folder)
         _finish(held, state)
         return

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.fs import files, forbids_links
@@ -61,7 +60,7 @@ def begin(held: HeldLog, base: int, until: int) -> None:
         FileNotFoundError: the cleaned log is not there; nothing has changed.
         OSError: nothing has changed; or the next holder of the lock goes on where this one has stopped.
     """
-    size = os.path.getsize(segment_path(held.place.folder, base, LOG) + CLEANED)
+    size = files.size_of(segment_path(held.place.folder, base, LOG) + CLEANED)
     begun = held.state.without_intent()._replace(
         intent=Intent.SWAP, intent_base=base, intent_next=until, intent_position=size
     )
@@ -97,7 +96,7 @@ def _is_ready(held: HeldLog) -> bool:
     Under its own name, as a file system without hard links leaves it, it is told from the old one by its size and by
     where it ends. An old one that has both is alone, and differs in nothing that its indexes say.
     """
-    if os.path.exists(_path(held, LOG, CLEANED)) or os.path.exists(_path(held, LOG, SWAP)):
+    if files.exists(_path(held, LOG, CLEANED)) or files.exists(_path(held, LOG, SWAP)):
         return True
     try:
         with files.open_read(_path(held, LOG)) as first:
@@ -119,7 +118,7 @@ def _replace_first(held: HeldLog) -> None:
     for suffix in (INDEX, TIME_INDEX):
         held.unlink(_path(held, suffix))
     target, new = _path(held, LOG), _path(held, LOG, SWAP)
-    if os.path.exists(new) and not same_file(target, new):
+    if files.exists(new) and not same_file(target, new):
         held.claim()
         # Readers on other hosts, which have the old one open, need it for a while.
         files.unlink(target + DELETED)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import StoreVersionError
 from pyspark_log.storage.catalog import CUT_FOLDER, PartitionPath
-from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs import Clock, files
 from pyspark_log.storage.log import (
     Epochs,
     Flags,
@@ -130,6 +130,7 @@ class PartitionMender:
         config: TopicConfig,
         roots: tuple[str, str],
         progress: Callable[[int], None],
+        clock: Clock,
         check_records: RecordCheck | None = None,
     ) -> None:
         """Prepares it.
@@ -140,6 +141,7 @@ class PartitionMender:
             config: the topic's settings.
             roots: the folders of the damaged store and of the copy.
             progress: called with the bytes that were read since the last call.
+            clock: what time it is.
             check_records: what else must hold for its records.
         """
         self._source, self._state = source, source.slots.state
@@ -150,7 +152,7 @@ class PartitionMender:
         self._copy = PartitionCopy(target)
         self._epochs = Epochs(self._state)
         self._log = LogCopy(
-            source.place.folder, target.folder, target.topic_id, config,
+            source.place.folder, target.folder, target.topic_id, config, clock,
             producers_seen=self._state is not None and bool(self._state.flags & Flags.PRODUCERS),
         )  # fmt: skip
 

@@ -101,12 +101,12 @@ def repair(
 
 def _new_folder(source: Store, into: str | os.PathLike[str]) -> str:
     folder = local_path(into)
-    inside = os.path.commonpath([os.path.realpath(folder), os.path.realpath(source.path)])
-    if inside in (os.path.realpath(folder), os.path.realpath(source.path)):
+    inside = os.path.commonpath([files.real_path(folder), files.real_path(source.path)])
+    if inside in (files.real_path(folder), files.real_path(source.path)):
         raise StoreExistsError(f"{folder}: the copy must lie outside of the store {source.path}")
     try:
         files.make_folder(folder)
-        names = os.listdir(folder)
+        names = files.list_folder(folder)
     except FileNotFoundError:
         raise StoreNotFoundError(f"{folder}: the folder above it does not exist") from None
     except NotADirectoryError:
@@ -163,7 +163,7 @@ class _Repair:
         topic, partition = found.place.topic, found.place.partition
         return PartitionMender(
             found, self._copy.logs.reader(topic, partition).place, self._copy.topic_config(topic),
-            (self._source.path, self._copy.path), told.add, check,
+            (self._source.path, self._copy.path), told.add, self._copy.logs.clock, check,
         )  # fmt: skip
 
     def _copy_decisions(self, damaged: Sequence[DamagedPartition], told: ProgressCounter) -> None:

@@ -98,9 +98,9 @@ def export_kafka(
         _write_checkpoints(unfinished, topic, found)
         files.rename(unfinished, target)
     except BaseException:
-        for name in os.listdir(unfinished):
+        for name in files.list_folder(unfinished):
             path = f"{unfinished}/{name}"
-            (files.remove_folder if os.path.isdir(path) else files.unlink)(path)
+            (files.remove_folder if files.is_folder(path) else files.unlink)(path)
         files.remove_folder(unfinished)
         raise
     files.sync_folder(os.path.dirname(target))
@@ -109,12 +109,12 @@ def export_kafka(
 
 def _new_folder(store: Store, folder: str | os.PathLike[str]) -> str:
     target = local_path(folder)
-    above, inside = os.path.dirname(target), os.path.realpath(store.path)
-    if os.path.lexists(target):
+    above, inside = os.path.dirname(target), files.real_path(store.path)
+    if files.exists_as_link(target):
         raise StoreExistsError(f"{target} exists: a topic is exported to a new folder only")
-    if not os.path.isdir(above):
+    if not files.is_folder(above):
         raise StoreNotFoundError(f"{target}: the folder above it does not exist")
-    if os.path.commonpath([os.path.realpath(above), inside]) == inside:
+    if os.path.commonpath([files.real_path(above), inside]) == inside:
         raise StoreExistsError(f"{target}: the new folder must lie outside of the store {store.path}")
     return target
 
@@ -136,7 +136,7 @@ class _PartitionExport:
     def __init__(self, store: Store, at: TopicPartition, topic_id: str, into: str, told: ProgressCounter) -> None:
         self._reader = store.logs.recovered(at.topic, at.partition)
         self._place = self._reader.place
-        self._config = store.topic_config(at.topic)
+        self._config, self._clock = store.topic_config(at.topic), store.logs.clock
         self._topic_id = topic_id
         self._folder = f"{into}/{at}"
         self._told = told
@@ -160,7 +160,7 @@ class _PartitionExport:
 
     def _copy(self, state: PartitionState) -> ExportedPartition:
         place = self._place = self._reader.place_in(state)
-        log = LogCopy(place.folder, self._folder, self._topic_id, self._config)
+        log = LogCopy(place.folder, self._folder, self._topic_id, self._config, self._clock)
         walker = SegmentScanner(self._config.max_batch_bytes)
         log.offset = state.log_start
         for segment, size in self._reader.opened(state):

@@ -138,7 +138,7 @@ class _PartitionImport:
     ) -> None:
         self._at, self._told = at, told
         self._reader = source.logs.reader(at.topic, at.partition)
-        self._log = LogCopy(self._reader.place.folder, folder, topic_id, config)
+        self._log = LogCopy(self._reader.place.folder, folder, topic_id, config, source.logs.clock)
         self._walker = SegmentScanner(config.max_batch_bytes, dense=False)
         self._epochs = Epochs(None)
         self._stable = 0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.storage.catalog import PARTITION_METADATA, write_partition_metadata
-from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs import Clock, files
 from pyspark_log.storage.log import FILE_NAME, Flags, LeaderEpochs, PartitionState
 from pyspark_log.storage.maintenance.transfer.producer_files import ProducerFiles
 from pyspark_log.storage.record import HEADER_SIZE, BatchHeader, empty_batch, scan
@@ -25,7 +25,14 @@ class LogCopy:
     """
 
     def __init__(
-        self, source: str, folder: str, topic_id: str, config: TopicConfig, *, producers_seen: bool = False
+        self,
+        source: str,
+        folder: str,
+        topic_id: str,
+        config: TopicConfig,
+        clock: Clock,
+        *,
+        producers_seen: bool = False,
     ) -> None:
         """Makes the folder.
 
@@ -34,16 +41,17 @@ class LogCopy:
             folder: where it goes; there is nothing yet.
             topic_id: whose partition it will be.
             config: the topic's settings.
+            clock: what time it is.
             producers_seen: whether producers with ids are known to have written to it.
         """
         self.offset = 0
         self.epoch = -1
         self.batches = self.bytes = 0
-        self._folder, self._config = folder, config
+        self._folder, self._config, self._clock = folder, config, clock
         self._writer: SegmentWriter | None = None
         self._modified: int | None = None
         self._epoch_starts = LeaderEpochs()
-        self._producers = ProducerFiles(source, folder, config.producer_id_expiration_ms, seen=producers_seen)
+        self._producers = ProducerFiles(source, folder, config.producer_id_expiration_ms, clock, seen=producers_seen)
         files.make_folder(folder)
         write_partition_metadata(f"{folder}/{PARTITION_METADATA}", topic_id)
 

@@ -8,7 +8,7 @@ taken over if it can be read.
 from __future__ import annotations
 
 from pyspark_log.errors import CorruptRecordError, SideFileError
-from pyspark_log.storage.fs import now_ms
+from pyspark_log.storage.fs import Clock
 from pyspark_log.storage.log import ProducerEntry, ProducerStates
 from pyspark_log.storage.log import snapshot as producer_snapshot
 from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, decode_end_txn_marker
@@ -32,17 +32,18 @@ class ProducerFiles:
         seen: whether producers with ids have written here.
     """
 
-    def __init__(self, source: str, folder: str, expiration: int, *, seen: bool) -> None:
+    def __init__(self, source: str, folder: str, expiration: int, clock: Clock, *, seen: bool) -> None:
         """Writes nothing yet.
 
         Args:
             source: the damaged partition's folder.
             folder: the copy's.
             expiration: producer.id.expiration.ms.
+            clock: what time it is.
             seen: what the damaged partition's state says.
         """
         self.seen = seen
-        self._source, self._folder, self._expiration = source, folder, expiration
+        self._source, self._folder, self._expiration, self._clock = source, folder, expiration, clock
         self._states: ProducerStates | None = None
         self._index: TxnIndex | None = None
 
@@ -51,7 +52,7 @@ class ProducerFiles:
         self.end()
         if self._states is None:
             self._states = ProducerStates(self._taken_over(base_offset), base_offset)
-        self._states.expire(now_ms(), self._expiration)
+        self._states.expire(self._clock(), self._expiration)
         if self.seen and base_offset:
             producer_snapshot.write(self._folder, base_offset, self._states.entries)
         self._index = TxnIndex(segment_path(self._folder, base_offset, TXN_INDEX), base_offset)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.catalog import CUT_FOLDER, PUBLISH_TOPIC, STAGING_FOLDER
-from pyspark_log.storage.fs import Process, shown
+from pyspark_log.storage.fs import Process, files, shown
 from pyspark_log.storage.groups import records as coordinator_records
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finding, Severity
 from pyspark_log.storage.publish import (
@@ -147,7 +147,7 @@ class DecisionCheck:
 
     def _aside(self, publisher: str, aside: SetAside) -> Iterator[Finding]:
         folder = f"{CUT_FOLDER}/decision-{aside.decision}"
-        if os.path.isdir(f"{self._store.path}/{folder}"):
+        if files.is_folder(f"{self._store.path}/{folder}"):
             yield Finding(
                 Severity.NOTE, PUBLISH_TOPIC, 0, folder, -1, -1, -1,
                 f"decision {aside.decision} (publisher {publisher!r}, number {aside.number}) was set aside "
@@ -209,7 +209,7 @@ class DecisionCheck:
 
     def _unnamed(self, named: set[str]) -> Iterator[Finding]:
         try:
-            names = sorted(set(os.listdir(self._folder)) - named)
+            names = sorted(set(files.list_folder(self._folder)) - named)
         except FileNotFoundError:
             return
         ours = (SUFFIX, manifest.SUFFIX, ".tmp", ".trash")
@@ -247,7 +247,7 @@ def _names(places: Sequence[TopicIdPartition]) -> str:
 def _size_and_time(path: str) -> tuple[int, int]:
     """A file's size in bytes, and when it was last written to (ms); zeros if it is gone."""
     try:
-        status = os.stat(path)
+        status = files.status_of(path)
     except FileNotFoundError:
         return 0, 0
     return status.st_size, status.st_mtime_ns // 1_000_000

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import PartitionState
 from pyspark_log.storage.maintenance.verify.findings import Severity
 
@@ -57,7 +57,7 @@ def epoch_faults(
     numbered = [run for run in runs if run.epoch >= 0 and run.next_offset > state.log_start]
     if not entries:
         if numbered:
-            what = "it has no epoch" if os.path.exists(path) else "the file is missing"
+            what = "it has no epoch" if files.exists(path) else "the file is missing"
             yield EpochFault(Severity.INDEX, numbered[0].first_offset, what)
         return
     for before, after in pairwise(entries):

@@ -7,7 +7,6 @@ indexes are, and whatever they hold, only a few of their entries are in memory.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -172,7 +171,7 @@ class _Track:
                 f"{self._unproven} of {self._count} entries are not what the log says, the first is {entry}",
             )  # fmt: skip
         try:
-            size = os.path.getsize(self._path)
+            size = files.size_of(self._path)
         except FileNotFoundError:
             if closed or self._missing:
                 yield IndexFault(self._path, -1, "the file is missing")

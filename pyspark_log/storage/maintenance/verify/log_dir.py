@@ -22,6 +22,7 @@ from pyspark_log.storage.catalog import (
     read_meta_properties,
     read_offsets,
 )
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import PartitionState
 from pyspark_log.storage.maintenance.verify.findings import Finding, Severity
 from pyspark_log.storage.publish import is_ready_name
@@ -48,7 +49,7 @@ _ADVICE = (
 def log_dir_faults(store: Store) -> Iterator[Finding]:
     """What is wrong with these files, in each log dir; and which of the folders have failed."""
     for folder in store.logs.log_dirs:
-        if not folder.directory_id and not os.path.exists(folder.path):
+        if not folder.directory_id and not files.exists(folder.path):
             continue  # It is made with the first record; of lost ones each partition tells.
         problem = folder.problem()
         look = _FolderCheck(store, folder.path)
@@ -129,11 +130,11 @@ class _FolderCheck:
 
     def _copies(self) -> Iterator[Finding]:
         """Staged output that was copied here to become segments, and has not."""
-        names = sorted(filter(is_ready_name, os.listdir(self._path)))
+        names = sorted(filter(is_ready_name, files.list_folder(self._path)))
         size = 0
         for name in names:
             with contextlib.suppress(FileNotFoundError):
-                size += os.path.getsize(f"{self._path}/{name}")
+                size += files.size_of(f"{self._path}/{name}")
         if names:
             path = os.path.relpath(f"{self._path}/{names[0]}", self._store.path)
             yield Finding(

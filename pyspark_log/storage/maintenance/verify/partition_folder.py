@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import SideFileError
 from pyspark_log.storage.catalog import PartitionPath, read_partition_metadata
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import Flags, PartitionState, acknowledged, read_slots
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding, Severity
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
@@ -28,7 +28,7 @@ def folder_findings(place: PartitionPath, config: TopicConfig, finding: Finder) 
         finding: makes findings.
     """
     try:
-        names = sorted(os.listdir(place.folder))
+        names = sorted(files.list_folder(place.folder))
     except FileNotFoundError:
         return  # nothing was written yet, or its segments are missing, which was told
     yield from _check_metadata(place, finding, names)
@@ -94,6 +94,6 @@ def _beyond(
 
 def _size(path: str) -> int:
     try:
-        return os.path.getsize(path)
+        return files.size_of(path)
     except FileNotFoundError:
         return 0

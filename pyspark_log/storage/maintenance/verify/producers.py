@@ -7,12 +7,12 @@ Nothing is compared behind a damaged batch, which is told where it is.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pyspark_log.errors import CorruptRecordError, SideFileError
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import Flags, PartitionState, ProducerEntry, ProducerStates
 from pyspark_log.storage.log import snapshot as producer_snapshot
 from pyspark_log.storage.maintenance.verify.findings import Severity
@@ -197,7 +197,7 @@ class _Check:
     def _compare_missing(self, path: str, offset: int, missing: Mapping[int, ProducerEntry]) -> None:
         """Producers that a snapshot has not: those that were idle for too long when it was written may be missing."""
         try:
-            written = os.stat(path).st_mtime_ns // 1_000_000
+            written = files.status_of(path).st_mtime_ns // 1_000_000
         except FileNotFoundError:
             return
         for entry in missing.values():

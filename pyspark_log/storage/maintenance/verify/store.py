@@ -41,6 +41,7 @@ from pyspark_log.storage.catalog import (
     local_path,
     read_partition_metadata,
 )
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import Flags, read_slots
 from pyspark_log.storage.log_manager import ASIDE_NAME, LogManager, hex_id
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
@@ -194,7 +195,7 @@ def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
                 f"{folder} is a folder of a Kafka broker: this looks at stores. For Kafka's there is kafka-dump-log"
             )
     except StoreNotFoundError as error:
-        if not os.path.isdir(f"{folder}/{TOPICS_FOLDER}"):
+        if not files.is_folder(f"{folder}/{TOPICS_FOLDER}"):
             raise
         what = str(error)
     except DescriptionError as error:
@@ -328,7 +329,7 @@ def log_bytes(folder: str) -> int:
     size = 0
     for base in list_segments(folder):
         with contextlib.suppress(FileNotFoundError):
-            size += os.path.getsize(segment_path(folder, base, LOG))
+            size += files.size_of(segment_path(folder, base, LOG))
     return size
 
 
@@ -380,7 +381,7 @@ def unknown_files(store: Store, described: Sequence[TopicDescription]) -> Iterat
     for path in folders:
         shown = os.path.relpath(path, store.path)
         match = PARTITION_FOLDER.fullmatch(os.path.basename(path))
-        if not os.path.isdir(path):
+        if not files.is_folder(path):
             continue
         if _is_left_by_move(store, path, known):
             yield Finding(
@@ -392,7 +393,7 @@ def unknown_files(store: Store, described: Sequence[TopicDescription]) -> Iterat
             continue
         topic_id = _topic_id(path)
         state = read_slots(f"{store.path}/{STATE_FOLDER}/{topic_id}-{match[2]}").state if match and topic_id else None
-        deleted = os.path.exists(f"{store.path}/{TOPICS_FOLDER}/{DELETED_FOLDER}/{topic_id}.json")
+        deleted = files.exists(f"{store.path}/{TOPICS_FOLDER}/{DELETED_FOLDER}/{topic_id}.json")
         if match and state is not None and not deleted and not state.flags & Flags.DEAD:
             yield Finding(
                 Severity.DAMAGE, match[1], int(match[2]), shown, -1,
@@ -460,7 +461,7 @@ def _alien(name: str) -> Finding:
 
 def _names(folder: str) -> list[str]:
     try:
-        return sorted(os.listdir(folder))
+        return sorted(files.list_folder(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
 
