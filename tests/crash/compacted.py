@@ -193,11 +193,13 @@ class Seen:
     """What readers see of a partition: where it begins and ends, and (key, value) by offset.
 
     Attributes:
+        stable: where the first open transaction begins; the end, if none is open.
         committed: the same for those who leave out what was aborted.
     """
 
     start: int = 0
     end: int = 0
+    stable: int = 0
     records: dict = field(default_factory=dict)
     committed: dict = field(default_factory=dict)
 
@@ -207,7 +209,8 @@ def see(path):
     store = Store.open(path)
     places = [(topic, partition) for topic in store.topics() for partition in range(PARTITIONS[topic])]
     found = {
-        at: Seen(store.earliest_offset(*at), store.latest_offset(*at), records_of(store, *at),
+        at: Seen(store.earliest_offset(*at), store.latest_offset(*at),
+                 store.latest_offset(*at, isolation_level=READ_COMMITTED), records_of(store, *at),
                  records_of(store, *at, isolation_level=READ_COMMITTED))
         for at in places
     }  # fmt: skip
@@ -226,6 +229,17 @@ def records_of(store, topic, partition, **how):
 def is_aborted(value):
     """Whether a value is one of an aborted transaction."""
     return value is not None and value.startswith("aborted")
+
+
+def check_committed(at, seen):
+    """Readers that leave out what was aborted see all else, up to where a transaction is open."""
+    kept = {
+        offset: record
+        for offset, record in seen.records.items()
+        if offset < seen.stable and not is_aborted(record[1])
+    }
+    assert seen.committed == kept, at
+    assert seen.stable == seen.end or is_aborted(seen.records[seen.stable][1]), at
 
 
 def positions(path):

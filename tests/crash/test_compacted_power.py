@@ -1,13 +1,13 @@
 """The power goes before any change to files of a workload in which compaction meets all else.
 
 Of what was not synced any part may stay. Afterwards each key has its last durable record or a later one; nothing
-comes back that a cleaner has removed; what was seen has its offset; `verify` finds no damage; and a cleaning of all
-takes no key's last record then.
+comes back that a cleaner has removed; what was seen has its offset; readers of committed records see no aborted one,
+and all others; `verify` finds no damage; and a cleaning of all takes no key's last record then.
 """
 
 import pyarrow as pa
 import pytest
-from compacted import MEMORY, PARTITIONS, CompactedWorkload, check_dense, is_aborted, records_of, see
+from compacted import MEMORY, PARTITIONS, CompactedWorkload, check_committed, check_dense, is_aborted, records_of, see
 from losses import record_run, try_losses
 from power import Trace
 from sampling import TIMEOUT, few_or_many
@@ -83,7 +83,7 @@ class PowerLoss:
                 Store.open(self.path)
             return
         # First those who read, then those who look for what was decided, then those who write.
-        see(self.path)
+        self.check_committed()
         help_apply(Store.open(self.path).decisions)
         store = Store.open(self.path)
         for topic in store.topics():
@@ -99,6 +99,7 @@ class PowerLoss:
         self.clean(store, seen)
 
     def check_partition(self, at, found):
+        check_committed(at, found)
         held = [which.seen[at] for which in (self.before, self.after) if at in which.seen]
         shown = held[0].records if at in self.before.seen else {}
         new = set(held[-1].records.values()) - set(shown.values())
@@ -151,6 +152,12 @@ class PowerLoss:
             assert after.items() <= before.records.items()
             assert latest(after) == latest(before.records), (topic, partition)
         check_dense(self.path)
+        self.check_committed()
+
+    def check_committed(self):
+        seen, _ = see(self.path)
+        for at, found in seen.items():
+            check_committed(at, found)
 
 
 def latest(records):

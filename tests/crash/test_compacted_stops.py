@@ -6,7 +6,7 @@ whole or not at all, but for a cleaner, which goes on segment by segment; and do
 
 
 import pytest
-from compacted import CompactedWorkload, Seen, check_dense, is_aborted, numbered, see
+from compacted import CompactedWorkload, Seen, check_committed, check_dense, numbered, see
 from sampling import TIMEOUT, few_or_many
 from undisturbed import Undisturbed
 
@@ -30,13 +30,6 @@ def undisturbed(little_logs):
 
 def from_start(records, start):
     return {offset: record for offset, record in records.items() if offset >= start}
-
-
-def check_committed(at, seen):
-    """Who leaves out what was aborted sees all else up to where a transaction is open."""
-    kept = [one for one in seen.records.items() if not is_aborted(one[1][1])]
-    assert list(seen.committed.items()) == kept[: len(seen.committed)], at
-    assert at == ("keyed", 1) or len(seen.committed) == len(kept), at
 
 
 def check_between(found, before, after, cleaning):

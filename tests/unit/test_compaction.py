@@ -386,14 +386,14 @@ def test_offsets_that_were_given_anew_are_dirty(store):
     assert records(store) == compacted(before, outcome.rounds[0].cleaned_to)
 
 
-def test_what_is_known_of_cleaners_may_be_lost_or_torn(store):
+def test_how_far_a_log_is_compacted_may_be_lost_or_torn(store):
     fill(store)
     list(compact(store.logs, "t"))
     place = store.logs.reader("t", 0).place
     before = records(store)
     for damage in (b"", b"x" * 512, Path(place.cleaner_path).read_bytes()[:100]):
         Path(place.cleaner_path).write_bytes(damage)
-        assert cleaner_checkpoint.read(place) == cleaner_checkpoint.CleanerCheckpoint()
+        assert cleaner_checkpoint.read(place)._replace(touched_to=0) == cleaner_checkpoint.CleanerCheckpoint()
         list(compact(store.logs, "t"))
         assert records(store) == before
         assert cleaner_checkpoint.read(place).cleaned_to > 0

@@ -1,11 +1,15 @@
 """Compaction of partitions with producers that number their records, and with transactions."""
 
+from pathlib import Path
+
 import pytest
 from producer_tools import ending, ready
 
 from pyspark_log.errors import OutOfOrderSequenceError
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.fs.clock import now_ms
+from pyspark_log.storage.log import cleaner_checkpoint
+from pyspark_log.storage.log.producers import snapshot as producer_snapshot
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
@@ -13,6 +17,15 @@ from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED
 
 # Each batch has a segment of its own, or two of them have.
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "200", "delete.retention.ms": "0"}
+
+
+# What a power loss leaves of the bytes that a cleaner writes over those before, or another version writes there.
+TORN = {
+    "half": lambda data: data[:256] + bytes(256),
+    "zeros": lambda data: bytes(512),
+    "short": lambda data: data[:256],
+    "another version": lambda data: b"\x03" + data[1:],
+}
 
 
 @pytest.fixture
@@ -103,3 +116,30 @@ def test_what_a_snapshot_says_of_the_cleaned_part_is_believed(store, tmp_path):
     # From here on the log tells what was written: of one producer, only that its transaction ended.
     (tmp_path / "store/data/t-0/00000000000000000002.snapshot").unlink()
     assert faults(store) == []
+
+
+@pytest.mark.parametrize("tear", TORN.values(), ids=TORN)
+def test_where_cleaners_have_been_is_not_known_when_it_is_torn(store, tear):
+    """The cleaned part of the log lacks what the files beside it say, and readers miss nothing by that."""
+    for sequence in range(3):
+        send(store, sequence, b"aborted", transactional=True)
+        end(store, False)
+        send(store, sequence, b"other %d" % sequence, producer=2)
+    clean(store)
+    place = store.logs.place("t", 0)
+    path, end_offset = Path(place.cleaner_path), store.latest_offset("t", 0)
+    path.write_bytes(tear(path.read_bytes()))
+    assert faults(store) == []
+    assert values(store, READ_COMMITTED) == values(store)
+    clean(store)
+    assert faults(store) == []
+    # From the log end of then on all is compared again.
+    assert cleaner_checkpoint.read(place).touched_to <= end_offset
+    for sequence in range(3, 7):
+        send(store, sequence, b"other %d" % sequence, producer=2)
+    assert faults(store) == []
+    newest = producer_snapshot.list_snapshots(place.folder)[-1]
+    assert newest > end_offset
+    producer_snapshot.write(place.folder, newest, [])
+    (fault,) = faults(store)
+    assert fault.file.endswith(f"{newest:020}.snapshot")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -113,11 +114,15 @@ def test_a_batch_that_follows_is_taken_and_one_that_was_taken_is_not_taken_again
     assert [one for one in verify(a.path).findings if one.severity is Severity.DAMAGE] == []
 
 
+@pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_that_has_ended_is_not_open_for_ever(a, b, configs, commit):
+def test_a_transaction_that_has_ended_is_not_open_for_ever(a, b, configs, commit, torn):
     send(a, 0, transactional=True)
     end_transaction(b, commit=commit)
     lose_history(b, configs)
+    if torn:
+        # As one that a cleaner is writing just now, or that one of another version has written.
+        Path(a.logs.place("t", 0).cleaner_path).write_bytes(b"x" * 512)
     plain(a)
     roll(a)
     plain(a)

@@ -143,8 +143,8 @@ class _Work:
         remove_unfinished(self._place.folder)
 
     def _clean(self, plan: Plan, producers: Sequence[ProducerEntry]) -> Cleaned:
-        folder, first = self._place.folder, plan.segments[0].base
-        bases = [base for base in live_segments(folder, self._reader.state()) if base >= first]
+        folder, first, state = self._place.folder, plan.segments[0].base, self._reader.state()
+        bases = [base for base in live_segments(folder, state) if base >= first]
         # All markers in them count: whole segments are written anew, also where a part of one must stay.
         until = max(segment.until for segment in plan.segments if segment.base < plan.first_uncleanable)
         aborted = aborted_between(folder, bases, first, until)
@@ -163,8 +163,9 @@ class _Work:
         )  # fmt: skip
         groups = compaction_plan.groups(plan.segments, end, self._config)
         known = cleaner_checkpoint.read(self._place)
-        # Durable before the first swap, for who verifies what a killed cleaner has left.
-        touched_to = max(known.touched_to, groups[-1][-1].until)
+        # Durable before the first swap, for processes that look at what a killed cleaner has left. Where the cleaners
+        # before have been may not be known; it was not beyond the log's end.
+        touched_to = max(min(known.touched_to, state.next_offset), groups[-1][-1].until)
         known = known._replace(touched_to=touched_to)
         cleaner_checkpoint.write(self._place, known)
         done = list(self._rewrite_all(one_round, groups, known))

@@ -1,7 +1,9 @@
 """How far a partition's log is compacted, and why not further: one small file beside its state file.
 
-Its lock is that of the partition's cleaner, so two of them never work on one log. What it says is a saving, no truth:
-if it is lost, torn or too old, the next cleaner begins at the log start, and finds less to do than it has thought.
+Its lock is that of the partition's cleaner, so two of them never work on one log. How far the log is compacted is a
+saving, no truth: if it is torn or too old, the next cleaner begins at the log start, and finds less to do than it has
+thought. Where cleaners have been is relied on. So a file that does not tell it, as a power loss can tear it while it is
+written, means: perhaps everywhere.
 
 Layout: docs/format.md.
 """
@@ -14,6 +16,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pyspark_log.config import LONG_MAX
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for
 from pyspark_log.storage.log.state_file import PartitionState
@@ -33,7 +36,7 @@ class CleanerCheckpoint(NamedTuple):
     Attributes:
         cleaned_to: the first offset that it did not clean: Kafka's cleaner checkpoint. 0: it has not cleaned.
         truncations: how often the end of the partition's log had been taken back by then.
-        touched_to: above it no cleaner has replaced a segment, also none that was killed.
+        touched_to: above it no cleaner has replaced a segment, also none that was killed. LONG_MAX: nobody knows.
         time: when that was, in ms.
         reason: why the partition cannot be cleaned; "" if it can.
     """
@@ -45,6 +48,9 @@ class CleanerCheckpoint(NamedTuple):
     reason: str = ""
 
 
+_UNKNOWN = CleanerCheckpoint(touched_to=LONG_MAX)
+
+
 def _encode(state: CleanerCheckpoint) -> bytes:
     reason = state.reason.encode()[:_MOST_REASON].decode(errors="ignore").encode()
     body = _BODY.pack(VERSION, len(reason), state.truncations, state.cleaned_to, state.touched_to, state.time)
@@ -52,20 +58,22 @@ def _encode(state: CleanerCheckpoint) -> bytes:
     return body + _CRC.pack(crc32c(body))
 
 
-def _decode(data: bytes) -> CleanerCheckpoint | None:
+def _decode(data: bytes) -> CleanerCheckpoint:
+    if not data:
+        return CleanerCheckpoint()  # Its cleaner has not come to its first swap.
     body = data[: -_CRC.size]
     if len(data) != FILE_SIZE or body[0] != VERSION or data[-_CRC.size :] != _CRC.pack(crc32c(body)):
-        return None
+        return _UNKNOWN
     _, size, truncations, cleaned_to, touched_to, time = _BODY.unpack_from(body)
     reason = body[_BODY.size : _BODY.size + size].decode(errors="replace")
     return CleanerCheckpoint(cleaned_to, truncations, touched_to, time, reason)
 
 
 def read(place: PartitionPath) -> CleanerCheckpoint:
-    """What is known; nothing, if there is no file or it is torn. OSError."""
+    """What is known. If the file is torn, or of another version: that cleaners may have been everywhere. OSError."""
     try:
         with files.open_read(place.cleaner_path) as file:
-            return _decode(file.pread(FILE_SIZE, 0)) or CleanerCheckpoint()
+            return _decode(file.pread(FILE_SIZE, 0))
     except FileNotFoundError:
         return CleanerCheckpoint()
 
