@@ -130,9 +130,12 @@ def test_where_cleaners_have_been_is_not_known_when_it_is_torn(store, tear):
     path, end_offset = Path(place.cleaner_path), store.latest_offset("t", 0)
     path.write_bytes(tear(path.read_bytes()))
     assert faults(store) == []
+    notes = [finding.what for finding in verify(store.path).findings if finding.file.endswith(".cleaner")]
+    assert [what.startswith("it is torn") for what in notes] == [True]
     assert values(store, READ_COMMITTED) == values(store)
     clean(store)
     assert faults(store) == []
+    assert [finding for finding in verify(store.path).findings if finding.file.endswith(".cleaner")] == []
     # From the log end of then on all is compared again.
     assert cleaner_checkpoint.read(place).touched_to <= end_offset
     for sequence in range(3, 7):

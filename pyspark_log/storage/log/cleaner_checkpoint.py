@@ -23,6 +23,8 @@ from pyspark_log.storage.log.state_file import PartitionState
 from pyspark_log.storage.record import crc32c
 
 VERSION = 2
+#: How far cleaners have been by a file that does not tell it: any segment may be compacted.
+UNKNOWN = LONG_MAX
 #: Bytes of the file: one sector, so that a write is seldom torn.
 FILE_SIZE = 512
 _BODY = struct.Struct(">BxHIqqq")
@@ -36,7 +38,7 @@ class CleanerCheckpoint(NamedTuple):
     Attributes:
         cleaned_to: the first offset that it did not clean: Kafka's cleaner checkpoint. 0: it has not cleaned.
         truncations: how often the end of the partition's log had been taken back by then.
-        touched_to: above it no cleaner has replaced a segment, also none that was killed. LONG_MAX: nobody knows.
+        touched_to: above it no cleaner has replaced a segment, also none that was killed; UNKNOWN: nobody knows.
         time: when that was, in ms.
         reason: why the partition cannot be cleaned; "" if it can.
     """
@@ -46,9 +48,6 @@ class CleanerCheckpoint(NamedTuple):
     touched_to: int = 0
     time: int = 0
     reason: str = ""
-
-
-_UNKNOWN = CleanerCheckpoint(touched_to=LONG_MAX)
 
 
 def _encode(state: CleanerCheckpoint) -> bytes:
@@ -63,7 +62,7 @@ def _decode(data: bytes) -> CleanerCheckpoint:
         return CleanerCheckpoint()  # Its cleaner has not come to its first swap.
     body = data[: -_CRC.size]
     if len(data) != FILE_SIZE or body[0] != VERSION or data[-_CRC.size :] != _CRC.pack(crc32c(body)):
-        return _UNKNOWN
+        return CleanerCheckpoint(touched_to=UNKNOWN)
     _, size, truncations, cleaned_to, touched_to, time = _BODY.unpack_from(body)
     reason = body[_BODY.size : _BODY.size + size].decode(errors="replace")
     return CleanerCheckpoint(cleaned_to, truncations, touched_to, time, reason)

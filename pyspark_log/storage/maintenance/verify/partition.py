@@ -222,6 +222,13 @@ class PartitionCheck:
                 faults = []
             now = read_slots(self._place.state_path).state
             if now is not None and _changes(now) == _changes(before):
+                if touched_to == cleaner_checkpoint.UNKNOWN:
+                    yield self._finding(
+                        Severity.NOTE, self._place.cleaner_path,
+                        what="it is torn, or of another version, so any segment may be compacted: what snapshots and "
+                        "indexes of aborted transactions say was not compared with the log",
+                        advice="none: the next compaction writes it anew",
+                    )  # fmt: skip
                 for fault in faults:
                     yield self._finding(
                         fault.severity, fault.path, first_offset=fault.first_offset, next_offset=fault.next_offset,
