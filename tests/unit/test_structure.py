@@ -75,3 +75,18 @@ def test_kernels_use_what_is_below_them():
                 assert ROWS.index(used) <= ROWS.index(row), f"{path.relative_to(ROOT)} uses {module}"
                 found += 1
     assert found > 50
+
+
+def test_the_page_on_the_architecture_names_what_is_there():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| [^|]+ \| (.+) \|$", page[page.index("## Where do I change") :], re.MULTILINE)
+    place = re.compile(r"`([\w/]+\.py)`:? ?((?:`[\w.]+`(?:, )?)*)")
+    named = [(path, names) for row in rows for path, names in place.findall(row)]
+    assert len(named) > 12
+    for path, names in named:
+        text = (ROOT / "pyspark_log" / path).read_text()
+        for name in re.findall(r"`(?:\w+\.)*(\w+)`", names):
+            assert re.search(rf"^\s*(?:def |class )?{name}\b", text, re.MULTILINE), f"{path} has no {name}"
+    for name in PACKAGES:
+        short = name.removeprefix("pyspark_log.").replace(".", "/")
+        assert f"`{short}`" in page or short.rpartition("/")[2] in page
