@@ -12,24 +12,44 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pyspark_log.clients.transactions import Transactions
+    from pyspark_log.clients import Transactions
     from pyspark_log.spark_connector.publish_together import Publish
     from pyspark_log.spark_connector.source import PylogDataSource as DefaultSource
-    from pyspark_log.storage.groups.offsets import OffsetsLog
+    from pyspark_log.storage.groups import OffsetsLog
+    from pyspark_log.storage.publish import PublishResult
     from pyspark_log.storage.store import Store
-    from pyspark_log.types import TopicPartition
+    from pyspark_log.storage.topic import Topic
+    from pyspark_log.types import (
+        EARLIEST,
+        LATEST,
+        AppendResult,
+        IsolationLevel,
+        OffsetAndTimestamp,
+        TopicDescription,
+        TopicPartition,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["DefaultSource", "OffsetsLog", "Publish", "Store", "TopicPartition", "Transactions", "__version__"]
+__all__ = [
+    "EARLIEST", "LATEST", "AppendResult", "DefaultSource", "IsolationLevel", "OffsetAndTimestamp", "OffsetsLog",
+    "Publish", "PublishResult", "Store", "Topic", "TopicDescription", "TopicPartition", "Transactions", "__version__",
+]  # fmt: skip
 
 _PLACES = {
     "DefaultSource": ("pyspark_log.spark_connector.source", "PylogDataSource"),
-    "OffsetsLog": ("pyspark_log.storage.groups.offsets", "OffsetsLog"),
+    "OffsetsLog": ("pyspark_log.storage.groups", "OffsetsLog"),
     "Publish": ("pyspark_log.spark_connector.publish_together", "Publish"),
+    "PublishResult": ("pyspark_log.storage.publish", "PublishResult"),
     "Store": ("pyspark_log.storage.store", "Store"),
-    "TopicPartition": ("pyspark_log.types", "TopicPartition"),
-    "Transactions": ("pyspark_log.clients.transactions", "Transactions"),
-}
+    "Topic": ("pyspark_log.storage.topic", "Topic"),
+    "Transactions": ("pyspark_log.clients", "Transactions"),
+} | {
+    name: ("pyspark_log.types", name)
+    for name in (
+        "EARLIEST", "LATEST", "AppendResult", "IsolationLevel", "OffsetAndTimestamp", "TopicDescription",
+        "TopicPartition",
+    )
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime, timedelta, timezone
 
 from pyspark_log.config import LONG_MAX
 from pyspark_log.errors import InvalidConfigError
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # So much of a text is shown in an error.
 _SHOWN = 60
 
@@ -45,3 +47,11 @@ def check_whole(what: str, number: int, low: int = 0, high: int = LONG_MAX) -> N
     """Refuses a number that is not from `low` to `high`. InvalidConfigError."""
     if not low <= number <= high:
         raise InvalidConfigError(f"{what} {number}: must be from {low} to {high}")
+
+
+def to_ms(time: datetime | int) -> int:
+    """A time in ms since 1970. A datetime without a time zone is taken as local time, as Python does."""
+    if isinstance(time, datetime):
+        # From whole numbers, since a float loses some.
+        return (time.astimezone(timezone.utc) - _EPOCH) // timedelta(milliseconds=1)
+    return time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from pyspark_log.errors import InvalidConfigError
 
@@ -85,6 +86,13 @@ class OffsetStep:
 
 
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
+
+
+class IsolationLevel(str, Enum):
+    """What readers see of transactions (`isolation.level`); wherever one is asked for, its text does as well."""
+
+    READ_UNCOMMITTED = READ_UNCOMMITTED
+    READ_COMMITTED = READ_COMMITTED
 
 
 def check_isolation(level: str) -> bool:

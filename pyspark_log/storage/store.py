@@ -23,7 +23,7 @@ from pyspark_log.storage.catalog import (
     store_json,
 )
 from pyspark_log.storage.fs import Mutex, files
-from pyspark_log.storage.groups import CommittedOffsets
+from pyspark_log.storage.groups import CommittedOffsets, Groups
 from pyspark_log.storage.ingest import validate
 from pyspark_log.storage.log import READ_BYTES
 from pyspark_log.storage.log_manager import (
@@ -39,6 +39,7 @@ from pyspark_log.storage.log_manager import (
 from pyspark_log.storage.publish import DecisionLog
 from pyspark_log.storage.record import RowBuilder
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
+from pyspark_log.storage.topic import Topic
 from pyspark_log.types import (
     EARLIEST,
     LATEST,
@@ -255,6 +256,17 @@ class Store:
         """
         self._admin.delete(name)
 
+    def topic(self, name: str) -> Topic:
+        """A topic, for working with all of its partitions. UnknownTopicError, InvalidTopicError."""
+        return Topic(self, name)
+
+    # ---- groups
+
+    @property
+    def groups(self) -> Groups:
+        """The consumer groups: `store.groups["g"].commit({TopicPartition("t", 0): 5})`."""
+        return Groups(self)
+
     # ---- log dirs
 
     def add_log_dir(self, folder: str | os.PathLike[str]) -> None:
@@ -338,7 +350,8 @@ class Store:
             UnknownTopicError: no such topic or partition.
             InvalidTopicError: one of the engine's own topics.
             InvalidRecordError: a column or record is refused; nothing was appended.
-            OSError, OutcomeUnknownError: partitions before the one that failed have theirs.
+            OSError, OutcomeUnknownError, or another PylogError: the partitions of the error's `results`, a list of
+                AppendResult, have their records; no other one has.
         """
         check_not_internal(topic)
         return append_rows(self.logs, topic, data, partition, sync)

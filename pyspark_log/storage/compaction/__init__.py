@@ -1,14 +1,25 @@
 """Compaction: keeps the newest record of each key (Kafka's log cleaner), with its kernels."""
 
 from pyspark_log.storage.compaction.chunks import Source
-from pyspark_log.storage.compaction.cleaner import Outcome, compact, compact_if_due, compact_partition, due, uncleanable
+from pyspark_log.storage.compaction.cleaner import (
+    BACKOFF,
+    LogCleaner,
+    Outcome,
+    compact,
+    compact_if_due,
+    compact_partition,
+    due,
+    uncleanable,
+)
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.compaction.offset_map import fill
 from pyspark_log.storage.compaction.rewrite import Rewritten, Round, remove_unfinished, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 
 __all__ = [
+    "BACKOFF",
     "CleanedTransactions",
+    "LogCleaner",
     "OffsetMap",
     "Outcome",
     "Rewritten",

@@ -2,6 +2,7 @@
 
 from pyspark_log.storage.groups import committed_offsets, records
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets, OffsetMoves
+from pyspark_log.storage.groups.handles import Groups
 from pyspark_log.storage.groups.metadata import (
     CONSUMER,
     GroupDescription,
@@ -32,6 +33,7 @@ __all__ = [
     "GroupMember",
     "GroupMetadataKey",
     "GroupState",
+    "Groups",
     "OffsetAndMetadata",
     "OffsetCommitKey",
     "OffsetMoves",

@@ -31,9 +31,15 @@ def append_rows(
     for part in data.to_batches() if isinstance(data, pa.Table) else [data]:
         encoder.add(part, now)
     encoder.flush()
-    return [
-        _append_all(partitions.appender(topic, target), encoded, sync) for target, encoded in sorted(batches.items())
-    ]
+    results: list[AppendResult] = []
+    for target, encoded in sorted(batches.items()):
+        try:
+            results.append(_append_all(partitions.appender(topic, target), encoded, sync))
+        except Exception as error:
+            # Of any type: the caller must know what is there by now.
+            error.results = results  # type: ignore[attr-defined]
+            raise
+    return results
 
 
 def _with_partition(data: pa.RecordBatch | pa.Table, partition: int) -> pa.RecordBatch | pa.Table:

@@ -25,7 +25,7 @@ from pyspark_log.storage.record.decoder import Chunk, decode
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.record.end_txn_marker import MAX_MARKER_BYTES, EndTxnMarker, decode_end_txn_marker
 from pyspark_log.storage.record.headers import assign_offsets, headers_in, scan, set_log_append_time
-from pyspark_log.storage.record.rows import RowBuilder, WriteColumns
+from pyspark_log.storage.record.rows import RowBuilder, WriteColumns, row_schema
 
 __all__ = [
     "ATTRIBUTES_AT",
@@ -58,6 +58,7 @@ __all__ = [
     "decode_end_txn_marker",
     "empty_batch",
     "headers_in",
+    "row_schema",
     "scan",
     "set_log_append_time",
 ]

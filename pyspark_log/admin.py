@@ -1,0 +1,46 @@
+"""What looks after a store, for programs: verify, repair, compact, transfer from and to Kafka, the janitor.
+
+`pylog` does the same on the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pyspark_log.storage.compaction import BACKOFF, Outcome
+from pyspark_log.storage.compaction import LogCleaner as _LogCleaner
+from pyspark_log.storage.compaction import compact as _compact
+from pyspark_log.storage.maintenance.janitor import clean as janitor
+from pyspark_log.storage.maintenance.repair import RepairReport, repair
+from pyspark_log.storage.maintenance.transfer import ExportedPartition, ImportedPartition, export_kafka, import_kafka
+from pyspark_log.storage.maintenance.verify import Finding, Report, Severity, verify
+from pyspark_log.storage.store import Store
+
+__all__ = [
+    "ExportedPartition", "Finding", "ImportedPartition", "LogCleaner", "Outcome", "RepairReport", "Report", "Severity",
+    "compact", "export_kafka", "import_kafka", "janitor", "repair", "verify",
+]  # fmt: skip
+
+
+def compact(
+    store: Store, topic: str | None = None, progress: Callable[[int, int], None] | None = None
+) -> Iterator[Outcome]:
+    """Compacts the partitions that are due, the dirtiest first; with a topic, all of it that can be.
+
+    Args:
+        store: which store.
+        topic: which topic; None: all whose cleanup.policy is to compact.
+        progress: called with the bytes that were read, and those that there are to read.
+
+    Returns:
+        What was done with each partition, as it is done.
+    """
+    return _compact(store.logs, topic, progress)
+
+
+class LogCleaner(_LogCleaner):
+    """Compacts a store in the background, in a thread of this process: `with LogCleaner(store): ...`."""
+
+    def __init__(self, store: Store, backoff: float = BACKOFF) -> None:
+        """`backoff`: how long it waits, in seconds, when nothing is due."""
+        super().__init__(store.logs, backoff)

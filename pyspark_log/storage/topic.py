@@ -1,0 +1,229 @@
+"""One topic of an open store, for programs that work with whole topics: append rows, read all partitions, follow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from pyspark_log.arguments import to_ms
+from pyspark_log.errors import InvalidConfigError
+from pyspark_log.storage.log import READ_BYTES
+from pyspark_log.storage.record import row_schema
+from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, AppendResult, OffsetAndTimestamp, TopicDescription
+
+if TYPE_CHECKING:
+    from pyspark_log.storage.store import Store
+
+#: What can be appended: Arrow data, a pandas DataFrame, or rows as dicts.
+Rows: TypeAlias = "pa.RecordBatch | pa.Table | Sequence[Mapping[str, Any]] | Any"
+#: Where a read begins or ends: an offset, EARLIEST or LATEST for all partitions; a time; or an offset for each one.
+Bound: TypeAlias = "int | datetime | Mapping[int, int]"
+
+# How long `follow` waits between two looks, in seconds.
+_PAUSE = 0.1
+
+
+class Topic:
+    """A topic. `store.topic("orders")` makes one; it holds nothing open, and looks the topic up each time.
+
+    Attributes:
+        store: whose topic it is.
+        name: the topic's.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        """UnknownTopicError, InvalidTopicError: there is no such topic."""
+        store.describe_topic(name)
+        self.store, self.name = store, name
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r}, partitions={self.describe().partitions}, store={self.store.path!r})"
+
+    def describe(self) -> TopicDescription:
+        """Its id, partitions and configs at this moment. UnknownTopicError."""
+        return self.store.describe_topic(self.name)
+
+    @property
+    def partitions(self) -> range:
+        """The numbers of its partitions."""
+        return range(self.describe().partitions)
+
+    # ---- writing
+
+    def append(self, rows: Rows, *, partition: int | None = None, sync: bool = False) -> list[AppendResult]:
+        """Appends rows; errors, and the columns that rows can have, as Store.append.
+
+        Args:
+            rows: Arrow data, a pandas DataFrame, or dicts (`[{"key": "a", "value": "b"}]`).
+            partition, sync: as Store.append.
+        """
+        return self.store.append(self.name, _arrow(rows), partition=partition, sync=sync)
+
+    # ---- reading
+
+    def read(
+        self,
+        start: Bound = EARLIEST,
+        end: Bound = LATEST,
+        *,
+        partitions: Iterable[int] | None = None,
+        columns: Sequence[str] | None = None,
+        headers: bool = False,
+        max_bytes: int = READ_BYTES,
+        isolation_level: str = READ_UNCOMMITTED,
+    ) -> Scan:
+        """What is between two offsets of each partition, or between two times; partition after partition.
+
+        Args:
+            start: where to begin; a time: the first record of that time or later.
+            end: where to end, exclusive; LATEST: the log end at the call. A time: the first record of it or later.
+            partitions: which ones; None: all.
+            columns: of the row schema; None: all.
+            headers: adds the column of headers.
+            max_bytes, isolation_level: as Store.read.
+
+        Raises:
+            UnknownTopicError, InvalidConfigError, OffsetOutOfRangeError: as Store.read.
+        """
+        numbers = list(self.partitions if partitions is None else partitions)
+        ends = self._offsets(end, numbers, LATEST, isolation_level)
+        starts = self._offsets(start, numbers, EARLIEST, isolation_level)
+        ranges = {number: (starts[number], max(starts[number], ends[number])) for number in numbers}
+        names = row_schema(headers).names
+        unknown = [name for name in columns or () if name not in names]
+        if unknown:
+            raise InvalidConfigError(f"columns: no column {unknown[0]!r}; these are: {', '.join(names)}")
+        return Scan(self, ranges, list(columns or names), headers, max_bytes, isolation_level)
+
+    def follow(
+        self,
+        start: Bound = LATEST,
+        *,
+        timeout: float | None = None,
+        partitions: Iterable[int] | None = None,
+        headers: bool = False,
+        isolation_level: str = READ_UNCOMMITTED,
+    ) -> Iterator[pa.RecordBatch]:
+        """The records from `start` on, as they come, for ever; the order is that of each partition.
+
+        Args:
+            start: where to begin.
+            timeout: ends when nothing has come for so many seconds; None: never.
+            partitions: which ones; None: all, also those that are added.
+            headers, isolation_level: as `read`.
+        """
+        chosen = None if partitions is None else list(partitions)
+        positions = self._offsets(start, chosen or list(self.partitions), EARLIEST, isolation_level)
+        idle_since = time.monotonic()
+        while timeout is None or time.monotonic() - idle_since < timeout:
+            found = False
+            for number in chosen or self.partitions:
+                position = positions.setdefault(number, 0)
+                end = self.store.latest_offset(self.name, number, isolation_level=isolation_level)
+                if end <= position:
+                    continue
+                yield from self.store.read(
+                    self.name, number, position, end, headers=headers, isolation_level=isolation_level
+                )
+                positions[number], found = end, True
+            if found:
+                idle_since = time.monotonic()
+            else:
+                time.sleep(_PAUSE)
+
+    # ---- offsets
+
+    def earliest_offsets(self) -> dict[int, int]:
+        """Of each partition the first offset that can be read."""
+        return {number: self.store.earliest_offset(self.name, number) for number in self.partitions}
+
+    def latest_offsets(self, *, isolation_level: str = READ_UNCOMMITTED) -> dict[int, int]:
+        """Of each partition the offset that the next record will get, or its last stable offset."""
+        return {
+            number: self.store.latest_offset(self.name, number, isolation_level=isolation_level)
+            for number in self.partitions
+        }
+
+    def offsets_for(self, timestamp: datetime | int) -> dict[int, OffsetAndTimestamp | None]:
+        """Of each partition the first record of a time (or ms since 1970) or later; None: there is none."""
+        return {
+            number: self.store.offset_for_timestamp(self.name, number, to_ms(timestamp)) for number in self.partitions
+        }
+
+    def _offsets(self, bound: Bound, numbers: list[int], absent: int, isolation_level: str) -> dict[int, int]:
+        """Of each partition the offset that a bound means; `absent`: for those that it does not name."""
+        if isinstance(bound, Mapping):
+            bounds = {number: bound.get(number, absent) for number in numbers}
+        elif isinstance(bound, datetime):
+            found = {n: self.store.offset_for_timestamp(self.name, n, to_ms(bound)) for n in numbers}
+            bounds = {n: LATEST if one is None else one.offset for n, one in found.items()}
+        else:
+            bounds = dict.fromkeys(numbers, bound)
+        for number, offset in bounds.items():
+            if offset == EARLIEST:
+                bounds[number] = self.store.earliest_offset(self.name, number)
+            elif offset == LATEST:
+                bounds[number] = self.store.latest_offset(self.name, number, isolation_level=isolation_level)
+        return bounds
+
+
+class Scan:
+    """Records that are to be read, which nothing reads before it is asked for. It can be read more than once.
+
+    Attributes:
+        ranges: of each partition the first offset, and the one after the last.
+        schema: of the rows.
+    """
+
+    def __init__(
+        self, topic: Topic, ranges: Mapping[int, tuple[int, int]], columns: list[str], headers: bool, max_bytes: int,
+        isolation_level: str,
+    ) -> None:  # fmt: skip
+        """For Topic.read."""
+        self._topic, self._columns = topic, columns
+        self._headers, self._max_bytes, self._isolation_level = headers, max_bytes, isolation_level
+        self.ranges = dict(ranges)
+        whole = row_schema(headers)
+        self.schema = pa.schema([whole.field(name) for name in columns])
+
+    def __repr__(self) -> str:
+        records = sum(end - start for start, end in self.ranges.values())
+        return f"Scan({self._topic.name!r}, {len(self.ranges)} partitions, at most {records} records)"
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """The record batches, partition after partition."""
+        for number, (start, end) in self.ranges.items():
+            for batch in self._topic.store.read(
+                self._topic.name, number, start, end, max_bytes=self._max_bytes, headers=self._headers,
+                isolation_level=self._isolation_level,
+            ):  # fmt: skip
+                yield batch.select(self._columns)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """An Arrow reader, for what takes one (DuckDB, Polars, a Parquet writer) without all of it in memory."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def to_table(self) -> pa.Table:
+        """All of it as an Arrow table."""
+        return pa.Table.from_batches(iter(self), self.schema)
+
+    def to_pandas(self) -> Any:  # noqa: ANN401  (pandas need not be installed)
+        """All of it as a pandas DataFrame. ImportError: pandas is not installed."""
+        return self.to_table().to_pandas()
+
+
+def _arrow(rows: Rows) -> pa.RecordBatch | pa.Table:
+    """Rows as Arrow data. InvalidConfigError: they are none that can be."""
+    if isinstance(rows, (pa.RecordBatch, pa.Table)):
+        return rows
+    if hasattr(rows, "__dataframe__") or hasattr(rows, "iloc"):
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    if isinstance(rows, Sequence) and all(isinstance(row, Mapping) for row in rows):
+        return pa.Table.from_pylist([dict(row) for row in rows])
+    raise InvalidConfigError(
+        f"rows: expected Arrow data, a pandas DataFrame or a list of dicts, got {type(rows).__name__}"
+    )
