@@ -61,7 +61,7 @@ def test_a_record_of_the_first_version_is_read():
 
 def test_a_record_says_all_that_is_known():
     aside = SetAside(20, 5, Origin("admin", 1, 2), (TopicIdPartition("t", ID, 3),))
-    decision = decode_decision("q", json.dumps(FIRST).encode(), 31).taken_over("r3")
+    decision = decode_decision("q", json.dumps(FIRST).encode(), 31).taken_over("r3", Origin.here(2))
     assert (decision.holder.host, decision.holder.process) == (socket.gethostname(), os.getpid())
     for known in (decision, Decision("q", -1, 31, True, set_aside=aside)):
         assert decode_decision("q", encode_decision(known), 40) == known

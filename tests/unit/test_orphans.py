@@ -31,7 +31,7 @@ from pyspark_log.storage.publish import staging
 from pyspark_log.storage.store import Store
 staging.INLINE_LIMIT = 0
 store = Store.open(sys.argv[1])
-writer = staging.StagedWriter(store, staging.StagingPlan.make(store, ["t"]))
+writer = staging.StagedWriter(store.logs, staging.StagingPlan.make(store.logs, ["t"]))
 writer.append("t", pa.record_batch({"value": [b"staged"]}))
 print(writer.finish()[0].file, flush=True)
 sys.stdin.read()

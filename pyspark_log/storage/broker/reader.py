@@ -275,4 +275,4 @@ class BrokerLogReader(LogReader):
             segment = SegmentReader(self.place.folder, base, self._list()[1].get(base, ""))
         # What was opened can belong to a newer topic of the same name; but not if this one is still there.
         self._list()
-        return segment, state
+        return segment, self.state()

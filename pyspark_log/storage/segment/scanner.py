@@ -161,7 +161,7 @@ class SegmentScanner:
             return f"{filled} bytes are left, less than a batch has"
         needed = _size_at(self._buffer, 0)
         base_offset = int.from_bytes(self._buffer[:LENGTH_AT], "big", signed=True)
-        # ProgressCounter by the base offset too, so that a damaged length is not followed far.
+        # By the base offset too, so that a damaged length is not followed far.
         misplaced = base_offset != offset if self._dense else base_offset < offset
         if not len(self._buffer) < needed <= left or misplaced:
             return f"no whole batch: base offset {base_offset}, {needed} bytes of {left} that are left"
