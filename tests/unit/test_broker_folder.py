@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from broker_tools import ALL, T0, add, batch, high_watermark, rows, tree
 from click.testing import CliRunner
 from producer_tools import ending, ready
 from record_tools import Record, build
@@ -36,34 +37,10 @@ from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.publish.recovery import recover
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.segment import INDEX, LOG, TIME_INDEX, SegmentReader, segment_path
-from pyspark_log.types import EARLIEST, TopicPartition
+from pyspark_log.types import TopicPartition
+from tests.paths import LOGDIR
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir"
-T0 = TopicPartition("t", 0)
-
-
-def batch(offset, *values, timestamp=0):
-    """A batch at an offset; the base offset is not under the CRC."""
-    data = build([Record(b"k%d" % number, value, timestamp + number) for number, value in enumerate(values)])
-    return offset.to_bytes(8, "big") + data[8:]
-
-
-def add(folder, base, *batches, suffix=LOG):
-    folder.mkdir(exist_ok=True)
-    with open(segment_path(str(folder), base, suffix), "ab") as file:
-        for data in batches:
-            file.write(data)
-
-
-def rows(store, partition=0, topic="t", start=EARLIEST, end=None):
-    found = []
-    for part in store.read(topic, partition, start, end):
-        found += zip(part["offset"].to_pylist(), part["value"].to_pylist(), strict=True)
-    return found
-
-
-def high_watermark(root, offset):
-    checkpoint_files.write_offsets(str(root / HIGH_WATERMARK), {T0: offset})
+pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
 
 @pytest.fixture(autouse=True)
@@ -72,29 +49,11 @@ def prompt(monkeypatch):
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
 
 
-@pytest.fixture
-def root(tmp_path):
-    """A folder with partition 0 of `t`: three segments, with gaps between and within them."""
-    root = tmp_path / "logs"
-    root.mkdir()
-    add(root / "t-0", 0, batch(0, b"a"), batch(2, b"c", b"d"))
-    add(root / "t-0", 10, batch(12, b"m"), batch(15, b"p", b"q"))
-    add(root / "t-0", 20, batch(20, b"u"))
-    return root
-
-
-ALL = [(0, b"a"), (2, b"c"), (3, b"d"), (12, b"m"), (15, b"p"), (16, b"q"), (20, b"u")]
-
-
-def tree(folder):
-    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in [folder, *folder.rglob("*")]}
-
-
 # ---- what is found
 
 
 def test_a_folder_of_kafkas_log_code_is_read():
-    store = Store.open(GOLDEN)
+    store = Store.open(LOGDIR)
     assert store.topics() == ["orders"]
     topic = store.describe_topic("orders")
     assert (topic.topic_id, topic.partitions) == ("ESIzRFVmd4iZqrvM3e7_AA", 1)
@@ -628,7 +587,7 @@ def test_groups_are_those_of_the_offsets_topic(tmp_path):
 
 
 def golden(name: str, version: int) -> bytes:
-    content = json.loads((GOLDEN.parent / "coordinator-records.json").read_text(encoding="utf-8"))
+    content = json.loads((LOGDIR.parent / "coordinator-records.json").read_text(encoding="utf-8"))
     (found,) = (one for one in content["messages"] if (one["name"], one["version"]) == (name, version))
     return bytes.fromhex(found["hex"])
 

@@ -6,10 +6,11 @@ import logging
 import os
 
 import pytest
+from broker_tools import ALL, T0, add, batch, high_watermark
+from broker_tools import rows as read
 from click.testing import CliRunner
-from test_broker_folder import ALL, T0, add, batch, high_watermark, root
-from test_isolation import LEVEL, Log, as_brokers, log, prompt
-from test_isolation import rows as committed
+from transaction_tools import LEVEL, Log, as_brokers
+from transaction_tools import rows as committed
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
@@ -21,14 +22,7 @@ from pyspark_log.storage.segment import txn_index
 from pyspark_log.storage.segment.segment import LOG, segment_path
 from pyspark_log.storage.segment.txn_index import AbortedTransaction
 
-__all__ = ["log", "prompt", "root"]
-
-
-def read(store, **more):
-    found = []
-    for part in store.read("t", 0, **more):
-        found += zip(part["offset"].to_pylist(), part["value"].to_pylist(), strict=True)
-    return found
+pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
 
 def cut_in_a_batch(root):

@@ -1,7 +1,6 @@
 """Kafka's small text files: read as Kafka wrote them, written as Kafka reads them, refused by file and line."""
 
 import contextlib
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,8 +11,8 @@ from pyspark_log.errors import SideFileError
 from pyspark_log.storage.catalog import kafka_files as checkpoints
 from pyspark_log.storage.catalog.kafka_files import MetaProperties
 from pyspark_log.types import TopicPartition
+from tests.paths import LOGDIR
 
-KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir"
 TOPIC_ID = "ESIzRFVmd4iZqrvM3e7_AA"
 
 names = st.text("abcXYZ019._-", min_size=1, max_size=20)
@@ -26,16 +25,16 @@ long_numbers = st.integers(0, 2**63 - 1)
 
 @pytest.mark.parametrize("name", [checkpoints.RECOVERY_POINT, checkpoints.HIGH_WATERMARK])
 def test_kafkas_offset_checkpoints_are_read_and_written_alike(name, tmp_path):
-    offsets = checkpoints.read_offsets(str(KAFKA / name))
+    offsets = checkpoints.read_offsets(str(LOGDIR / name))
     assert offsets == {TopicPartition("orders", 0): 79, TopicPartition("txn", 0): 29}
     checkpoints.write_offsets(str(tmp_path / name), offsets)
-    assert (tmp_path / name).read_bytes() == (KAFKA / name).read_bytes()
+    assert (tmp_path / name).read_bytes() == (LOGDIR / name).read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("name", [checkpoints.LOG_START, checkpoints.CLEANER])
 def test_kafkas_empty_checkpoints_are_read(name):
-    assert checkpoints.read_offsets(str(KAFKA / name)) == {}
+    assert checkpoints.read_offsets(str(LOGDIR / name)) == {}
 
 
 def test_a_missing_or_empty_checkpoint_has_no_entries(tmp_path):
@@ -89,7 +88,7 @@ def test_a_wrong_checkpoint_is_refused_by_file_and_line(tmp_path, text, line, re
 
 
 def test_kafkas_partition_metadata_is_read_and_written_alike(tmp_path):
-    golden = KAFKA / "orders-0" / "partition.metadata"
+    golden = LOGDIR / "orders-0" / "partition.metadata"
     assert checkpoints.read_partition_metadata(str(golden)) == TOPIC_ID
     checkpoints.write_partition_metadata(str(tmp_path / "partition.metadata"), TOPIC_ID)
     assert (tmp_path / "partition.metadata").read_bytes() == golden.read_bytes()
@@ -117,7 +116,7 @@ def test_a_wrong_partition_metadata_is_refused_by_line(text, line):
 
 
 def test_kafkas_meta_properties_are_read():
-    found = checkpoints.read_meta_properties(str(KAFKA / "meta.properties"))
+    found = checkpoints.read_meta_properties(str(LOGDIR / "meta.properties"))
     assert found == MetaProperties("AAAAAAAAAAAAAAAAAAAAAA", 1, TOPIC_ID)
 
 

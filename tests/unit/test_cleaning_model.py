@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from producer_tools import ending
 from record_tools import NOW, Record, read
-from test_messages import message, message_set
 
 from pyspark_log.storage.log.isolation import AbortedRanges
 from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerStates
 from pyspark_log.storage.record.batch import CODECS
 from pyspark_log.storage.segment.segment import SegmentReader
+from tests.old_messages import message, message_set
 
 KEYS = st.sampled_from([None, b"", b"a", b"b", b"c", b"d"])
 RECORDS = st.lists(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from cli_tools import T0, output, pylog, records
 from click.testing import CliRunner
 
 import pyspark_log
@@ -25,11 +26,9 @@ from pyspark_log.storage.publish import applier, publishing
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java"
+from tests.paths import KAFKA_JAVA
 
 COMMAND = [sys.executable, "-m", "pyspark_log.cli.start"]
-T0 = 1_700_000_000_000
 # How long a command may take for what nothing hinders, in seconds, on a machine that has much else to do.
 PATIENCE = 120
 # It holds lines back for ever, so that no append is under way when it is ended.
@@ -53,25 +52,6 @@ def events(store):
     store.append("events", records(["a", "b", None], [b"one", b"two", None]), partition=0)
     store.append("events", records(["c"], [b"\xff\x00raw"], first=T0 + 60_000), partition=1)
     return store
-
-
-def records(keys, values, first=T0):
-    return pa.record_batch({
-        "key": pa.array(keys, pa.string()),
-        "value": pa.array(values, pa.binary()),
-        "timestamp": pa.array([first + 1000 * number for number in range(len(values))], pa.int64()),
-    })
-
-
-def pylog(path, *arguments):
-    """Runs the command in this process; its result has exit_code, stdout, stderr and stdout_bytes."""
-    return CliRunner().invoke(main, ["--store", str(path), *arguments], prog_name="pylog")
-
-
-def output(path, *arguments):
-    result = pylog(path, *arguments)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout
 
 
 def spawn(path, *arguments, command=COMMAND, **options):
@@ -567,7 +547,7 @@ def has_output(run, seconds):
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("name", ["01_none_basic", "02_gzip_basic", "03_snappy_basic"])
 def test_dump_shows_a_segment_of_an_old_format(tmp_path, magic, name):
-    golden = json.loads((GOLDEN / f"magic{magic}" / f"{name}.json").read_text())
+    golden = json.loads((KAFKA_JAVA / f"magic{magic}" / f"{name}.json").read_text())
     segment = tmp_path / f"{0:020d}.log"
     segment.write_bytes(bytes.fromhex(golden["hex"]))
     shown = CliRunner().invoke(main, ["dump", str(segment), "--records"])

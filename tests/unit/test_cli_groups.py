@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from cli_tools import T0, output, pylog, records
+from group_tools import append, members
 
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.groups import records as coordinator_records
@@ -12,8 +14,6 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.records import NEVER
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
-from tests.unit.test_cli import T0, output, pylog, records
-from tests.unit.test_offsets_log import append, members
 
 EVENTS = [TopicPartition("events", number) for number in range(3)]
 GONE = TopicPartition("gone", 0)

@@ -8,7 +8,6 @@ import json
 import random
 import threading
 import zlib
-from pathlib import Path
 
 import lz4.frame
 import pyarrow as pa
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError
 from pyspark_log.storage.record.batch import CODECS, HEADER_SIZE
 from pyspark_log.storage.record.compression import LEVELS, compress, decompress
+from tests.paths import KAFKA_JAVA
 
 LIMIT = 1 << 24
 TEXT = b"".join(b"line %d of some text\n" % i for i in range(10_000))  # more than three snappy blocks
@@ -169,7 +169,7 @@ def test_snappy_is_written_in_blocks_of_32_kib():
 
 
 def test_snappy_gives_the_bytes_that_kafka_wrote():
-    path = Path(__file__).parents[1] / "golden/kafka-java/03_snappy_basic.json"
+    path = KAFKA_JAVA / "03_snappy_basic.json"
     written = bytes.fromhex(json.loads(path.read_text(encoding="utf-8"))["hex"])[HEADER_SIZE:]
     assert compress("snappy", plain("snappy", written)) == written
 

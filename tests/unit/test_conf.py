@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pyspark_log.config import STORE_CONFIGS, TOPIC_CONFIGS
+from tests.paths import ROOT
 
-CONF = Path(__file__).parents[2] / "conf"
+CONF = ROOT / "conf"
 
 
 def shown(file: str) -> dict[str, tuple[str, str]]:

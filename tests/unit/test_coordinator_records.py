@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,10 +11,9 @@ from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.metadata import assigned_partitions, decode_group_value, subscribed_topics
 from pyspark_log.storage.groups.records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from pyspark_log.types import TopicPartition
+from tests.paths import KAFKA_JAVA
 
-GOLDEN = json.loads(
-    (Path(__file__).parents[1] / "golden/kafka-java/coordinator-records.json").read_text(encoding="utf-8")
-)
+GOLDEN = json.loads((KAFKA_JAVA / "coordinator-records.json").read_text(encoding="utf-8"))
 
 
 def golden(name: str, version: int) -> tuple[dict, bytes]:

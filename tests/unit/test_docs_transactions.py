@@ -1,13 +1,13 @@
 """The program in docs/transactions.md does what the page says."""
 
 import re
-from pathlib import Path
 
 import pyarrow as pa
 
 from pyspark_log import OffsetsLog, Store
+from tests.paths import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs" / "transactions.md"
+PAGE = ROOT / "docs" / "transactions.md"
 
 
 def program():

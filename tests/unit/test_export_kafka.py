@@ -31,8 +31,8 @@ from pyspark_log.storage.maintenance.transfer.kafka_export import ExportedPartit
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.segment import scanner
 from pyspark_log.storage.store import Store
+from tests.paths import KAFKA_JAVA
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java"
 ID = "AAECAwQFBgcICQoLDA0ODw"
 CONFIG = {"segment.bytes": "1500", "index.interval.bytes": "400", "retention.ms": "-1"}
 
@@ -318,7 +318,7 @@ def test_a_full_disk_leaves_nothing_behind(store, folder, change):
 
 @pytest.mark.parametrize(("magic", "name"), [(0, "01_none_basic"), (1, "02_gzip_basic")])
 def test_older_formats_stay(tmp_path, store, folder, magic, name):
-    golden = GOLDEN / f"magic{magic}" / f"{name}.json"
+    golden = KAFKA_JAVA / f"magic{magic}" / f"{name}.json"
     (tmp_path / "broker" / "old-0").mkdir(parents=True)
     log = bytes.fromhex(json.loads(golden.read_text())["hex"])
     (tmp_path / "broker" / "old-0" / f"{500:020}.log").write_bytes(log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from group_tools import ORDERS_0, ORDERS_1, append, members, offsets
 
 from pyspark_log.clients.transactions import Transactions
 from pyspark_log.spark_connector.stream_reader import GroupOffsets
@@ -18,7 +19,6 @@ from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.unit.test_offsets_log import ORDERS_0, ORDERS_1, append, members, offsets
 
 BILLS = TopicPartition("bills", 0)
 MINUTE = 60_000

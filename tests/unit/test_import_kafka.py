@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from broker_tools import ALL, T0, add, batch, high_watermark, rows, tree
 from click.testing import CliRunner
 from producer_tools import ending, ready
-from test_broker_folder import ALL, GOLDEN, T0, add, batch, high_watermark, root, rows, tree
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
@@ -27,7 +27,6 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import kafka_files as checkpoint_files
-from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import LOG_START
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.reader import LogReader
@@ -36,13 +35,9 @@ from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.segment import LOG, segment_path
 from pyspark_log.types import READ_COMMITTED
+from tests.paths import LOGDIR
 
-__all__ = ["root"]
-
-
-@pytest.fixture(autouse=True)
-def prompt(monkeypatch):
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
 
 @pytest.fixture
@@ -77,7 +72,7 @@ def test_gaps_become_empty_batches(root, store):
 
 
 def test_a_folder_of_kafkas_log_code(store):
-    source = Store.open(GOLDEN)
+    source = Store.open(LOGDIR)
     import_kafka(store, source, "orders", {"segment.bytes": "2000"})
     for one, other in zip(store.read("orders", 0, headers=True), source.read("orders", 0, headers=True), strict=True):
         assert one.equals(other)
@@ -85,7 +80,7 @@ def test_a_folder_of_kafkas_log_code(store):
     # The segments are cut where they were, and the batches are the same bytes.
     copied = [Path(path).read_bytes() for path in store.segment_files("orders", 0)]
     assert copied == [Path(path).read_bytes() for path in source.segment_files("orders", 0)]
-    epochs = f"{GOLDEN}/orders-0/leader-epoch-checkpoint"
+    epochs = f"{LOGDIR}/orders-0/leader-epoch-checkpoint"
     copy = f"{store.path}/data/orders-0/leader-epoch-checkpoint"
     assert checkpoint_files.read_epochs(copy) == checkpoint_files.read_epochs(epochs)
 
@@ -133,7 +128,7 @@ def test_producers_and_transactions_go_on(tmp_path, store):
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("name", ["01_none_basic", "02_gzip_basic", "03_snappy_basic", "07_null_value_tombstone"])
 def test_older_formats(tmp_path, store, magic, name):
-    golden = GOLDEN.parent / f"magic{magic}" / f"{name}.json"
+    golden = LOGDIR.parent / f"magic{magic}" / f"{name}.json"
     data = bytes.fromhex(json.loads(golden.read_text())["hex"])
     add(tmp_path / "logs", 0, suffix=".none")
     add(tmp_path / "logs" / "t-0", 0, data)

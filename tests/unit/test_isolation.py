@@ -4,86 +4,20 @@ from __future__ import annotations
 
 import random
 import shutil
-from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from producer_tools import NOW, ending, ready
+from producer_tools import NOW, ending
+from transaction_tools import LEVEL, as_brokers, rows
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, SideFileError
-from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.isolation import LastStableOffset
 from pyspark_log.storage.log.state_file import EMPTY
-from pyspark_log.types import EARLIEST, READ_COMMITTED
 
-LEVEL = {"isolation_level": READ_COMMITTED}
-
-
-class Log:
-    """A partition that producers write transactions to, and what must be seen of it."""
-
-    def __init__(self, folder):
-        self.store = Store.create(folder)
-        self.store.create_topic("t", 1, {"segment.bytes": "900", "index.interval.bytes": "150", "retention.ms": "-1"})
-        self.rows = {}  # offset -> value, of what is committed
-        self.open = {}  # producer -> {offset: value}
-        self.sequences = {}
-
-    @property
-    def end(self):
-        return self.store.latest_offset("t", 0)
-
-    @property
-    def stable(self):
-        return min((min(part) for part in self.open.values()), default=self.end)
-
-    def plain(self, *values):
-        end = self.end
-        self.store.append("t", pa.record_batch({"value": list(values)}))
-        self.rows |= dict(enumerate(values, end))
-
-    def write(self, producer, *values, codec="none"):
-        sequence, end = self.sequences.get(producer, 0), self.end
-        data = ready(sequence, *values, producer=producer, transactional=True, codec=codec)
-        self.store.append_batch("t", 0, data)
-        self.sequences[producer] = sequence + len(values)
-        self.open.setdefault(producer, {}).update(enumerate(values, end))
-
-    def finish(self, producer, *, commit):
-        with self.store.logs.appender("t", 0).hold() as appender:
-            appender.append(bytearray(ending(commit, producer=producer)), sync=False)
-        part = self.open.pop(producer, {})
-        self.rows |= part if commit else {}
-
-    def seen(self, start, end):
-        return [(offset, self.rows[offset]) for offset in sorted(self.rows) if start <= offset < end]
-
-
-def rows(store, start=EARLIEST, end=None, **more):
-    found = []
-    for part in store.read("t", 0, start, end, **LEVEL, **more):
-        found += zip(part["offset"].to_pylist(), part["value"].to_pylist(), strict=True)
-    return found
-
-
-@pytest.fixture(autouse=True)
-def prompt(monkeypatch):
-    monkeypatch.setattr(log_dir, "INTERVAL", 0)
-
-
-@pytest.fixture
-def log(tmp_path):
-    return Log(tmp_path / "store")
-
-
-def as_brokers(log, folder):
-    log.store.close()
-    shutil.copytree(Path(log.store.path) / "data", folder)
-    return Store.open(folder)
+pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
 
 def test_an_open_transaction_hides_what_comes_behind_it(log):

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from producer_tools import ending, ready
 from record_tools import Record, build, patched, with_crc
-from test_messages import message, message_set, three
 
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError, LogDamagedError
 from pyspark_log.storage.compaction.key_offsets import OffsetMap, siphash128
 from pyspark_log.storage.record import batch as layout
 from pyspark_log.storage.record.batch import CODECS
 from pyspark_log.storage.record.headers import assign_offsets, scan
+from tests.old_messages import message, message_set, three
 
 ENTRY = 24
 

@@ -1,6 +1,5 @@
 """Leader epochs and where they began: what is kept, what is cut, and what a copy of the log is told."""
 
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,8 +7,9 @@ from hypothesis import strategies as st
 from searching import searched
 
 from pyspark_log.storage.log.leader_epochs import LeaderEpochs
+from tests.paths import LOGDIR
 
-KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir" / "orders-0" / "leader-epoch-checkpoint"
+KAFKA = LOGDIR / "orders-0" / "leader-epoch-checkpoint"
 
 
 def test_kafkas_checkpoint_is_read_and_written_alike(tmp_path):

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from test_broker_folder import root
-from test_log_folders import FAILURES, folders, pylog, read_only, rows, values
+from cli_tools import pylog
+from log_dir_tools import FAILURES, folders, read_only
 
 from pyspark_log.errors import (
     DescriptionError,
@@ -29,8 +29,7 @@ from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
-
-__all__ = ["root"]
+from tests.store_tools import rows, values
 
 
 @pytest.fixture(name="tmp_path")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
+from cli_tools import pylog
+from log_dir_tools import FAILURES, empty, folders, gone, read_only
 
-from pyspark_log.cli.main import main
 from pyspark_log.errors import (
     DescriptionError,
     InvalidConfigError,
@@ -25,7 +25,6 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, read_offsets
-from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.maintenance.doctor import environment
 from pyspark_log.storage.maintenance.doctor.findings import Verdict
@@ -39,6 +38,7 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.scratch import memory_folder
+from tests.store_tools import rows, values
 
 PARTITIONS = 4
 
@@ -60,24 +60,12 @@ def store(tmp_path):
     return Store.open(store.path)
 
 
-def rows(*values):
-    return pa.record_batch({"value": list(values)})
-
-
-def values(store, partition, topic="t"):
-    return [value for batch in store.read(topic, partition) for value in batch["value"].to_pylist()]
-
-
 def stage(store, *values, partitions=range(PARTITIONS), topic="t"):
     writer = StagedWriter(store.logs, StagingPlan.make(store.logs, [topic]))
     for partition in partitions:
         column = pa.array([partition] * len(values), pa.int32())
         writer.append(topic, rows(*values).append_column("partition", column))
     return writer.finish()
-
-
-def folders(path):
-    return sorted(entry.name for entry in Path(path).iterdir() if entry.is_dir())
 
 
 # ---- what a store says of them
@@ -198,87 +186,6 @@ def test_the_checkpoints_of_each_folder_tell_of_its_partitions(store, tmp_path, 
 
 
 # ---- a folder that fails
-
-
-def gone(monkeypatch, folder):
-    os.rename(folder, f"{folder}.away")
-    return lambda: os.rename(f"{folder}.away", folder)
-
-
-def empty(monkeypatch, folder):
-    """Nothing is mounted where it should be."""
-    back = gone(monkeypatch, folder)
-    os.mkdir(folder)
-
-    def mount():
-        os.rmdir(folder)
-        back()
-
-    return mount
-
-
-def swapped(monkeypatch, folder):
-    """Another disk of the same store is mounted there."""
-    back = gone(monkeypatch, folder)
-    shutil.copytree(f"{os.path.dirname(folder)}/store/data", folder)
-
-    def mount():
-        shutil.rmtree(folder)
-        back()
-
-    return mount
-
-
-def input_output_errors(monkeypatch, folder):
-    def failing(real):
-        def call(path, *args, **kwargs):
-            if str(path).startswith(str(folder)):
-                raise OSError(5, os.strerror(5), path)
-            return real(path, *args, **kwargs)
-
-        return call
-
-    def observer(change):
-        if change.path.startswith(str(folder)):
-            raise OSError(5, os.strerror(5), change.path)
-
-    for name in ("open", "listdir", "stat"):
-        monkeypatch.setattr(os, name, failing(getattr(os, name)))
-    files.set_observer(observer)
-
-    def mend():
-        monkeypatch.undo()
-        files.set_observer(None)
-
-    return mend
-
-
-def read_only(monkeypatch, folder):
-    access, real_open = os.access, os.open
-    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).startswith(str(folder)) and access(path, mode))
-
-    def refuse(path, writes):
-        if writes and str(path).startswith(str(folder)):
-            raise OSError(30, os.strerror(30), path)
-
-    def opened(path, flags, *args, **kwargs):
-        refuse(path, flags & (os.O_RDWR | os.O_WRONLY))
-        return real_open(path, flags, *args, **kwargs)
-
-    def observer(change):
-        refuse(change.path, writes=True)
-
-    monkeypatch.setattr(os, "open", opened)
-    files.set_observer(observer)
-
-    def mend():
-        monkeypatch.undo()
-        files.set_observer(None)
-
-    return mend
-
-
-FAILURES = [gone, empty, swapped, input_output_errors]
 
 
 @pytest.fixture(params=[*FAILURES, read_only], ids=lambda fail: fail.__name__)
@@ -460,10 +367,6 @@ def test_a_copy_is_mended_with_and_without_the_folder(store, tmp_path):
 
 
 # ---- by whom they are asked for
-
-
-def pylog(store, *words):
-    return CliRunner().invoke(main, ["--store", store.path, *words])
 
 
 def test_the_command_lists_them(store, tmp_path):

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from producer_tools import ending, ready
 from record_tools import Record, build, patched
-from test_messages import message, message_set
 
 from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.record.batch import MAX_TIMESTAMP_AT
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
+from tests.old_messages import message, message_set
 
 
 def rows(times):

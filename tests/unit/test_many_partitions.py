@@ -6,8 +6,8 @@ import json
 
 import pyarrow as pa
 import pytest
+from broker_tools import add, batch
 from click.testing import CliRunner
-from test_broker_folder import add, batch
 
 from pyspark_log import Store
 from pyspark_log.cli.main import main

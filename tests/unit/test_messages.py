@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import lz4.frame
 import pytest
@@ -19,20 +18,14 @@ from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.headers import assign_offsets, scan, set_log_append_time
 from pyspark_log.storage.segment.proof import batch_at
 from pyspark_log.storage.segment.segment import read_headers
-from tests.old_messages import message, message_set, with_wrong_checksum
+from tests.old_messages import BOTH, SET_CODECS, message, message_set, three, with_wrong_checksum
+from tests.paths import KAFKA_JAVA
 
-FOLDER = Path(__file__).parents[1] / "golden" / "kafka-java"
 GOLDEN = {
     f"{folder}/{path.stem}": json.loads(path.read_text(encoding="utf-8"))
     for folder in ("magic0", "magic1")
-    for path in sorted((FOLDER / folder).glob("*.json"))
+    for path in sorted((KAFKA_JAVA / folder).glob("*.json"))
 }
-BOTH = pytest.mark.parametrize("magic", [0, 1])
-SET_CODECS = pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
-
-
-def three(magic: int, first: int = 0) -> bytes:
-    return b"".join(message(magic, b"k", b"v%d" % i, offset=first + i, time=NOW + i) for i in range(3))
 
 
 def refuse(data: bytes, match: str, **options) -> None:

@@ -6,7 +6,9 @@ import base64
 import json
 
 import pytest
+from broker_tools import add
 from click.testing import CliRunner
+from group_tools import append
 from record_tools import Record, build
 
 from pyspark_log import Store
@@ -16,8 +18,6 @@ from pyspark_log.storage.groups.metadata import GroupState
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.records import OffsetCommitKey, encode_offset_key
 from pyspark_log.types import TopicPartition
-from tests.unit.test_broker_folder import add
-from tests.unit.test_offsets_log import append
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 KIP_848, KIP_1071 = "consumer (KIP-848)", "streams (KIP-1071)"

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
+
 setuptools = pytest.importorskip("setuptools", minversion="77", reason="packages are built by setuptools 77")
 pytest.importorskip("Cython", reason="packages are built with Cython")
 
-ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pyspark_log"
 # What people keep beside the sources, and what git ignores.
 _OTHERS = shutil.ignore_patterns(".*_cache", ".git", ".venv", ".hypothesis", ".kafka", "__pycache__", "*.so", "*.c")

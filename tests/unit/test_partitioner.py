@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,10 +14,9 @@ from kafka_peer import peer_murmur2
 
 from pyspark_log.errors import InvalidRecordError
 from pyspark_log.storage.ingest.partitioner import Partitioner, group, murmur2
+from tests.paths import KAFKA_JAVA
 
-GOLDEN = json.loads(
-    (Path(__file__).parents[1] / "golden/kafka-java/coordinator-records.json").read_text(encoding="utf-8")
-)["murmur2"]
+GOLDEN = json.loads((KAFKA_JAVA / "coordinator-records.json").read_text(encoding="utf-8"))["murmur2"]
 VECTORS = [(bytes.fromhex(v["keyHex"]) if "keyHex" in v else v["key"].encode(), v) for v in GOLDEN]
 BIG = 1 << 30
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import struct
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -30,8 +29,9 @@ from pyspark_log.storage.log.producers.state import (
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
 from pyspark_log.storage.segment.txn_index import AbortedTransaction
+from tests.paths import LOGDIR
 
-KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir" / "orders-0"
+KAFKA = LOGDIR / "orders-0"
 DAY = 86_400_000
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from cli_tools import output, pylog
 
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError, PublisherFencedError, PublishError
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
@@ -20,7 +21,6 @@ from pyspark_log.storage.publish.publisher_admin import delete_publisher
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.unit.test_cli import output, pylog
 
 
 @pytest.fixture

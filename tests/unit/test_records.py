@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from array import array
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -32,8 +31,8 @@ from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.compression import compress
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.headers import assign_offsets, scan, set_log_append_time
+from tests.paths import GOLDEN as GOLDEN_FOLDER
 
-GOLDEN_FOLDER = Path(__file__).parents[1] / "golden"
 GOLDEN = {
     str(path.relative_to(GOLDEN_FOLDER)): json.loads(path.read_text(encoding="utf-8"))
     for path in sorted(GOLDEN_FOLDER.glob("**/[0-9][0-9]_*.json"))

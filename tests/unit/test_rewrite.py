@@ -9,7 +9,6 @@ from cleaning_tools import DAY, Log, pair
 from kafka_peer import DefaultRecordBatch
 from producer_tools import ending
 from record_tools import NOW, Record, build
-from test_messages import BOTH, SET_CODECS, message, message_set
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, SegmentOverflowError
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
@@ -21,6 +20,7 @@ from pyspark_log.storage.record.compression import compress, decompress
 from pyspark_log.storage.segment.indexes import OffsetIndex, TimeIndex
 from pyspark_log.storage.segment.segment import INDEX, LOG, TIME_INDEX, SegmentWriter
 from pyspark_log.types import NO_TIMESTAMP
+from tests.old_messages import BOTH, SET_CODECS, message, message_set
 
 FOREVER = 1 << 60
 

@@ -9,8 +9,9 @@ import pytest
 from pyspark_log.config import TopicConfig
 from pyspark_log.storage.segment.segment import SegmentReader, SegmentWriter, list_segments, read_headers
 from pyspark_log.storage.store import Store
+from tests.paths import LOGDIR
 
-KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir" / "orders-0"
+KAFKA = LOGDIR / "orders-0"
 
 
 def config(**settings):

@@ -22,8 +22,8 @@ from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.paths import LOGDIR
 
-KAFKA = Path(__file__).parents[1] / "golden" / "kafka-java" / "logdir"
 RECOVERY, HIGH, START = (
     f"{name}-checkpoint" for name in ("recovery-point-offset", "replication-offset", "log-start-offset")
 )
@@ -76,7 +76,7 @@ def test_kafkas_own_batches_give_kafkas_files(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("orders", 1, {"segment.bytes": "2000", "index.interval.bytes": "200", "retention.ms": "-1"})
     names = [f"{base:020d}.log" for base in (0, 31, 63)]
-    log = b"".join((KAFKA / "orders-0" / name).read_bytes() for name in names)
+    log = b"".join((LOGDIR / "orders-0" / name).read_bytes() for name in names)
     with store.logs.appender("orders", 0).hold() as appender:
         for header in scan(log, 0, len(log)):
             if appender.state.next_offset == 39:
@@ -84,11 +84,11 @@ def test_kafkas_own_batches_give_kafkas_files(tmp_path):
             appender.append(bytearray(log[header.position : header.end]), sync=False)
         appender.close_segment(appender.segment, appender.state.position)
     for name in [*names, *(re.sub("log", suffix, n) for n in names for suffix in ("index", "timeindex"))]:
-        assert data(store, f"orders-0/{name}").read_bytes() == (KAFKA / "orders-0" / name).read_bytes(), name
+        assert data(store, f"orders-0/{name}").read_bytes() == (LOGDIR / "orders-0" / name).read_bytes(), name
     epochs = data(store, "orders-0/leader-epoch-checkpoint").read_bytes()
-    assert epochs == (KAFKA / "orders-0/leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n3 39\n"
+    assert epochs == (LOGDIR / "orders-0/leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n3 39\n"
     metadata = data(store, "orders-0/partition.metadata").read_bytes()
-    kafkas = (KAFKA / "orders-0/partition.metadata").read_bytes()
+    kafkas = (LOGDIR / "orders-0/partition.metadata").read_bytes()
     assert metadata == kafkas[:-22] + store.describe_topic("orders").topic_id.encode()
 
 
@@ -159,7 +159,7 @@ def test_meta_properties_are_written_once(store):
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", written.directory_id)
     append(Store.open(store.path))
     assert checkpoint_files.read_meta_properties(path) == written
-    kafkas = checkpoint_files.read_meta_properties(str(KAFKA / "meta.properties"))
+    kafkas = checkpoint_files.read_meta_properties(str(LOGDIR / "meta.properties"))
     assert (kafkas.node_id, kafkas.directory_id) == (1, "ESIzRFVmd4iZqrvM3e7_AA")
 
 

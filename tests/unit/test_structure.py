@@ -3,11 +3,11 @@
 import ast
 import importlib
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 STORAGE = ROOT / "pyspark_log" / "storage"
 # From the lowest; `.importlinter` has the same order, and more.
 ROWS = [

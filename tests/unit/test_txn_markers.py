@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,8 +13,9 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.record.batch import CODECS, HEADER_SIZE
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker, decode_end_txn_marker
 from pyspark_log.storage.record.headers import scan
+from tests.paths import KAFKA_JAVA
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-java" / "19_control_commit.json"
+GOLDEN = KAFKA_JAVA / "19_control_commit.json"
 
 
 def batch(key, value, codec="none"):

@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from broker_tools import T0, add, batch, high_watermark, tree
 from click.testing import CliRunner
-from test_broker_folder import GOLDEN, T0, add, batch, high_watermark, root, tree
-from test_isolation import as_brokers, log, prompt
+from transaction_tools import as_brokers
 
 from pyspark_log.cli.main import main
 from pyspark_log.errors import UnknownTopicError
@@ -19,8 +19,9 @@ from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, LOG_START, M
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.segment import INDEX, LOG, segment_path
+from tests.paths import LOGDIR
 
-__all__ = ["log", "prompt", "root"]
+pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
 
 def run(path, *more):
@@ -37,7 +38,7 @@ def file(root, base):
 
 
 def test_a_folder_of_kafkas_log_code_has_no_damage(tmp_path):
-    shutil.copytree(GOLDEN, tmp_path / "logs")
+    shutil.copytree(LOGDIR, tmp_path / "logs")
     before = tree(tmp_path / "logs")
     code, told = run(tmp_path / "logs", "--json")
     report = json.loads(told)
