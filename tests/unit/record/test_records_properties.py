@@ -18,7 +18,7 @@ from pyspark_log.storage.record.headers import assign_offsets, scan
 
 # kafka-python needs another package for snappy, whose golden batches are bytes of Kafka itself.
 PEER_CODECS = [codec for codec in layout.CODECS if codec != "snappy"]
-# A deeper search: PYLOG_TEST_EXAMPLES=20000 pytest tests/unit/test_records_properties.py
+# A deeper search: PYLOG_TEST_EXAMPLES=20000 pytest tests/unit/record/test_records_properties.py
 EXAMPLES = int(os.environ.get("PYLOG_TEST_EXAMPLES", "200"))
 
 payloads = st.one_of(

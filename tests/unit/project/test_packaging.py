@@ -66,7 +66,8 @@ def kernels(folder):
 def test_the_source_distribution_has_all_sources_once(sources):
     assert modules(sources) == modules(ROOT)
     assert kernels(sources) == kernels(ROOT)
-    for name in ("tests/unit/test_packaging.py", "docs/guarantees.md", "conf/store.properties", "Makefile", "LICENSE"):
+    this = "tests/unit/project/test_packaging.py"
+    for name in (this, "docs/guarantees.md", "conf/store.properties", "Makefile", "LICENSE"):
         assert (sources / name).is_file()
     # These are other names of parts of the package.
     assert not [name for name in ("storage", "spark_connector", "jobs") if (sources / name).exists()]
