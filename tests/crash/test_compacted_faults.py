@@ -9,7 +9,7 @@ import contextlib
 import pytest
 from compacted import MEMORY, SETTINGS, check_dense, numbered, records_of, rows
 from faults import FAULTS, again_until_done, try_faults
-from sampling import TIMEOUT, few_or_many, sample
+from sampling import SAMPLED, sample
 
 from pyspark_log.errors import UnknownGroupError
 from pyspark_log.storage.compaction import partition_cleaner
@@ -23,7 +23,7 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
-pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
 
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "900", "index.interval.bytes": "200"}
 AT = TopicPartition("keyed", 1)
@@ -147,10 +147,9 @@ class Work:
         self.positions |= {"idle": None, "leaving": None}
 
 
-@pytest.mark.parametrize("most", few_or_many(5, 10))
 @pytest.mark.parametrize("kind", FAULTS)
-def test_faults(memory_path, kind, most, monkeypatch, capsys):
-    tried, count = try_faults(monkeypatch, Work, memory_path, kind, lambda points: sample(points, most))
+def test_faults(memory_path, kind, monkeypatch, capsys):
+    tried, count = try_faults(monkeypatch, Work, memory_path, kind, lambda points: sample(points, 10))
     with capsys.disabled():
         print(f"\n{kind}: {tried} of {count} operations tried")
     assert count > 300

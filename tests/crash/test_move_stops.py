@@ -13,7 +13,7 @@ import pytest
 from faults import FAULTS, again_until_done, try_faults
 from numbered import batch
 from power import Trace
-from sampling import TIMEOUT, sample
+from sampling import SAMPLED, sample
 from stops import StopBefore, copy_folder, count_changes, run_until
 
 from pyspark_log.errors import LogDirOfflineError, StoreExistsError, TopicExistsError
@@ -23,7 +23,7 @@ from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
 
-pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 CONFIGS = {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 RECORDS = 12
 

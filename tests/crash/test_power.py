@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from losses import record_run, try_losses
 from numbered import abort_transaction, check_index
-from sampling import PARTS, TIMEOUT
+from sampling import PARTS, SAMPLED
 from workload import PARTITIONS, Workload, numbered, see
 
 from pyspark_log.errors import StoreNotFoundError
@@ -20,7 +20,7 @@ from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 
-pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 
 
 class Acknowledged:

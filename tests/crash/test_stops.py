@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 from numbered import check_index
-from sampling import TIMEOUT
+from sampling import SAMPLED
 from undisturbed import Undisturbed
 from workload import Workload, content
 
@@ -18,7 +18,7 @@ from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
 
-pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 # So many steps are made after the one that was stopped.
 FOLLOWING = 5
 
