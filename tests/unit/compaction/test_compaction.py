@@ -1,10 +1,7 @@
 """Compaction of a store's partitions: what is selected, what stays, and who is not disturbed."""
 
-import contextlib
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -30,6 +27,7 @@ from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
+from tests.processes import held_by_another
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000", "index.interval.bytes": "200"}
 T = TopicPartition("t", 0)
@@ -471,7 +469,7 @@ def test_who_helps_waits_for_nobody_and_is_not_held_back(tmp_path):
     before = records(store)
     with cleaner_checkpoint.cleaning(store.logs.reader("t", 0).place):
         assert compact_if_due(store.logs, T).rounds == ()
-    with held_by_another(store):
+    with held_by_another(store, "t"):
         began = time.monotonic()
         assert compact_if_due(store.logs, T) is None
         assert time.monotonic() - began < 4
@@ -488,22 +486,6 @@ def test_who_helps_leaves_a_log_alone_that_is_too_large_for_that(store, monkeypa
     assert compact_if_due(store.logs, T) is None
     assert "pylog compact" in caplog.text
     assert [outcome.rounds[0].finished for outcome in compact(store.logs)] == [True]
-
-
-@contextlib.contextmanager
-def held_by_another(store):
-    """Another process has the partition's lock."""
-    code = (
-        "import sys; from pyspark_log import Store\n"
-        "with Store.open(sys.argv[1]).logs.appender('t', 0).hold(): print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", code, store.path]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout.readline() == b"held\n"
-        try:
-            yield
-        finally:
-            holder.communicate(b"")
 
 
 def test_the_rate_of_io_is_bounded(monkeypatch):

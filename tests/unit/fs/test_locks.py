@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import multiprocessing
 import os
 import statistics
 import threading
@@ -12,9 +11,8 @@ import pytest
 
 from pyspark_log.errors import LockTimeoutError
 from pyspark_log.storage.fs import locks
+from tests.processes import PROCESSES
 
-# A spawned process shares nothing with this one, as in life.
-PROCESSES = multiprocessing.get_context("spawn")
 # How long something may take that nothing hinders, in seconds, on a machine that has much else to do.
 PATIENCE = 120
 

@@ -1,13 +1,12 @@
 """Four processes append to one partition while two others read it: nothing lost, torn, or out of order."""
 
-import multiprocessing
 import time
 
 import pyarrow as pa
 
 from pyspark_log.storage.store import Store
+from tests.processes import PROCESSES
 
-PROCESSES = multiprocessing.get_context("spawn")
 APPENDS = 250
 # After so many of its appends a writer waits until both readers have seen the last one.
 EVERY = 50

@@ -1,7 +1,6 @@
 """A partition goes from one log dir to another while it is read and written."""
 
 import itertools
-import multiprocessing
 import os
 import shutil
 import threading
@@ -29,9 +28,9 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED
+from tests.processes import PROCESSES
 from tests.scratch import memory_folder
 
-PROCESSES = multiprocessing.get_context("spawn")
 # How long processes may take to start, and to come to something new, in seconds.
 PATIENCE = 120
 CONFIGS = {"segment.bytes": "2000", "index.interval.bytes": "200", "retention.ms": "-1", "file.delete.delay.ms": "0"}

@@ -1,6 +1,5 @@
 """More partitions and other settings for a topic, and records taken back, while others read and write."""
 
-import multiprocessing
 import threading
 import time
 
@@ -16,8 +15,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.segment.segment import SegmentReader, list_segments, read_headers
 from pyspark_log.storage.store import Store
-
-PROCESSES = multiprocessing.get_context("spawn")
+from tests.processes import PROCESSES
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Topics that a write's plan does not have: its tasks agree on them, whatever happens meanwhile."""
 
-import multiprocessing
 import os
 import pickle
 
@@ -17,6 +16,7 @@ from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.publish.agreed_topics import agree
 from pyspark_log.storage.publish.staged_file import Job
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from tests.processes import PROCESSES
 
 KEYS = [b"%d" % number for number in range(40)]
 ROWS = pa.record_batch({"key": KEYS, "value": KEYS})
@@ -131,9 +131,8 @@ def agree_at_once(path, job, barrier, queue):
 
 
 def test_processes_that_meet_it_at_the_same_time(store):
-    spawn = multiprocessing.get_context("spawn")
-    barrier, queue, job = spawn.Barrier(4), spawn.Queue(), Job.new()
-    processes = [spawn.Process(target=agree_at_once, args=(store.path, job, barrier, queue)) for _ in range(4)]
+    barrier, queue, job = PROCESSES.Barrier(4), PROCESSES.Queue(), Job.new()
+    processes = [PROCESSES.Process(target=agree_at_once, args=(store.path, job, barrier, queue)) for _ in range(4)]
     for process in processes:
         process.start()
     agreed = {queue.get(timeout=240) for _ in processes}

@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import multiprocessing
 import os
 import threading
 from pathlib import Path
@@ -30,9 +29,9 @@ from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from tests.processes import PROCESSES
 
 CONFIG = {"segment.bytes": "100000", "index.interval.bytes": "500", "max.message.bytes": "3000"}
-PROCESSES = multiprocessing.get_context("spawn")
 
 
 def small_sizes(monkeypatch, copied=4000, installed=8000):

@@ -1,5 +1,6 @@
 """What a dead process has staged goes within minutes; what may still be published stays."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -14,11 +15,12 @@ from pyspark_log.errors import PublishPendingError, StagedOutputError
 from pyspark_log.storage.fs.process_id import Process
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish import applier
+from pyspark_log.storage.publish import applier, staging
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.staged_file import Job, is_staged_name, job_of
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from tests.processes import started, wait_for_the_end
 
 pytestmark = pytest.mark.skipif(not Process.here().birth, reason="this system does not tell processes apart")
 
@@ -46,18 +48,26 @@ def store(tmp_path, monkeypatch):
     return store
 
 
-def driver(store, *before):
-    """Another process that stages; and the name of its file."""
-    command = [*before, sys.executable, "-c", _STAGE, store.path]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    name = process.stdout.readline().strip()
-    assert is_staged_name(name)
-    return process, name
+def _stage(connection, path):
+    """Opens a store, stages a value in a file, and says so; then it waits until it is ended."""
+    staging.INLINE_LIMIT = 0
+    connection.send(stage(Store.open(path))[0].file)
+    wait_for_the_end(connection)
 
 
-def end(process):
-    process.kill()
-    process.communicate()
+@contextlib.contextmanager
+def driver(store):
+    """Another process that stages, until the block ends; and the name of its file."""
+    with started(_stage, store.path) as (process, name):
+        assert is_staged_name(name)
+        yield process, name
+        process.kill()
+
+
+def killed_driver(store):
+    """The number of such a process, which has been killed, and the name of its file."""
+    with driver(store) as (process, name):
+        return process.pid, name
 
 
 def stage(store, owner=None):
@@ -77,10 +87,9 @@ def left(store):
 
 
 def test_what_a_killed_process_has_staged_goes_after_minutes(store):
-    process, name = driver(store)
-    age(store, 11)
-    assert left(store) == [name]
-    end(process)
+    with driver(store) as (_, name):
+        age(store, 11)
+        assert left(store) == [name]
     age(store, 9)
     assert left(store) == [name]
     age(store, 11)
@@ -94,8 +103,7 @@ def test_the_time_is_a_setting_and_never_more_than_that_of_others(tmp_path, stor
         }  # fmt: skip
         other = Store.create(tmp_path / f"{orphans}", settings)
         other.create_topic("t", 1)
-        process, name = driver(other)
-        end(process)
+        _, name = killed_driver(other)
         age(other, 59)
         assert left(other) == [name]
         age(other, minutes)
@@ -123,41 +131,39 @@ def test_a_number_that_was_given_out_again_is_not_the_dead_process(store):
 @pytest.mark.parametrize("birth", ["", f"{'0' * 16}-1"])
 def test_of_a_process_elsewhere_nobody_knows_whether_it_is_dead(store, birth):
     """One of another host, of another boot, or of a container; or of a system that does not tell."""
-    process, _ = driver(store)
-    end(process)
-    parts = stage(store, Process(process.pid, birth))
+    number, _ = killed_driver(store)
+    parts = stage(store, Process(number, birth))
     age(store, 11)
     assert left(store) == [parts[0].file]
 
 
-def _may_unshare():
-    command = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
-    return bool(shutil.which("unshare")) and not subprocess.run(command, capture_output=True, check=False).returncode
-
-
-@pytest.mark.skipif(not _may_unshare(), reason="this user may make no namespace of process ids")
 def test_containers_do_not_judge_each_others_processes(store):
     """The same host and boot, and numbers of their own."""
     space = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-    inside, of_inside = driver(store, *space)
-    outside, of_outside = driver(store)
-    births = {job_of(name).owner.birth.partition("-")[0] for name in (of_inside, of_outside)}
-    assert len(births) == 2
-    age(store, 11)
-    sweep = (
-        "import sys; from pyspark_log.storage.maintenance import janitor; from pyspark_log.storage.store import Store; "
-        "print(janitor.sweep_staging(Store.open(sys.argv[1])))"
-    )
-    run = subprocess.run([*space, sys.executable, "-c", sweep, store.path], capture_output=True, text=True, check=True)
-    assert run.stdout == "0\n"
-    end(inside)
-    end(outside)
+    if not shutil.which(space[0]) or subprocess.run([*space, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may make no namespace of process ids")
+    command = [*space, sys.executable, "-c", _STAGE, store.path]
+    inside = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    of_inside = inside.stdout.readline().strip()
+    assert is_staged_name(of_inside)
+    with driver(store) as (_, of_outside):
+        births = {job_of(name).owner.birth.partition("-")[0] for name in (of_inside, of_outside)}
+        assert len(births) == 2
+        age(store, 11)
+        sweep = (
+            "import sys; from pyspark_log.storage.maintenance import janitor; "
+            "from pyspark_log.storage.store import Store; print(janitor.sweep_staging(Store.open(sys.argv[1])))"
+        )
+        command = [*space, sys.executable, "-c", sweep, store.path]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert run.stdout == "0\n"
+        inside.kill()
+        inside.communicate()
     assert left(store) == [of_inside]
 
 
 def test_what_a_dead_process_has_decided_stays_until_it_is_applied(store):
-    process, name = driver(store)
-    end(process)
+    _, name = killed_driver(store)
     parts = stage(store, job_of(name).owner)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space")))
@@ -171,8 +177,7 @@ def test_what_a_dead_process_has_decided_stays_until_it_is_applied(store):
 
 
 def test_orphan_tasks_keep_their_job_until_they_write_no_more(store):
-    process, name = driver(store)
-    end(process)
+    _, name = killed_driver(store)
     plan = StagingPlan.make(store.logs, ["t"], owner=job_of(name).owner)
     task = StagedWriter(store.logs, plan)
     task.append("t", pa.record_batch({"value": [b"first"]}))
@@ -190,11 +195,10 @@ def test_orphan_tasks_keep_their_job_until_they_write_no_more(store):
 
 
 def test_verify_tells_whether_its_process_runs(store):
-    process, _ = driver(store)
-    end(process)
+    number, _ = killed_driver(store)
     stage(store)
     told = [finding.what for finding in verify(store.path).findings]
-    assert any(f"process {process.pid} of this host, which runs no more" in message for message in told)
+    assert any(f"process {number} of this host, which runs no more" in message for message in told)
     assert any(f"process {os.getpid()} of this host, which runs" in message for message in told)
 
 

@@ -8,8 +8,6 @@ import contextlib
 import errno
 import os
 import pickle
-import subprocess
-import sys
 
 import pyarrow as pa
 import pytest
@@ -41,15 +39,9 @@ from pyspark_log.storage.publish.publishing import claim, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.processes import held_by_another
 
 RUN = QueryRun("query", "run", "")
-_HOLDER = """
-import sys
-from pyspark_log.storage.store import Store
-with Store.open(sys.argv[1]).logs.appender(sys.argv[2], 0).hold():
-    print("held", flush=True)
-    sys.stdin.read()
-"""
 
 
 @pytest.fixture
@@ -84,16 +76,6 @@ def is_decided(store, publisher):
 
 
 # ---- what goes wrong
-
-
-@contextlib.contextmanager
-def locked(store, topic):
-    """Another process holds a partition's lock."""
-    command = [sys.executable, "-c", _HOLDER, store.path, topic]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout.readline() == b"held\n"
-        yield
-        other.stdin.close()
 
 
 @contextlib.contextmanager
@@ -148,7 +130,7 @@ def is_decided_by_anyone(store):
 
 FAULTS = {
     # Before the decision.
-    "the decision log is locked": (lambda s: locked(s, PUBLISH_TOPIC), "not", "PYLOG_LOCK_TIMEOUT"),
+    "the decision log is locked": (lambda s: held_by_another(s, PUBLISH_TOPIC), "not", "PYLOG_LOCK_TIMEOUT"),
     "the decision log has lost its state": (lambda s: state_file_lost(s, PUBLISH_TOPIC), "not", "PYLOG_LOG_DAMAGED"),
     "there is no room for the manifest": (lambda _: failing("create", "/staging/"), "not", "PYLOG_IO_ERROR"),
     "there is no room for the decision": (
@@ -160,7 +142,7 @@ FAULTS = {
     ),
     "the end of the decision log cannot be moved": (end_cannot_be_moved, "unknown", "PYLOG_OUTCOME_UNKNOWN"),
     # After it.
-    "the partition is locked": (lambda s: locked(s, "t"), "pending", "PYLOG_LOCK_TIMEOUT"),
+    "the partition is locked": (lambda s: held_by_another(s, "t"), "pending", "PYLOG_LOCK_TIMEOUT"),
     "the partition has lost its state": (lambda s: state_file_lost(s, "t"), "pending", "PYLOG_LOG_DAMAGED"),
     "there is no room in the partition": (lambda _: failing("write", "/t-0/"), "pending", "PYLOG_IO_ERROR"),
     "the partition cannot be synced": (
@@ -303,7 +285,7 @@ def staged_in_a_file(store):
 
 
 def test_a_number_that_waits_for_the_one_before_it_is_not_published(store):
-    with locked(store, "t"):
+    with held_by_another(store, "t"):
         with pytest.raises(PublishPendingError):
             publish(store.decisions, "q", 0, stage(store, b"0"))
         parts = stage(store, b"1")
@@ -322,7 +304,7 @@ def test_a_number_that_waits_for_the_one_before_it_is_not_published(store):
 def test_a_pending_number_stays_pending_whatever_fails_next(store):
     parts = stage(store, b"0")
     for topic in ("t", PUBLISH_TOPIC):
-        with locked(store, topic), pytest.raises(PublishPendingError):
+        with held_by_another(store, topic), pytest.raises(PublishPendingError):
             publish(store.decisions, "q", 0, parts)
     publish(store.decisions, "q", 0, parts)
     assert content(store) == [b"first", b"0"]
@@ -379,12 +361,12 @@ def test_a_transaction_is_aborted_unless_it_is_committed(store, fault):
 
 def test_what_is_certain_needs_no_lock_to_be_aborted(store):
     refused, pending = begun(store), Transactions(store, "p").begin()
-    with locked(store, PUBLISH_TOPIC):
+    with held_by_another(store, PUBLISH_TOPIC):
         with pytest.raises(PublishFailedError):
             refused.commit()
         refused.abort()
     pending.append("t", rows(b"mine"))
-    with locked(store, "t"), pytest.raises(PublishPendingError):
+    with held_by_another(store, "t"), pytest.raises(PublishPendingError):
         pending.commit()
     with state_file_lost(store, PUBLISH_TOPIC):
         with pytest.raises(PublishPendingError, match="since an earlier call"):
@@ -400,7 +382,7 @@ def test_an_unknown_commit_stays_unknown_until_somebody_can_tell(store, ask):
     transaction = begun(store)
     with failing("sync", f"/{PUBLISH_TOPIC}-0/", error=errno.EIO), pytest.raises(OutcomeUnknownError):
         transaction.commit()
-    with locked(store, PUBLISH_TOPIC):
+    with held_by_another(store, PUBLISH_TOPIC):
         for call in (transaction.commit, transaction.abort):
             with pytest.raises(OutcomeUnknownError, match="PYLOG_LOCK_TIMEOUT"):
                 call()

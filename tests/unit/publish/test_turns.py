@@ -1,6 +1,5 @@
 """A publisher beside appenders that never pause: it gets its turn, in real processes, and is hardly overtaken."""
 
-import multiprocessing
 import statistics
 import time
 
@@ -10,6 +9,7 @@ import pytest
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from tests.processes import PROCESSES
 
 PUBLISHES = 60
 # How long the appenders may take to begin, in seconds.
@@ -77,10 +77,9 @@ def test_a_publisher_gets_its_turn_beside_appenders_that_never_pause(tmp_path, c
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 2)
     alone = waits(store.path)
-    spawn = multiprocessing.get_context("spawn")
-    counts, stop = spawn.Array("q", 2), spawn.Value("b", 0)
+    counts, stop = PROCESSES.Array("q", 2), PROCESSES.Value("b", 0)
     appenders = [
-        spawn.Process(target=append_for_ever, args=(store.path, counts, number, stop), daemon=True)
+        PROCESSES.Process(target=append_for_ever, args=(store.path, counts, number, stop), daemon=True)
         for number in range(2)
     ]
     for process in appenders:
