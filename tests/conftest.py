@@ -23,7 +23,7 @@ _ROOM = 2 << 30
 
 
 def pytest_configure(config):
-    """Files of tests are in memory where there is room, as they sync all the time; not if PYTEST_DEBUG_TEMPROOT is set."""
+    """Files of tests are in memory where there is room, as they sync all the time; PYTEST_DEBUG_TEMPROOT moves them."""
     if config.option.basetemp is None and IN_MEMORY is not None:
         status = os.statvfs(IN_MEMORY)
         if status.f_bavail * status.f_frsize >= _ROOM:

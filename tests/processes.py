@@ -9,7 +9,10 @@ import multiprocessing
 from pyspark_log.storage.store import Store
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["pyarrow", "pytest", "pyspark_log.storage.store", "tests.processes"])
+PROCESSES.set_forkserver_preload([
+    "pyarrow", "pytest", "pyspark_log.storage.store", "pyspark_log.storage.maintenance.janitor",
+    "pyspark_log.storage.maintenance.verify", "tests.processes",
+])  # fmt: skip
 # How long a process may take to start, and to say that it is where it should be, in seconds.
 PATIENCE = 240
 

@@ -13,6 +13,7 @@ import pytest
 
 from pyspark_log.cli.main import COMMANDS, main
 from pyspark_log.storage.store import Store
+from tests.amounts import few_or_many
 
 HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "lz4", "zstandard"}
 # What help may need of the package, and how many modules in all; Python itself and click have some 120.
@@ -87,22 +88,25 @@ def command(moment, *words):
     return [sys.executable, "-c", STRUCK, moment, *words]
 
 
-def test_ctrl_c_while_it_loads_is_quiet(path):
+@pytest.mark.parametrize("steps", few_or_many(4, 12))
+def test_ctrl_c_while_it_loads_is_quiet(path, steps):
     words = ["--store", path, "consume", "t"]
     told = subprocess.run(command("tell", *words), capture_output=True, check=True)
     names = [name.decode() for name in told.stderr.split()]
     names = names[names.index("pyspark_log.cli.start") + 1 :]
     ours = [name for name in names if name.startswith("pyspark_log.")]
-    for name in [names[0], *ours[:4], *ours[4::12], *names[1 :: len(names) // 12], "pyarrow", "pyarrow.lib", "exit"]:
+    chosen = [names[0], *ours[:4], *ours[4 :: 144 // steps], *names[1 :: len(names) // steps]]
+    for name in [*chosen, "pyarrow", "pyarrow.lib", "exit"]:
         done = subprocess.run(command(name, *words), capture_output=True, check=False)
         assert (name, done.returncode, done.stderr) == (name, 130, b"")
         assert done.stdout == (b"x\n" if name == "exit" else b"")
 
 
+@pytest.mark.parametrize("times", few_or_many(2, 8))
 @pytest.mark.parametrize("words", [["topics", "--help"], ["consume", "t"], ["verify"], ["produce", "t"]])
-def test_ctrl_c_at_any_moment_is_quiet(path, words):
+def test_ctrl_c_at_any_moment_is_quiet(path, words, times):
     moments = random.Random(seed := random.randrange(2**32))
-    for _ in range(8):
+    for _ in range(times):
         run = subprocess.Popen(
             command("any", "--store", path, *words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from pyspark_log.cli.doctor import doctor
 from pyspark_log.storage.fs import files, mounts
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.maintenance.doctor import checks, environment, mount_options, peer
+from pyspark_log.storage.maintenance.doctor import checks, environment, examination, mount_options, peer
 from pyspark_log.storage.maintenance.doctor.check import Bench, conduct
 from pyspark_log.storage.maintenance.doctor.checks import ONE_HOST
 from pyspark_log.storage.maintenance.doctor.examination import examine
@@ -31,6 +31,8 @@ from pyspark_log.storage.store import Store
 
 CHECKS = {check.name: check for check in ONE_HOST}
 COMMAND = "from pyspark_log.cli.doctor import doctor; doctor()"
+#: The same with few of the checks of one host.
+QUICK = f"from pyspark_log.storage.maintenance.doctor import examination as e; e.ONE_HOST = e.ONE_HOST[:1]; {COMMAND}"
 
 
 @pytest.fixture
@@ -64,7 +66,8 @@ def test_a_healthy_folder_has_no_failure_and_is_left_as_it_was(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_the_command_prints_a_line_a_finding(tmp_path):
+def test_the_command_prints_a_line_a_finding(tmp_path, monkeypatch):
+    monkeypatch.setattr(examination, "ONE_HOST", ONE_HOST[:2])
     result = CliRunner().invoke(doctor, [str(tmp_path)])
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -87,8 +90,9 @@ def test_the_command_ends_with_1_and_names_what_failed(tmp_path, monkeypatch):
 def test_pyspark_is_not_imported(tmp_path):
     program = """
         import sys
-        from pyspark_log.storage.maintenance.doctor.examination import examine
-        list(examine(sys.argv[1]))
+        from pyspark_log.storage.maintenance.doctor import examination
+        examination.ONE_HOST = examination.ONE_HOST[:1]
+        list(examination.examine(sys.argv[1]))
         sys.exit("pyspark" in sys.modules)
     """
     run = spawn(textwrap.dedent(program), tmp_path)
@@ -444,7 +448,7 @@ def _two_runs(first, second):
 
 
 def test_two_runs_test_what_is_between_them(tmp_path):
-    runs = [spawn(COMMAND, tmp_path, "--peer", "--json") for _ in range(2)]
+    runs = [spawn(QUICK, tmp_path, "--peer", "--json") for _ in range(2)]
     here, there = _two_runs(*runs)
     assert [run.returncode for run in runs] == [0, 0]
     for name in ("second run", "lock between hosts", "visibility between hosts"):
@@ -459,8 +463,8 @@ def test_two_runs_test_what_is_between_them(tmp_path):
 
 def test_a_host_whose_locks_do_not_reach_the_other_is_found_out(tmp_path):
     # Locks of its own, as on NFS with nolock: it sees none of the other host's.
-    deaf = f"import fcntl; fcntl.flock = lambda *_: None; {COMMAND}"
-    runs = [spawn(COMMAND, tmp_path, "--peer", "--json"), spawn(deaf, tmp_path, "--peer", "--json")]
+    deaf = f"import fcntl; fcntl.flock = lambda *_: None; {QUICK}"
+    runs = [spawn(QUICK, tmp_path, "--peer", "--json"), spawn(deaf, tmp_path, "--peer", "--json")]
     here, there = _two_runs(*runs)
     assert here["lock between processes"]["verdict"] == "ok"
     assert here["lock between hosts"] == there["lock between hosts"]

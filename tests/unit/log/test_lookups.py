@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from producer_tools import ending, ready
 from record_tools import Record, build, patched
+from searching import examples
 
 from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.record.batch import MAX_TIMESTAMP_AT
@@ -131,8 +132,8 @@ class LookupsAgainstList(RuleBasedStateMachine):
             assert [row["offset"] for row in read] == list(range(start, len(self.times)))
 
 
-LookupsAgainstList.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-TestLookupsAgainstList = LookupsAgainstList.TestCase
+LookupsAgainstList.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
+TestLookupsAgainstList = pytest.mark.sampled(LookupsAgainstList.TestCase)
 
 
 # ---- the largest time

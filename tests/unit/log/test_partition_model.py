@@ -6,10 +6,12 @@ import tempfile
 import time
 
 import pyarrow as pa
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from record_tools import Record, build
+from searching import examples
 
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
@@ -202,5 +204,5 @@ class LogAgainstList(RuleBasedStateMachine):
                 assert bases == sorted(set(bases))
 
 
-LogAgainstList.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
-TestLogAgainstList = LogAgainstList.TestCase
+LogAgainstList.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
+TestLogAgainstList = pytest.mark.sampled(LogAgainstList.TestCase)

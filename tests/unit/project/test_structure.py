@@ -1,6 +1,7 @@
 """The structure of the engine, where the import linter cannot see it: faces, and the kernels' cimports."""
 
 import ast
+import functools
 import importlib
 import re
 
@@ -25,21 +26,28 @@ def package_of(module):
     return next((name for name in PACKAGES if module == name or module.startswith(f"{name}.")), None)
 
 
+@functools.cache
 def sources():
+    """The modules of the package: pairs of a file and a name."""
+    found = []
     for path in sorted((ROOT / "pyspark_log").rglob("*.py*")):
         if path.suffix not in (".py", ".pyi"):
             continue
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        yield path, module.removesuffix(".__init__")
+        found.append((path, module.removesuffix(".__init__")))
+    return found
 
 
+@functools.cache
 def imports(path):
     """What a file imports: pairs of a module and a name; the name is "" for `import module`."""
+    found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield from ((node.module, name.name) for name in node.names)
+            found += [(node.module, name.name) for name in node.names]
         elif isinstance(node, ast.Import):
-            yield from ((name.name, "") for name in node.names)
+            found += [(name.name, "") for name in node.names]
+    return found
 
 
 def test_a_package_is_imported_by_its_face_only():

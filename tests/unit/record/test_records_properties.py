@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka_peer import DefaultRecordBatch, DefaultRecordBatchBuilder
 from record_tools import EVERYTHING, NOW, Record, build, columns_of, read, rows_of
+from searching import examples, searched
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.record import batch as layout
@@ -18,8 +18,7 @@ from pyspark_log.storage.record.headers import assign_offsets, scan
 
 # kafka-python needs another package for snappy, whose golden batches are bytes of Kafka itself.
 PEER_CODECS = [codec for codec in layout.CODECS if codec != "snappy"]
-# A deeper search: PYLOG_TEST_EXAMPLES=20000 pytest tests/unit/record/test_records_properties.py
-EXAMPLES = int(os.environ.get("PYLOG_TEST_EXAMPLES", "200"))
+pytestmark = pytest.mark.sampled
 
 payloads = st.one_of(
     st.none(),
@@ -48,7 +47,7 @@ def by_peer(data: bytes) -> list[Record]:
     ]
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@searched
 @given(batches, st.sampled_from(PEER_CODECS), st.integers(0, 2**62))
 def test_kafka_python_reads_what_we_write(rows, codec, base_offset):
     data = build(rows, codec, base_offset=base_offset)
@@ -56,7 +55,7 @@ def test_kafka_python_reads_what_we_write(rows, codec, base_offset):
     assert DefaultRecordBatch(data).compression_type == layout.CODECS.index(codec)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@searched
 @given(batches, st.sampled_from(PEER_CODECS))
 def test_we_read_what_kafka_python_writes(rows, codec):
     peer = DefaultRecordBatchBuilder(
@@ -85,7 +84,7 @@ logs = st.builds(
 )
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@searched
 @given(logs, st.integers(-1, 100), st.integers(-1, 100), st.integers(0, 5000), st.integers(0, 90))
 def test_any_range_is_read_in_any_steps(log, start, until, max_bytes, torn):
     """However it is cut into chunks, a range gives its rows, and stops before a torn batch."""
@@ -106,7 +105,7 @@ def test_any_range_is_read_in_any_steps(log, start, until, max_bytes, torn):
     assert found == [row for row in rows if start <= row.offset < readable]
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@searched
 @given(batches, st.integers(1, 400), st.sampled_from(layout.CODECS), st.data())
 def test_builder_splits_where_the_size_says(rows, batch_size, codec, data):
     """Any order of any rows: all come out, and no batch of more than one record passes its size."""
@@ -130,7 +129,7 @@ new_bytes = st.one_of(st.integers(0, 255), st.sampled_from([0, 1, 0x7F, 0x80, 0x
 mutations = st.lists(st.tuples(st.integers(0, 1 << 20), new_bytes), min_size=1, max_size=8)
 
 
-@settings(max_examples=2 * EXAMPLES, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(logs, mutations, st.integers(0, 1 << 20))
 def test_damaged_bytes_give_rows_or_the_one_error(log, changes, cut):
     damaged = bytearray(log[0])

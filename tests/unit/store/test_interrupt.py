@@ -9,10 +9,11 @@ import sys
 import time
 
 import pyarrow as pa
+import pytest
 
 from pyspark_log.storage.store import Store
+from tests.amounts import few_or_many
 
-SIGNALS = 1500
 # About one in ten thousand is lost without a word; the cause is not known. The next one ends the read.
 MAY_BE_LOST = 2
 # After so many seconds one counts as lost: the next could strike outside of the read, if the first were only late.
@@ -37,7 +38,8 @@ while True:
 """
 
 
-def test_no_interrupt_of_a_long_read_is_lost(tmp_path):
+@pytest.mark.parametrize("signals", few_or_many(300, 1500))
+def test_no_interrupt_of_a_long_read_is_lost(tmp_path, signals):
     store = Store.create(tmp_path / "store")
     # Many small segments: files are opened and let go all the time.
     store.create_topic("t", 1, {"segment.bytes": "3000"})
@@ -51,7 +53,7 @@ def test_no_interrupt_of_a_long_read_is_lost(tmp_path):
         try:
             lost = 0
             assert select.select([reader.stdout], [], [], 120)[0], "the reader does not begin"
-            for number in range(SIGNALS):
+            for number in range(signals):
                 while not select.select([reader.stdout], [], [], PATIENCE)[0]:
                     lost += 1
                     assert lost <= MAY_BE_LOST, f"interrupt {number} was lost, the third, seed {seed}"
