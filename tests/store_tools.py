@@ -15,7 +15,7 @@ def rows(*values):
 
 def stage(store, data, topic="t", *, plan=None, sync=True):
     """Records of a topic as a task stages them; what a publish is given."""
-    writer = StagedWriter(store, plan or StagingPlan.make(store, [topic]))
+    writer = StagedWriter(store.logs, plan or StagingPlan.make(store.logs, [topic]))
     writer.append(topic, data)
     return writer.finish(sync=sync)
 
