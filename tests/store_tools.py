@@ -8,6 +8,10 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.types import EARLIEST
 
 
+class Stopped(BaseException):
+    """A program has stopped here, as good as killed: no handler of the engine catches it."""
+
+
 def rows(*values):
     """Records with these values."""
     return pa.record_batch({"value": list(values)})
@@ -34,3 +38,8 @@ def all_values(store, topic="t"):
 def faults(path):
     """What `verify` finds, but for notes."""
     return [finding for finding in verify(path).findings if finding.severity is not Severity.NOTE]
+
+
+def damages(path):
+    """What `verify` finds that is damage."""
+    return [finding for finding in verify(path).findings if finding.severity is Severity.DAMAGE]

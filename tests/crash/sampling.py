@@ -25,7 +25,7 @@ TIMES = 1.0 if EVERYTHING else 0.1 if FEW else float(_WANTED)
 #: How often a power loss at one point keeps any part of what was not synced, besides nothing and everything of it.
 PARTS = int(os.environ.get("CRASH_PARTS", "4" if EVERYTHING else "1"))
 #: How long a test may take, in seconds.
-TIMEOUT = 12 * 3600 if EVERYTHING else 600 * max(TIMES, 1)
+TIMEOUT = 12 * 3600 if EVERYTHING else 1400 * max(TIMES, 1)
 #: The marks of tests that try more in the slow part than in the fast one.
 SAMPLED = [pytest.mark.sampled, pytest.mark.timeout(TIMEOUT)]
 _AT = os.environ.get("CRASH_AT")

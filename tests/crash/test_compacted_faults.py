@@ -16,12 +16,11 @@ from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import cleaner_checkpoint
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.store_tools import damages
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
 
@@ -59,7 +58,7 @@ class Work:
         assert partition_cleaner.run(log, self.store.logs.reader("keyed", 1), 1 << 20, lambda _: None).finished
         last = {key: offset for offset, (key, _) in before.items()}
         assert records_of(self.store, "keyed", 1) == {offset: before[offset] for offset in sorted(last.values())}
-        wrong = [finding for finding in verify(self.path).findings if finding.severity is Severity.DAMAGE]
+        wrong = damages(self.path)
         assert not wrong, wrong
         check_dense(self.path)
         self.check_positions()

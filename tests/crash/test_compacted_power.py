@@ -15,11 +15,10 @@ from sampling import SAMPLED
 from pyspark_log.errors import StoreNotFoundError
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.log import cleaner_checkpoint, state_file
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
+from tests.store_tools import damages
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
 
@@ -134,7 +133,7 @@ class PowerLoss:
 
     def check_verified(self):
         # The file of closed segments is never synced, and can be torn.
-        wrong = [finding for finding in verify(self.path).findings if finding.severity is Severity.DAMAGE]
+        wrong = damages(self.path)
         assert not wrong, "\n".join(map(str, wrong))
         check_dense(self.path)
 

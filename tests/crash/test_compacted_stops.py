@@ -10,11 +10,10 @@ from compacted import CompactedWorkload, Seen, check_dense, is_aborted, numbered
 from sampling import SAMPLED
 from undisturbed import Undisturbed
 
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
+from tests.store_tools import faults
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
 # So many steps are made after the one that was stopped.
@@ -95,7 +94,7 @@ def check_healthy(path):
     """Once somebody has written to each partition, nothing is wrong; and the numbers of a producer are known."""
     store = Store.open(path)
     store.flush()
-    found = [finding for finding in verify(path).findings if finding.severity is not Severity.NOTE]
+    found = faults(path)
     assert not found, found
     check_dense(path)
     last = [

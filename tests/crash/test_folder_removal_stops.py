@@ -19,9 +19,8 @@ from stops import StopBefore, copy_folder, count_changes, run_until
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
+from tests.store_tools import faults
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 
@@ -63,7 +62,7 @@ def check(path, removed):
     """All is there, whether it was removed or not; it is removed then, and added again."""
     assert listed(path) == ["data", None if removed else "second"]
     assert values(path, 0) == [b"first", b"second"]
-    assert [one for one in verify(path).findings if one.severity is not Severity.NOTE] == []
+    assert faults(path) == []
     if not removed:
         remove(path)
     store = Store.open(path)
@@ -81,7 +80,7 @@ def check(path, removed):
     store.append("t", rows(b"third"), partition=0)
     store.clean()
     assert (values(path, 0), values(path, 1)) == ([b"first", b"second", b"third"], [b"first"])
-    assert [one for one in verify(path).findings if one.severity is not Severity.NOTE] == []
+    assert faults(path) == []
 
 
 def test_a_removal_that_is_stopped(memory_path):

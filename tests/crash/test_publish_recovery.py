@@ -20,8 +20,6 @@ from workload import CONFIGS
 
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import install
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.recovery import recover
@@ -29,6 +27,7 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.scratch import memory_folder
+from tests.store_tools import damages
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 
@@ -123,7 +122,7 @@ def check_published(path, before):
     # Where the fewest partitions were when it was begun.
     assert os.path.dirname(Store.open(path).logs.place("fresh", 0).folder) == f"{path}/second"
     Store.open(path).flush()
-    damage = [finding for finding in verify(path).findings if finding.severity is Severity.DAMAGE]
+    damage = damages(path)
     assert not damage, "\n".join(map(str, damage))
 
 

@@ -16,12 +16,11 @@ from stops import StopBefore, Stopped, copy_folder, count_changes, run_until
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.recovery import swap
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.segment import SegmentWriter, list_segments, segment_path
 from pyspark_log.storage.store import Store
+from tests.store_tools import faults
 
 RECORDS = 30
 # The segments that are replaced: from the first on; one alone.
@@ -70,10 +69,6 @@ def numbers(path):
 
 def left(base, until):
     return [n for n in range(RECORDS) if not (base <= n < until and n % 6 < 3)]
-
-
-def faults(path):
-    return [finding for finding in verify(path).findings if finding.severity is not Severity.NOTE]
 
 
 def check(path, base, until):

@@ -10,11 +10,10 @@ from stops import StopBefore, copy_folder, count_changes, run_until
 
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.truncation import truncate
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
+from tests.store_tools import faults
 
 pytestmark = SAMPLED
 
@@ -57,13 +56,11 @@ def check(path, before, after, *, at_ends):
     """All is there, or what is left; `at_ends`: and nothing between. Then others go on."""
     found = numbers(path)
     assert found in (before, after) or (not at_ends and before[: len(found)] == found and len(found) > len(after))
-    faults = [finding for finding in verify(path).findings if finding.severity is not Severity.NOTE]
-    assert faults == [], f"{found} are there"
+    assert faults(path) == [], f"{found} are there"
     for number in range(100, 109, 3):
         Store.open(path).append("t", rows(number))
     assert numbers(path) == [*found, *range(100, 109)]
-    faults = [finding for finding in verify(path).findings if finding.severity is not Severity.NOTE]
-    assert faults == [], f"{found} are there, and others were appended"
+    assert faults(path) == [], f"{found} are there, and others were appended"
     end = Store.open(path).latest_offset("t", 0)
     assert cut(path, end - 9) == end - 9
     assert numbers(path) == found

@@ -6,10 +6,9 @@ from producer_tools import ending, ready
 from pyspark_log.errors import OutOfOrderSequenceError
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.fs.clock import now_ms
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED
+from pyspark_log.types import READ_COMMITTED
+from tests.store_tools import faults, values
 
 # Each batch has a segment of its own, or two of them have.
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "200", "delete.retention.ms": "0"}
@@ -32,18 +31,10 @@ def end(store, commit, producer=1):
         held.append(bytearray(ending(commit, producer=producer, timestamp=now_ms())), sync=False)
 
 
-def values(store, level=READ_UNCOMMITTED):
-    return [value for batch in store.read("t", 0, isolation_level=level) for value in batch["value"].to_pylist()]
-
-
 def clean(store):
     (outcome,) = compact(store.logs, "t")
     assert not outcome.problem
     return outcome.rounds[-1].cleaned_to
-
-
-def faults(store):
-    return [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE]
 
 
 @pytest.mark.parametrize("snapshots", [True, False])
@@ -55,7 +46,7 @@ def test_a_producer_goes_on_where_it_was(store, tmp_path, snapshots):
         send(store, sequence, b"other %d" % sequence, producer=2)
     assert clean(store) >= 8
     assert len(values(store)) < 6
-    assert faults(store) == []
+    assert faults(store.path) == []
     if not snapshots:
         # What is known of producers is then read from the log alone.
         for path in (tmp_path / "store/data/t-0").glob("*.snapshot"):
@@ -81,14 +72,14 @@ def test_an_open_transaction_holds_the_cleaner_back(store):
     assert list(compact(store.logs, "t")) == []  # Though a segment of which a part is not cleaned yet has ended.
     end(store, True, producer=1)
     assert clean(store) == 8
-    assert values(store, READ_COMMITTED) == [b"c5"]
+    assert values(store, isolation_level=READ_COMMITTED) == [b"c5"]
     end(store, False, producer=2)
     for sequence in range(12, 16):
         send(store, sequence, b"c%d" % sequence, producer=3)
     assert clean(store) > 15
     assert b"b0" not in values(store)
     assert values(store)[-1] == b"c15"
-    assert faults(store) == []
+    assert faults(store.path) == []
 
 
 def test_what_a_snapshot_says_of_the_cleaned_part_is_believed(store, tmp_path):
@@ -102,4 +93,4 @@ def test_what_a_snapshot_says_of_the_cleaned_part_is_believed(store, tmp_path):
         send(store, sequence, b"other", producer=2)
     # From here on the log tells what was written: of one producer, only that its transaction ended.
     (tmp_path / "store/data/t-0/00000000000000000002.snapshot").unlink()
-    assert faults(store) == []
+    assert faults(store.path) == []

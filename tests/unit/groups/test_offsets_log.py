@@ -28,7 +28,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 # How long somebody waits for a lock, in seconds; others take far less than half of it, however busy the machine is.
-PATIENCE = 60
+PATIENCE = 240
 
 
 @pytest.fixture

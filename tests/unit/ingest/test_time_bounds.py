@@ -10,9 +10,9 @@ from record_tools import Record, build
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import InvalidRecordError
 from pyspark_log.storage.ingest.timestamps import check_times
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import NO_TIMESTAMP
+from tests.store_tools import stage
 
 HOUR = 3_600_000
 NOW = time.time_ns() // 1_000_000
@@ -56,12 +56,6 @@ def store(tmp_path):
 
 def rows(*times):
     return pa.record_batch({"value": [b"v"] * len(times), "timestamp": pa.array(times, pa.int64())})
-
-
-def stage(store, data):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", data)
-    return writer.finish()
 
 
 def test_a_time_far_ahead_is_refused_and_nothing_is_appended(store):

@@ -21,6 +21,7 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
+from tests.store_tools import Stopped
 
 CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 
@@ -69,10 +70,6 @@ def look_up(store, times, start=0):
         found = next((i for i, time in enumerate(times) if i >= start and time >= wanted), None)
         expected = None if found is None else OffsetAndTimestamp(found, times[found])
         assert Store.open(store.path).offset_for_timestamp("t", 0, wanted) == expected
-
-
-class Stopped(BaseException):
-    """As good as killed."""
 
 
 @pytest.fixture

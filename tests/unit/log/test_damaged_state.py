@@ -20,6 +20,7 @@ from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
+from tests.store_tools import damages, values
 
 
 @pytest.fixture
@@ -42,12 +43,8 @@ def log_path(store):
     return Path(store.path, "data", "t-0", f"{0:020}.log")
 
 
-def values(store):
-    return [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
-
-
 def damage(store):
-    return [one for one in verify(store.path).findings if one.severity is Severity.DAMAGE]
+    return damages(store.path)
 
 
 def flip(path, at):

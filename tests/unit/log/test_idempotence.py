@@ -31,8 +31,6 @@ from pyspark_log.storage.log.producers.snapshot import list_snapshots
 from pyspark_log.storage.log.state_file import Flags
 from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.maintenance.repair.store import repair
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.record import batch as layout
@@ -40,6 +38,7 @@ from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.txn_index import AbortedTransaction, read_entries
 from pyspark_log.storage.store import Store
 from pyspark_log.types import AppendResult
+from tests.store_tools import faults
 
 # By their times producers are idle or not.
 NOW = time.time_ns() // 1_000_000
@@ -354,7 +353,7 @@ def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(stor
     roll(comes)
     Store.open(store.path).clean()
     assert aborted(store) == []
-    assert [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE] == []
+    assert faults(store.path) == []
 
 
 def test_a_segment_that_a_killed_writer_left_does_not_count_when_a_truncation_begins_another_above_it(store):

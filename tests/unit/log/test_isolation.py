@@ -16,6 +16,7 @@ from pyspark_log.errors import InvalidConfigError, OffsetOutOfRangeError, SideFi
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.isolation import LastStableOffset
 from pyspark_log.storage.log.state_file import EMPTY
+from tests.store_tools import Stopped
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
@@ -158,10 +159,6 @@ def test_what_was_deleted_is_not_asked_for_where_no_snapshot_tells_of_it(tmp_pat
     assert asked == [0, 2, 7]
 
 
-class Killed(BaseException):
-    pass
-
-
 @pytest.mark.parametrize("kind", ["create", "write", "sync", "rename"])
 def test_an_index_is_made_anew_as_a_whole(tmp_path, log, kind):
     log.write(1, b"aborted")
@@ -179,13 +176,13 @@ def test_an_index_is_made_anew_as_a_whole(tmp_path, log, kind):
         except SideFileError:
             seen.append(None)
         if change.kind == kind and not change.path.endswith(".log") and "/data/t-0/" in change.path:
-            raise Killed
+            raise Stopped
 
     log.store = Store.open(tmp_path / "store")
     log.write(2, b"open")
     files.set_observer(observe)
     try:
-        with pytest.raises(Killed):
+        with pytest.raises(Stopped):
             log.finish(2, commit=False)
     finally:
         files.set_observer(None)

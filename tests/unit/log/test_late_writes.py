@@ -14,13 +14,13 @@ from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
 from pyspark_log.storage.maintenance.transfer.kafka_export import export_kafka
-from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.record.batch import LENGTH_PREFIX
 from pyspark_log.storage.record.headers import assign_offsets
 from pyspark_log.storage.segment.segment import SNAPSHOT, list_segments, segment_path
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, OffsetAndTimestamp
+from tests.store_tools import faults
 
 APPENDS = 12
 LATER = 9_000_000
@@ -79,10 +79,6 @@ def offsets(store, **options):
     return [offset for batch in store.read("t", 0, **options) for offset in batch["offset"].to_pylist()]
 
 
-def faults(store):
-    return [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE]
-
-
 def test_who_reads_or_looks_for_a_time_does_not_meet_them(store, late):
     fill(store)
     late(store)
@@ -102,7 +98,7 @@ def test_who_reads_or_looks_for_a_time_does_not_meet_them(store, late):
     state = state_file.read(store.logs.reader("t", 0).place.state_path).state
     assert os.path.getsize(known) == 48 * (len(list_segments(store.logs.reader("t", 0).place.folder)) - 1)
     assert state.next_offset == 4 * APPENDS
-    assert faults(store) == []
+    assert faults(store.path) == []
 
 
 def test_the_cleaner_leaves_them_out(store, late):
@@ -146,7 +142,7 @@ def test_what_is_known_of_producers_comes_from_the_others(store, late):
     with store.logs.appender("t", 0).hold() as appender:
         appender.append(bytearray(ending(False, producer=8)), sync=False)
     late(store)
-    assert faults(store) == []
+    assert faults(store.path) == []
     folder = store.logs.reader("t", 0).place.folder
     for offset in list_snapshots(folder):
         os.unlink(segment_path(folder, offset, SNAPSHOT))

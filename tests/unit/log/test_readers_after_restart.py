@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from producer_tools import ready
 
@@ -18,6 +17,7 @@ from pyspark_log.storage.publish.publishing import help_apply, last_number, publ
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.store_tools import rows, values
 
 
 @pytest.fixture
@@ -25,14 +25,6 @@ def store(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)
     return store
-
-
-def rows(*values):
-    return pa.record_batch({"value": list(values)})
-
-
-def values(store):
-    return [value for read in store.read("t", 0) for value in read["value"].to_pylist()]
 
 
 def lose_unsynced(store, monkeypatch, sizes):

@@ -21,12 +21,11 @@ from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.maintenance.repair.store import repair
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import last_number, publish, tidy
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import LATEST, READ_COMMITTED, TopicPartition
+from tests.store_tools import damages
 
 NOW = time.time_ns() // 1_000_000
 DELETED = {"segment.bytes": "1000", "retention.ms": "-1"}
@@ -110,7 +109,7 @@ def test_a_batch_that_follows_is_taken_and_one_that_was_taken_is_not_taken_again
     assert not send(a, 9).duplicate
     roll(a)
     assert not send(Store.open(a.path), 10).duplicate
-    assert [one for one in verify(a.path).findings if one.severity is Severity.DAMAGE] == []
+    assert damages(a.path) == []
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -167,13 +166,13 @@ def test_snapshots_that_were_written_without_the_history_are_found_and_repaired(
     # As a process wrote it that had seen sequence 0 only.
     stale = ProducerEntry(1, 0, -1, NOW, None, (WrittenBatch(0, 0, 0, NOW),))
     producer_snapshot.write(folder, a.latest_offset("t", 0), [stale])
-    (found,) = [one for one in verify(a.path).findings if one.severity is Severity.DAMAGE]
+    (found,) = damages(a.path)
     assert found.file.endswith(".snapshot")
     assert "last sequence number 0 at offset 0, but the log says epoch 0, last sequence number 8" in found.what
     repair(a.path, tmp_path / "mended")
     mended = Store.open(tmp_path / "mended")
     assert not send(mended, 9).duplicate
-    assert [one for one in verify(mended.path).findings if one.severity is Severity.DAMAGE] == []
+    assert damages(mended.path) == []
 
 
 def delete_all(store, topic):

@@ -6,7 +6,6 @@ import shutil
 import threading
 import time
 
-import pyarrow as pa
 import pytest
 
 from pyspark_log.errors import LockTimeoutError, StagedOutputError, TopicExistsError, UnknownTopicError
@@ -19,6 +18,7 @@ from pyspark_log.storage.publish import applier, publishing
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from tests.store_tools import Stopped, rows
 
 DAY = 86_400
 KAFKAS = ("-checkpoint", "meta.properties")
@@ -29,10 +29,6 @@ def store(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 3, {"segment.bytes": "400"})
     return store
-
-
-def rows(*values):
-    return pa.record_batch({"value": list(values)})
 
 
 def fill(store, count=6, topic="t", partition=0):
@@ -409,10 +405,10 @@ def test_a_folder_that_a_killed_writer_of_another_topic_has_left_is_in_nobodys_w
 
     def kill(change):
         if change.target.endswith("/t-0/partition.metadata"):
-            raise Killed
+            raise Stopped
 
     files.set_observer(kill)
-    with pytest.raises(Killed):
+    with pytest.raises(Stopped):
         store.append("t", rows(b"first"), partition=0)
     files.set_observer(None)
     assert os.path.isdir(f"{store.path}/data/t-0")
@@ -433,7 +429,3 @@ def test_a_copy_that_has_a_folder_by_both_names(store):
     shutil.copytree(f"{store.path}/data/{grave}", f"{store.path}/data/t-0")
     store.create_topic("t", 3)
     assert entries(store, "data") == [grave]
-
-
-class Killed(BaseException):
-    pass

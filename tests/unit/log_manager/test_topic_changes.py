@@ -16,6 +16,7 @@ from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.segment.segment import SegmentReader, list_segments, read_headers
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
+from tests.store_tools import rows
 
 
 @pytest.fixture
@@ -23,10 +24,6 @@ def store(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 2, {"retention.ms": "-1"})
     return store
-
-
-def rows(*values):
-    return pa.record_batch({"value": list(values)})
 
 
 def values(store, partition=0, topic="t"):

@@ -22,11 +22,12 @@ from pyspark_log.storage.publish.decision import (
 )
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import claim, help_apply, last_number, publish, tidy
-from pyspark_log.storage.publish.staging import StagedPart, StagedWriter, StagingPlan
+from pyspark_log.storage.publish.staging import StagedPart
 from pyspark_log.storage.record.batch import CRC_AT
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.store_tools import rows, stage
 
 ID = "A" * 22
 # As the first version wrote it.
@@ -42,12 +43,6 @@ def store(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)
     return store
-
-
-def stage(store, value):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", pa.record_batch({"value": [value]}))
-    return writer.finish()
 
 
 def test_a_record_of_the_first_version_is_read():
@@ -99,13 +94,13 @@ def test_a_manifest_with_and_without_positions(tmp_path):
 
 
 def test_what_a_newer_version_has_decided_stops_who_publishes_and_nobody_else(store):
-    publish(store.decisions, "q", 0, stage(store, b"a"))
+    publish(store.decisions, "q", 0, stage(store, rows(b"a")))
     record = json.dumps(FIRST | {"version": VERSION + 1}).encode()
     append_rows(store.logs, PUBLISH_TOPIC, pa.record_batch({"key": [b"newer"], "value": [record]}), None, False)
     reader = Store.open(store.path)
     what = rf"{PUBLISH_TOPIC}.* version {VERSION + 1}.*use a newer"
     with pytest.raises(PublishFailedError, match=what):
-        publish(reader.decisions, "q", 1, stage(reader, b"b"))
+        publish(reader.decisions, "q", 1, stage(reader, rows(b"b")))
     with pytest.raises(StoreVersionError, match=what):
         help_apply(reader.decisions)
     reader.append("t", pa.record_batch({"value": [b"c"]}))
@@ -122,12 +117,12 @@ def test_a_manifest_of_a_newer_version_says_so(tmp_path):
 
 
 def test_the_holder_is_who_has_the_newest_run_and_since_when(store):
-    publish(store.decisions, "q", 0, stage(store, b"a"), run="r1")
+    publish(store.decisions, "q", 0, stage(store, rows(b"a")), run="r1")
     first = store.decisions.last["q"]
     assert first.holder == Origin(first.host, first.process, first.time)
-    publish(store.decisions, "q", 1, stage(store, b"b"), run="r1")
+    publish(store.decisions, "q", 1, stage(store, rows(b"b")), run="r1")
     assert store.decisions.last["q"].holder == first.holder
-    publish(store.decisions, "q", 1, stage(store, b"b"), run="r2")
+    publish(store.decisions, "q", 1, stage(store, rows(b"b")), run="r2")
     taken = store.decisions.last["q"]
     assert (taken.time < taken.holder.time, taken.holder.process) == (True, os.getpid())
     with pytest.raises(PublisherFencedError, match=rf"process {os.getpid()} on .*, since 20") as caught:
@@ -137,7 +132,7 @@ def test_the_holder_is_who_has_the_newest_run_and_since_when(store):
 
 def test_tidying_up_gives_no_replaced_run_its_place_back(store, monkeypatch):
     """A newer run takes over between the look at what is done and the record of it."""
-    publish(store.decisions, "q", 0, stage(store, b"a"), run="r1")
+    publish(store.decisions, "q", 0, stage(store, rows(b"a")), run="r1")
     hold = DecisionLog.hold
 
     def taken_over_first(decisions, *arguments):
@@ -154,10 +149,10 @@ def test_tidying_up_gives_no_replaced_run_its_place_back(store, monkeypatch):
 
 def test_what_this_process_has_decided_it_knows_as_others_read_it(store):
     """It does not read its own records again."""
-    publish(store.decisions, "q", 0, stage(store, b"a"), run="r1", location="/c", plan="p")
-    publish(store.decisions, "other", 5, stage(store, b"b"))
-    publish(store.decisions, "q", 1, stage(store, b"c"), run="r2", location="/c", plan="p2")
-    publish(store.decisions, "once", 0, stage(store, b"d"), one_off=True)
+    publish(store.decisions, "q", 0, stage(store, rows(b"a")), run="r1", location="/c", plan="p")
+    publish(store.decisions, "other", 5, stage(store, rows(b"b")))
+    publish(store.decisions, "q", 1, stage(store, rows(b"c")), run="r2", location="/c", plan="p2")
+    publish(store.decisions, "once", 0, stage(store, rows(b"d")), one_off=True)
     claim(store.decisions, "other", "r3")
     other = Store.open(store.path).decisions
     other.follow()

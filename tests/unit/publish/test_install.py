@@ -30,6 +30,7 @@ from pyspark_log.storage.publish.recovery import set_aside, waiting
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
+from tests.store_tools import Stopped
 
 CONFIG = {"segment.bytes": "100000", "index.interval.bytes": "500", "max.message.bytes": "3000"}
 
@@ -603,10 +604,6 @@ def test_a_partition_that_is_moved_when_its_copy_is_ready_is_copied_to(tmp_path,
     check(store, expected(("before", 1), ("p", 300)))
 
 
-class Killed(BaseException):
-    """As good as killed."""
-
-
 @pytest.mark.parametrize("first", [True, False])
 def test_who_has_an_empty_segment_open_notices_that_it_was_replaced_and_put_back(store, first):
     """A publish is killed when the first of its two files has the name of the segment that is open elsewhere."""
@@ -622,11 +619,11 @@ def test_who_has_an_empty_segment_open_notices_that_it_was_replaced_and_put_back
 
     def kill(change):
         if change.kind == "rename" and change.target.endswith("300.log" if first else "301.log"):
-            raise Killed
+            raise Stopped
 
     files.set_observer(kill)
     try:
-        with pytest.raises(Killed):
+        with pytest.raises(Stopped):
             publish(Store.open(store.path).decisions, "q", 0, parts)
     finally:
         files.set_observer(None)
@@ -655,12 +652,12 @@ def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
         real(self, *args, **kwargs)
         if threading.current_thread() is thread:
             ready.set()
-            assert go_on.wait(120)
+            assert go_on.wait(240)
 
     monkeypatch.setattr(install.ReadySegment, "__init__", slow)
     thread = threading.Thread(target=help_apply, args=(late.decisions,), daemon=True)
     thread.start()
-    assert ready.wait(60), "the late helper does not get there"
+    assert ready.wait(240), "the late helper does not get there"
     assert help_apply(Store.open(store.path).decisions) == 1
     store.append("t", rows("after", 50))
     go_on.set()

@@ -14,6 +14,7 @@ from pyspark_log.storage.publish.publishing import claim, last_number, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.store_tools import values
 
 
 @pytest.fixture
@@ -29,10 +30,6 @@ def put(store, number, value, **options):
     return publish(store.decisions, "q", number, writer.finish(), **options)
 
 
-def content(store):
-    return [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
-
-
 def test_a_run_that_claims_fences_the_one_that_is_about_to_decide(store):
     claim(store.decisions, "q", "older", 0)
     claim(store.decisions, "q", "newer", 0)
@@ -41,7 +38,7 @@ def test_a_run_that_claims_fences_the_one_that_is_about_to_decide(store):
     put(store, 0, b"a", run="newer", claimed=True)
     with pytest.raises(PublisherFencedError):
         claim(store.decisions, "q", "older", 0)
-    assert content(store) == [b"a"]
+    assert values(store) == [b"a"]
 
 
 def test_a_run_with_a_number_that_is_refused_fences_nobody(store):
@@ -51,7 +48,7 @@ def test_a_run_with_a_number_that_is_refused_fences_nobody(store):
             claim(store.decisions, "q", "r2", number)
     assert claim(store.decisions, "q", "r1", 5) == 4
     put(store, 5, b"b", run="r1", claimed=True)
-    assert content(store) == [b"a", b"b"]
+    assert values(store) == [b"a", b"b"]
 
 
 def test_a_publisher_that_comes_new_may_claim_any_number(store):
@@ -75,7 +72,7 @@ def test_the_last_number_with_another_plan_is_no_replay(store):
     for plan in ("one", ""):
         assert put(store, 0, b"a", plan=plan).replayed
     put(store, 1, b"b", plan="two")
-    assert content(store) == [b"a", b"b"]
+    assert values(store) == [b"a", b"b"]
 
 
 # ---- an older copy of the store takes its place while a process has it open
@@ -100,7 +97,7 @@ def test_numbers_count_as_they_are_in_an_older_copy(store):
         put(store, 4, b"4")
     assert last_number(store.decisions, "q") == 0
     put(store, 1, b"one")
-    assert content(store) == [b"0", b"one"]
+    assert values(store) == [b"0", b"one"]
 
 
 def test_positions_count_as_they_are_in_an_older_copy(store):

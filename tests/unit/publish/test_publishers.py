@@ -18,9 +18,9 @@ from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish import publisher_admin as publishers
 from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.publish.publisher_admin import delete_publisher
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.store_tools import rows, stage
 
 
 @pytest.fixture
@@ -35,14 +35,8 @@ def store(path):
     return store
 
 
-def stage(store):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", pa.record_batch({"value": ["v"]}))
-    return writer.finish()
-
-
 def published(store, publisher, number, **options):
-    return publishing.publish(store.decisions, publisher, number, stage(store), **options)
+    return publishing.publish(store.decisions, publisher, number, stage(store, rows("v")), **options)
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
+from tests.store_tools import stage
 
 PUBLISHES = 60
 # How long the appenders may take to begin, in seconds.
@@ -32,12 +32,6 @@ def append_for_ever(path, counts, number, stop):
             held.append(bytearray(part.data), sync=False)
             time.sleep(0.002)
         counts[number] += 1
-
-
-def stage(store, data):
-    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
-    writer.append("t", data)
-    return writer.finish()
 
 
 def seconds(action):

@@ -19,7 +19,6 @@ from pyspark_log.spark_connector.planning import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage.maintenance.repair.store import repair
-from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.record import batch as layout
 from pyspark_log.storage.record.batch import CODECS, ROW_BYTES
@@ -29,6 +28,7 @@ from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_UNCOMMITTED, TopicPartition
+from tests.store_tools import damages
 
 HEADERS = tuple(("", None) for _ in range(100))
 TINY = [Record(None, None) for _ in range(60)]  # 7 bytes each
@@ -191,7 +191,7 @@ def test_a_spark_task_and_the_command_line_name_the_setting(store):
 
 
 def test_verify_and_repair_name_the_setting_and_with_it_all_is_whole(store, tmp_path):
-    (found,) = [finding for finding in verify(store.path).findings if finding.severity is Severity.DAMAGE]
+    (found,) = damages(store.path)
     assert (found.first_offset, found.next_offset) == (1, 2)
     assert "batch.max.memory.bytes" in found.advice
     (loss,) = repair(store.path, tmp_path / "copy").losses

@@ -24,6 +24,7 @@ from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.record.batch import HEADER_SIZE
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.store_tools import Stopped, faults
 
 
 @pytest.fixture
@@ -35,10 +36,6 @@ def path(tmp_path):
 @pytest.fixture
 def copy(tmp_path):
     return tmp_path / "copy"
-
-
-class Stopped(BaseException):
-    """As good as killed."""
 
 
 def stop_publish(path, *, before):
@@ -64,7 +61,7 @@ def state_of(path, topic="t", partition=0):
 
 
 def assert_clean(copy):
-    found = [f for f in verify(copy).findings if f.severity is not Severity.NOTE]
+    found = faults(copy)
     assert found == []
 
 

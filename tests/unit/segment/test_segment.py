@@ -10,6 +10,7 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.storage.segment.segment import SegmentReader, SegmentWriter, list_segments, read_headers
 from pyspark_log.storage.store import Store
 from tests.paths import LOGDIR
+from tests.store_tools import values
 
 KAFKA = LOGDIR / "orders-0"
 
@@ -63,10 +64,6 @@ def store(tmp_path):
     return store
 
 
-def values(store, start=0):
-    return [value for batch in store.read("t", 0, start) for value in batch["value"].to_pylist()]
-
-
 def _folder(store):
     return Path(store.path) / "data" / "t-0"
 
@@ -94,7 +91,7 @@ def test_no_content_of_an_index_changes_what_is_read(store, damage):
         GARBAGE[damage](path)
     fresh = Store.open(store.path)
     for start in range(0, 121, 7):
-        assert values(fresh, start) == expected[start:]
+        assert values(fresh, start=start) == expected[start:]
     for time in (0, 1000, 1001, 1050, 1051, 1118):
         found = fresh.offset_for_timestamp("t", 0, time)
         assert (found.offset, found.timestamp) == ((max(time - 1000, 0) + 1) // 2 * 2, max(1000, (time + 1) // 2 * 2))

@@ -29,6 +29,8 @@ from pyspark_log.storage.publish import publishing as publish
 from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.record.batch import MAX_TIMESTAMP_AT
 from pyspark_log.storage.store import Store
+from tests.amounts import few_or_many
+from tests.store_tools import Stopped
 
 
 @pytest.fixture
@@ -43,10 +45,6 @@ def damage_in(path, severity=Severity.DAMAGE, **arguments):
 
 def state_path(path, topic="t", partition=0):
     return path / "state" / f"{Store.open(path).describe_topic(topic).topic_id}-{partition}"
-
-
-class Stopped(BaseException):
-    """As good as killed."""
 
 
 @pytest.fixture
@@ -121,7 +119,8 @@ def test_whatever_a_killed_writer_leaves_is_no_damage(tmp_path):
     assert tried > 12
 
 
-def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path):
+@pytest.mark.parametrize("seconds", few_or_many(1, 4))
+def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path, seconds):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 2, {
         "segment.bytes": "1500", "index.interval.bytes": "200", "file.delete.delay.ms": "0",
@@ -165,8 +164,8 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
         begun = time.monotonic()
         # Long enough to meet every change, and on a slow machine until there is something to look at.
         while not failed and (
-            time.monotonic() < begun + 4
-            or (max(report.totals.segments for report in reports) <= 4 and time.monotonic() < begun + 300)
+            time.monotonic() < begun + seconds
+            or (max((report.totals.segments for report in reports), default=0) <= 4 and time.monotonic() < begun + 300)
         ):
             reports.append(verify(tmp_path / "store"))
     finally:

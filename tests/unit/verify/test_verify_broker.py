@@ -20,6 +20,7 @@ from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.segment.segment import INDEX, LOG, segment_path
 from tests.paths import LOGDIR
+from tests.store_tools import damages
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
@@ -30,7 +31,7 @@ def run(path, *more):
 
 
 def damage(path):
-    return [found for found in verify(path).findings if found.severity is Severity.DAMAGE]
+    return damages(path)
 
 
 def file(root, base):
