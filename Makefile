@@ -17,8 +17,10 @@ export PYSPARK_PYTHON := $(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(BIN)/python
 
 # Two processes, in one of which Spark has its tests, and the broker its own. One that hung and was ended is not
-# replaced: the next one would begin with the same test.
-SPREAD := -n 2 --no-loadscope-reorder --max-worker-restart 0
+# replaced: the next one would begin with the same test. The slowest tests are listed at the end.
+SPREAD := -n 2 --no-loadscope-reorder --max-worker-restart 0 --durations=50 --durations-min=1
+# Else the files of tests are in memory where there is room (tests/conftest.py).
+ON_DISK := PYTEST_DEBUG_TEMPROOT=$${PYTEST_DEBUG_TEMPROOT:-$${TMPDIR:-/tmp}}
 
 .PHONY: help
 help:  ## Show this list
@@ -29,12 +31,35 @@ demo: java $(VENV)/.stamp-native  ## 336,776 flights through a store: load, stre
 	@"$(BIN)/python" examples/flights_demo.py
 
 .PHONY: test
-test: java-note $(VENV)/.stamp-native  ## The fast tests, under eight minutes on two cores
-	CRASH_POINTS=$${CRASH_POINTS:-0.5} "$(BIN)/python" -m pytest $(SPREAD) -m "not slow"
+test: java-note $(VENV)/.stamp-native  ## The fast tests, four minutes on two cores
+	CRASH_POINTS=$${CRASH_POINTS:-few} PYLOG_TEST_EXAMPLES=$${PYLOG_TEST_EXAMPLES:-50} \
+		"$(BIN)/python" -m pytest $(SPREAD) -m "not slow"
+
+.PHONY: test-slow
+test-slow: java-note $(VENV)/.stamp-native  ## The slow tests, and all points and examples of which `make test` tries some
+	$(ON_DISK) "$(BIN)/python" -m pytest $(SPREAD) -m "slow or sampled"
 
 .PHONY: test-all
 test-all: java-note $(VENV)/.stamp-native  ## Every test
 	"$(BIN)/python" -m pytest $(SPREAD)
+
+# One after the other. docs/testing.md tells of each, and when it was run last.
+.PHONY: test-long
+test-long:  ## What takes many hours: test-all with its files on a disk, model, fuzz, programs, campaign, crash
+	$(ON_DISK) $(MAKE) test-all
+	$(MAKE) model
+	$(MAKE) fuzz
+	$(MAKE) programs
+	$(MAKE) campaign
+	$(MAKE) crash
+
+.PHONY: model
+model: $(VENV)/.stamp-native  ## The model of the protocol, in full, and each of its rules: a quarter of an hour
+	"$(BIN)/python" -m tests.model --size full
+
+.PHONY: campaign
+campaign: java $(VENV)/.stamp-native  ## Streaming queries whose processes are killed 200 times: an hour and a half
+	"$(BIN)/python" -m tests.campaign.run --kills 200
 
 .PHONY: fuzz
 fuzz: $(VENV)/.stamp-native  ## Damaged bytes to every reader of files: five million inputs, an hour on two cores
@@ -46,7 +71,7 @@ programs: $(VENV)/.stamp-native  ## Random programs of several processes against
 
 .PHONY: crash
 crash: $(VENV)/.stamp-native  ## Stops, power losses and faults at every change to files, not at a sample of them: many hours
-	CRASH_POINTS=$${CRASH_POINTS:-all} "$(BIN)/python" -m pytest -o faulthandler_timeout=0 tests/crash
+	CRASH_POINTS=$${CRASH_POINTS:-all} "$(BIN)/python" -m pytest -o faulthandler_timeout=0 --durations=50 tests/crash
 
 .PHONY: lint
 lint: $(VENV)/.stamp-native  ## Style, types and import directions
@@ -116,4 +141,4 @@ kafka-jars: .kafka/.stamp  ## Kafka's own classes for the tests in tests/kafka, 
 kafka-note:
 	@$(MAKE) -s --no-print-directory kafka-jars || echo "The tests with Kafka are skipped." >&2
 
-test-all: kafka-note
+test-slow test-all: kafka-note

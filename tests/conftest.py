@@ -1,20 +1,33 @@
-"""How `pytest -n` spreads the tests over processes: those of a file stay together, and so do all that share a JVM.
+"""How the tests are spread over processes, where their files are, how hypothesis looks for examples, and hangs.
 
-How hypothesis looks for examples: never by the clock. And what becomes of fixtures that hang.
+Examples are never looked for by the clock. Fixtures that hang end the process.
 """
 
 import faulthandler
+import os
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.scratch import IN_MEMORY
+
 # A busy machine is no failure, neither of a test nor of how its examples are made.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
 _TOGETHER = ("tests/spark/", "tests/kafka/")
+# What all tests may have in memory at once, in bytes; what a test leaves is removed when it has passed.
+_ROOM = 2 << 30
+
+
+def pytest_configure(config):
+    """Files of tests are in memory where there is room, as they sync all the time; PYTEST_DEBUG_TEMPROOT moves them."""
+    if config.option.basetemp is None and IN_MEMORY is not None:
+        status = os.statvfs(IN_MEMORY)
+        if status.f_bavail * status.f_frsize >= _ROOM:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", IN_MEMORY)
 
 
 class _Spread(LoadScopeScheduling):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import struct
 import zlib
 
+import pytest
+
 from pyspark_log.storage.record.batch import CODECS
 from pyspark_log.storage.record.compression import compress
 
 NOW = 1_700_000_000_000
+BOTH = pytest.mark.parametrize("magic", [0, 1])
+SET_CODECS = pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
 
 
 def message(
@@ -19,6 +23,10 @@ def message(
     for field in (key, value):
         body += struct.pack(">i", -1 if field is None else len(field)) + (field or b"")
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def three(magic: int, first: int = 0) -> bytes:
+    return b"".join(message(magic, b"k", b"v%d" % i, offset=first + i, time=NOW + i) for i in range(3))
 
 
 def with_wrong_checksum(frame: bytes) -> bytes:

@@ -272,7 +272,7 @@ class Campaign:
                 kills += self.kill(kills + 1)
         finally:
             producer.terminate()
-            records = int(producer.communicate(timeout=60)[0])
+            records = int(producer.communicate(timeout=240)[0])
             for driver in self.drivers:
                 if not driver.process.stdout.closed:  # it was killed, and all of it is gone
                     driver.kill()

@@ -94,7 +94,7 @@ class Driver:
         # The JVM lives on for a moment, for instance to write what it was told to write at its exit.
         while (self.is_running() or self.own()) and time.monotonic() < deadline:
             time.sleep(0.1)
-        self._reader.join(10)
+        self._reader.join(120)
         return self.process.poll() == 0
 
     # ---- its processes

@@ -5,7 +5,7 @@ import random
 import shutil
 
 from power import Trace
-from sampling import sample
+from sampling import SEED, sample
 
 
 def record_run(workload_of, nothing, folder):
@@ -43,12 +43,12 @@ def try_losses(recorded, check, most, capsys, *, parts=1):
     trace, held, folder = recorded
     modes = ["nothing", "everything", *["any part"] * parts]
     chosen = sample(range(1, len(trace.changes) + 1), most)
-    seed, tried = random.randrange(2**32), 0
+    tried = 0
     ends = [at for at, _ in trace.marks]
     for count, disk in trace.disks(chosen):
         step = sum(at <= count for at in ends)
         for number, mode in enumerate(modes):
-            choices = random.Random(f"{seed} {count} {number}")
+            choices = random.Random(f"{SEED} {count} {number}")
             fate = disk.any_part(choices) if mode == "any part" else getattr(disk, mode)()
             path = folder / "after"
             disk.write(path, fate)
@@ -60,7 +60,7 @@ def try_losses(recorded, check, most, capsys, *, parts=1):
                     shutil.rmtree(kept, ignore_errors=True)
                     disk.write(kept, fate)
                 what = trace.changes[count] if count < len(trace.changes) else "the end"
-                where = f"power lost before change {count} in step {step}, keeping {mode}, seed {seed}: {what}"
+                where = f"power lost before change {count} in step {step}, keeping {mode}, seed {SEED}: {what}"
                 raise AssertionError(where) from error
             shutil.rmtree(path, ignore_errors=True)
             tried += 1

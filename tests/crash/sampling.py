@@ -1,32 +1,63 @@
-"""Which of many crash points a test tries: a fixed sample, or all of them.
+"""Which of many crash points a test tries: a fixed sample of them, a part of that, all of them, or one.
 
-`CRASH_POINTS=all` in the environment has all of them tried (`make crash`), which takes hours; a number, so many times
-as many as else; `make test` has it try half as many. `CRASH_PARTS`: how many random fates a power loss has at each
-point.
+In the environment:
+
+- `CRASH_POINTS`: `all` has every point tried (`make crash`), which takes hours; a number, so many times as many as
+  usual; `few` a tenth, and 15 at most (`make test`): others at each commit, and the same ones in each run of it.
+- `CRASH_PARTS`: how many random fates a power loss has at each point.
+- `CRASH_AT`: only the point of that number is tried; a failure gives it.
+- `CRASH_SEED`: the seed of those fates, and of where a part of the sample begins; a failure gives it.
 """
 
 import os
+import random
+import subprocess
 
 import pytest
 
+from tests.paths import ROOT
+
 _WANTED = os.environ.get("CRASH_POINTS", "1")
 EVERYTHING = _WANTED == "all"
-#: So many times as many points are tried as in the tests' usual run.
-TIMES = 1.0 if EVERYTHING else float(_WANTED)
+FEW = _WANTED == "few"
+#: So many times as many points are tried as usual.
+TIMES = 1.0 if EVERYTHING else 0.1 if FEW else float(_WANTED)
 #: How often a power loss at one point keeps any part of what was not synced, besides nothing and everything of it.
 PARTS = int(os.environ.get("CRASH_PARTS", "4" if EVERYTHING else "1"))
 #: How long a test may take, in seconds.
-TIMEOUT = 12 * 3600 if EVERYTHING else 600 * max(TIMES, 1)
+TIMEOUT = 12 * 3600 if EVERYTHING else 1400 * max(TIMES, 1)
+#: The marks of tests that try more in the slow part than in the fast one.
+SAMPLED = [pytest.mark.sampled, pytest.mark.timeout(TIMEOUT)]
+_AT = os.environ.get("CRASH_AT")
 
 
-def few_or_many(few, many):
-    """How many points a test tries: a few among the fast tests, and many besides in all; where all are, once."""
-    return [many] if EVERYTHING else [few, pytest.param(many, marks=pytest.mark.slow)]
+def _seed():
+    if "CRASH_SEED" in os.environ:
+        return int(os.environ["CRASH_SEED"])
+    if not FEW:
+        return random.randrange(2**32)
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return int(commit.stdout[:8] or "0", 16)
+
+
+SEED = _seed()
+# Where a part of the sample begins, as a part of the distance between two of its points.
+_START = random.Random(SEED).random() if FEW else 0.0
+
+
+def spread(points, most):
+    """`TIMES` as many points as `most`, one at least, spread evenly; all of them where everything is to be tried."""
+    points, most = list(points), max(1, int(most * TIMES))
+    most = min(most, 15) if FEW else most
+    if EVERYTHING or len(points) <= most:
+        return points
+    start = int(_START * len(points))
+    return [points[(number * len(points) + start) // most] for number in range(most)]
 
 
 def sample(points, most):
-    """`most` of the points, spread evenly; all of them where everything is to be tried."""
-    points, most = list(points), int(most * TIMES)
-    if EVERYTHING or len(points) <= most:
-        return points
-    return [points[number * len(points) // most] for number in range(most)]
+    """The same for numbers of changes, or tuples that begin with one; only those of `CRASH_AT` if that is set."""
+    points = list(points)
+    if _AT is None:
+        return spread(points, most)
+    return [point for point in points if (point[0] if isinstance(point, tuple) else point) == int(_AT)]

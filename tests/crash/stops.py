@@ -5,12 +5,9 @@ import re
 import shutil
 
 from pyspark_log.storage.fs import files
+from tests.store_tools import Stopped
 
 _STATE_FILE = re.compile(r"/state/[A-Za-z0-9_-]{22}-\d+$")
-
-
-class Stopped(BaseException):
-    """The program has stopped here. No handler of the engine catches it, as none runs after a kill."""
 
 
 class StopBefore:

@@ -9,7 +9,7 @@ import contextlib
 import pyarrow as pa
 import pytest
 from faults import ATTEMPTS, FAULTS, again_until_done, try_faults
-from sampling import TIMEOUT, sample
+from sampling import SAMPLED, sample
 
 from pyspark_log.errors import (
     InvalidConfigError,
@@ -25,7 +25,7 @@ from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
-pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 
 SEGMENTS = {"segment.bytes": "1200", "index.interval.bytes": "200", "file.delete.delay.ms": "0", "retention.ms": "-1"}
 RETAINED = 2500

@@ -9,21 +9,20 @@ import contextlib
 import pytest
 from compacted import MEMORY, SETTINGS, check_dense, numbered, records_of, rows
 from faults import FAULTS, again_until_done, try_faults
-from sampling import TIMEOUT, few_or_many, sample
+from sampling import SAMPLED, sample
 
 from pyspark_log.errors import UnknownGroupError
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import cleaner_checkpoint
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.store_tools import damages
 
-pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
 
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "900", "index.interval.bytes": "200"}
 AT = TopicPartition("keyed", 1)
@@ -59,7 +58,7 @@ class Work:
         assert partition_cleaner.run(log, self.store.logs.reader("keyed", 1), 1 << 20, lambda _: None).finished
         last = {key: offset for offset, (key, _) in before.items()}
         assert records_of(self.store, "keyed", 1) == {offset: before[offset] for offset in sorted(last.values())}
-        wrong = [finding for finding in verify(self.path).findings if finding.severity is Severity.DAMAGE]
+        wrong = damages(self.path)
         assert not wrong, wrong
         check_dense(self.path)
         self.check_positions()
@@ -147,10 +146,9 @@ class Work:
         self.positions |= {"idle": None, "leaving": None}
 
 
-@pytest.mark.parametrize("most", few_or_many(5, 10))
 @pytest.mark.parametrize("kind", FAULTS)
-def test_faults(memory_path, kind, most, monkeypatch, capsys):
-    tried, count = try_faults(monkeypatch, Work, memory_path, kind, lambda points: sample(points, most))
+def test_faults(memory_path, kind, monkeypatch, capsys):
+    tried, count = try_faults(monkeypatch, Work, memory_path, kind, lambda points: sample(points, 10))
     with capsys.disabled():
         print(f"\n{kind}: {tried} of {count} operations tried")
     assert count > 300

@@ -10,18 +10,17 @@ import pytest
 from compacted import MEMORY, PARTITIONS, CompactedWorkload, check_committed, check_dense, is_aborted, records_of, see
 from losses import record_run, try_losses
 from power import Trace
-from sampling import TIMEOUT, few_or_many
+from sampling import SAMPLED
 
 from pyspark_log.errors import StoreNotFoundError
 from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.log import cleaner_checkpoint, state_file
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
+from tests.store_tools import damages
 
-pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
 
 BY_HAND = ("by hand", "other", "idle", "leaving")
 
@@ -135,7 +134,7 @@ class PowerLoss:
 
     def check_verified(self):
         # The file of closed segments is never synced, and can be torn.
-        wrong = [finding for finding in verify(self.path).findings if finding.severity is Severity.DAMAGE]
+        wrong = damages(self.path)
         assert not wrong, "\n".join(map(str, wrong))
         check_dense(self.path)
 
@@ -169,10 +168,9 @@ def latest(records):
     return {key: value for key, value in found.items() if value is not None}
 
 
-@pytest.mark.parametrize("most", few_or_many(6, 30))
-def test_power_losses(recorded, most, capsys, monkeypatch):
+def test_power_losses(recorded, capsys, monkeypatch):
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    try_losses(recorded, lambda *loss: PowerLoss(*loss).check(), most, capsys)
+    try_losses(recorded, lambda *loss: PowerLoss(*loss).check(), 30, capsys)
 
 
 def test_how_far_a_cleaner_goes_is_on_the_disk_before_its_first_swap(memory_path):

@@ -7,16 +7,15 @@ whole or not at all, but for a cleaner, which goes on segment by segment; and do
 
 import pytest
 from compacted import CompactedWorkload, Seen, check_committed, check_dense, numbered, see
-from sampling import TIMEOUT, few_or_many
+from sampling import SAMPLED
 from undisturbed import Undisturbed
 
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
+from tests.store_tools import faults
 
-pytestmark = [pytest.mark.usefixtures("little_logs"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
 # So many steps are made after the one that was stopped.
 FOLLOWING = 6
 
@@ -88,7 +87,7 @@ def check_healthy(path):
     """Once somebody has written to each partition, nothing is wrong; and the numbers of a producer are known."""
     store = Store.open(path)
     store.flush()
-    found = [finding for finding in verify(path).findings if finding.severity is not Severity.NOTE]
+    found = faults(path)
     assert not found, found
     check_dense(path)
     last = [
@@ -110,11 +109,10 @@ def test_the_workload_compacts(undisturbed):
         assert any(len(after[at].records) < len(before[at].records) for at in before), step
 
 
-@pytest.mark.parametrize("most", few_or_many(20, 60))
-def test_stops(undisturbed, most, capsys):
+def test_stops(undisturbed, capsys):
     def check(workload, path, step):
         go_on(workload, path, undisturbed, step in workload.cleanings)
         check_same(see(path), undisturbed.contents[workload.done])
         check_healthy(path)
 
-    undisturbed.try_stops(check, most, 0.9, capsys)
+    undisturbed.try_stops(check, 60, 0.9, capsys)

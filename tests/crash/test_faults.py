@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from faults import ATTEMPTS, FAULTS, again_until_done, try_faults
 from numbered import abort_transaction, batch, check_index
-from sampling import TIMEOUT, sample
+from sampling import SAMPLED, sample
 
 from pyspark_log.errors import OutcomeUnknownError
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 
-pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 
 TOPIC = "t"
 # Records of a publish: little is copied, more becomes segments.

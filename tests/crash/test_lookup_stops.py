@@ -6,6 +6,7 @@ import shutil
 import pyarrow as pa
 import pytest
 from power import Trace
+from sampling import PARTS, SAMPLED, SEED, sample
 from stops import StopBefore, count_changes, run_until
 
 from pyspark_log.storage.log import state_file
@@ -15,6 +16,8 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
 from tests.scratch import memory_folder
+
+pytestmark = SAMPLED
 
 CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 
@@ -88,60 +91,43 @@ def folder():
         yield folder
 
 
-def _try_stops(folder, every, capsys):
-    changes = count_changes(lambda: run(folder / "undisturbed"))
-    tried = 0
-    for torn in (False, True):
-        for number in range(0, changes, every):
-            path = folder / "store"
-            if run_until(lambda path=path: run(path), StopBefore(number, torn)):
+def test_stops(folder, capsys):
+    changes, tried = count_changes(lambda: run(folder / "undisturbed")), 0
+    points = [(number, torn) for torn in (False, True) for number in range(changes)]
+    chosen = sample(points, len(points))
+    for number, torn in chosen:
+        path = folder / "store"
+        if run_until(lambda path=path: run(path), StopBefore(number, torn)):
+            try:
                 if has_topic(path):
                     check(Store.open(path))
                 go_on(path)
-                tried += 1
-            shutil.rmtree(path, ignore_errors=True)
+            except Exception as error:
+                raise AssertionError(f"stopped {'in' if torn else 'before'} change {number}") from error
+            tried += 1
+        shutil.rmtree(path, ignore_errors=True)
     with capsys.disabled():
         print(f"\n{tried} stops tried, of {2 * changes}")
-    assert tried >= 0.95 * (2 * changes // every)
+    assert tried + 1 >= 0.95 * len(chosen)
 
 
-def test_some_stops(folder, capsys):
-    _try_stops(folder, 13, capsys)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_all_stops(folder, capsys):
-    _try_stops(folder, 1, capsys)
-
-
-def _try_power_losses(folder, every, rounds, capsys, monkeypatch):
+def test_power_losses(folder, capsys, monkeypatch):
     trace = Trace(folder / "store")
     trace.record(lambda: run(trace.root))
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    seed, tried = random.randrange(2**32), 0
-    for count, disk in trace.disks(range(1, len(trace.changes) + 1, every)):
-        parts = [disk.any_part(random.Random(f"{seed} {count} {number}")) for number in range(rounds)]
+    chosen, tried = sample(range(1, len(trace.changes) + 1), len(trace.changes)), 0
+    for count, disk in trace.disks(chosen):
+        parts = [disk.any_part(random.Random(f"{SEED} {count} {number}")) for number in range(PARTS)]
         for number, fate in enumerate([disk.nothing(), disk.everything(), *parts]):
             target = folder / "after"
             disk.write(str(target), fate)
             try:
                 go_on(target)
             except Exception as error:
-                place = f"power lost before change {count}, seed {seed}, part {number}"
+                place = f"power lost before change {count}, seed {SEED}, part {number}"
                 raise AssertionError(place) from error
             shutil.rmtree(target, ignore_errors=True)
             tried += 1
     with capsys.disabled():
-        print(f"\n{tried} power losses tried, at {len(trace.changes) // every} of {len(trace.changes)} changes")
-    assert tried >= (2 + rounds) * (len(trace.changes) // every)
-
-
-def test_some_power_losses(folder, capsys, monkeypatch):
-    _try_power_losses(folder, 23, 1, capsys, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1400)
-def test_many_power_losses(folder, capsys, monkeypatch):
-    _try_power_losses(folder, 1, 1, capsys, monkeypatch)
+        print(f"\n{tried} power losses tried, at {len(chosen)} of {len(trace.changes)} changes")
+    assert tried == (2 + PARTS) * len(chosen)

@@ -14,10 +14,9 @@ from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.compaction.cleaner import compact_partition
 from pyspark_log.storage.fs import files, locks
 from pyspark_log.storage.log import lease
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.store_tools import faults
 
 AT = TopicPartition("t", 0)
 APPENDS = 8
@@ -76,4 +75,4 @@ def test_a_cleaner_that_lost_its_lock_does_not_put_in_place_what_another_has_beg
     assert last_of_each_key(store.path) == before
     assert compact_partition(Store.open(store.path).logs, AT).problem == ""
     assert last_of_each_key(store.path) == before
-    assert [finding for finding in verify(store.path).findings if finding.severity is not Severity.NOTE] == []
+    assert faults(store.path) == []

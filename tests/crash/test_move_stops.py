@@ -13,17 +13,17 @@ import pytest
 from faults import FAULTS, again_until_done, try_faults
 from numbered import batch
 from power import Trace
-from sampling import TIMEOUT, sample
+from sampling import SAMPLED, sample
 from stops import StopBefore, copy_folder, count_changes, run_until
 
 from pyspark_log.errors import LogDirOfflineError, StoreExistsError, TopicExistsError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
+from tests.store_tools import damages
 
-pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 CONFIGS = {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 RECORDS = 12
 
@@ -64,7 +64,7 @@ def check(path):
     """All is there; others go on; what is left goes."""
     assert numbers(path) == list(range(RECORDS))
     # Before anything is put right, too.
-    assert [one for one in verify(path).findings if one.severity is Severity.DAMAGE] == []
+    assert damages(path) == []
     store = Store.open(path)
     # The producer's last batch is known for that.
     assert store.append_batch("t", 0, batch(0, [b"%d" % n + b"." * 60 for n in range(9, 12)], 7)).base_offset == 9
@@ -158,7 +158,7 @@ class Work:
         self.append(contextlib.nullcontext)
         assert numbers(self.path) == list(range(self.written))
         assert places(self.path) == ["data"]
-        assert [one for one in verify(self.path).findings if one.severity is Severity.DAMAGE] == []
+        assert damages(self.path) == []
 
 
 @pytest.mark.parametrize("kind", FAULTS)

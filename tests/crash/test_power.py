@@ -9,18 +9,17 @@ import pyarrow as pa
 import pytest
 from losses import record_run, try_losses
 from numbered import abort_transaction, check_index
-from sampling import PARTS, TIMEOUT
+from sampling import PARTS, SAMPLED
 from workload import PARTITIONS, Workload, numbered, see
 
 from pyspark_log.errors import StoreNotFoundError
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
+from tests.store_tools import damages
 
-pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 
 
 class Acknowledged:
@@ -76,7 +75,7 @@ class PowerLoss:
         self.check_topics(seen)
         for place, found in seen.items():
             self.check_partition(place, found)
-        damage = [finding for finding in verify(self.path).findings if finding.severity is Severity.DAMAGE]
+        damage = damages(self.path)
         assert not damage, "\n".join(map(str, damage))
         self.check_numbered(store, seen)
         self.check_nothing_left_to_do()

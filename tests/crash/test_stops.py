@@ -8,17 +8,16 @@ import itertools
 
 import pytest
 from numbered import check_index
-from sampling import TIMEOUT
+from sampling import SAMPLED
 from undisturbed import Undisturbed
 from workload import Workload, content
 
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
+from tests.store_tools import damages
 
-pytestmark = [pytest.mark.usefixtures("little_sizes"), pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 # So many steps are made after the one that was stopped.
 FOLLOWING = 5
 
@@ -44,7 +43,7 @@ def check_between(seen, before, after):
 def check_healthy(path):
     """Once somebody has written to each partition, `verify` finds no damage."""
     Store.open(path).flush()
-    damage = [finding for finding in verify(path).findings if finding.severity is Severity.DAMAGE]
+    damage = damages(path)
     assert not damage, damage
 
 

@@ -10,11 +10,16 @@ import shutil
 import pytest
 from copying import RECORDS, Worker, make_store, position, sink
 from power import Trace
+from sampling import PARTS, SAMPLED, SEED, sample
 
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder
+
+pytestmark = SAMPLED
+# Three fates besides nothing and everything, as there are few changes.
+ROUNDS = max(PARTS, 3)
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +46,14 @@ def check(path, acknowledged, who):
     assert position(path) == RECORDS
 
 
-def run(recorded, every, rounds, capsys, monkeypatch):
+def test_power_losses(recorded, capsys, monkeypatch):
     trace, path = recorded
-    seed, tried = random.randrange(2**32), 0
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    for count, disk in trace.disks(range(1, len(trace.changes) + 1, every)):
+    chosen, tried = sample(range(1, len(trace.changes) + 1), len(trace.changes)), 0
+    for count, disk in trace.disks(chosen):
         acknowledged = max([end for at, end in trace.marks if at <= count], default=0)
         fates = [disk.nothing(), disk.everything()]
-        fates += [disk.any_part(random.Random(f"{seed} {count} {number}")) for number in range(rounds)]
+        fates += [disk.any_part(random.Random(f"{SEED} {count} {number}")) for number in range(ROUNDS)]
         for number, fate in enumerate(fates):
             who = ("reader", "worker", "another")[(count + number) % 3]
             shutil.rmtree(path, ignore_errors=True)
@@ -56,18 +61,8 @@ def run(recorded, every, rounds, capsys, monkeypatch):
             try:
                 check(path, acknowledged, who)
             except Exception as error:
-                raise AssertionError(f"power lost before change {count}, fate {number}, seed {seed}, {who}") from error
+                raise AssertionError(f"power lost before change {count}, fate {number}, seed {SEED}, {who}") from error
             tried += 1
     with capsys.disabled():
-        print(f"\n{tried} power losses tried, at {len(trace.changes)} changes")
-    assert tried >= (2 + rounds) * (len(trace.changes) // every)
-
-
-def test_some_power_losses(recorded, capsys, monkeypatch):
-    run(recorded, 9, 2, capsys, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_many_power_losses(recorded, capsys, monkeypatch):
-    run(recorded, 1, 3, capsys, monkeypatch)
+        print(f"\n{tried} power losses tried, at {len(chosen)} of {len(trace.changes)} changes")
+    assert tried == (2 + ROUNDS) * len(chosen)

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc"),
+]
 
 WORK = Path(__file__).with_name("work.py")
 # Bytes of records. Some tens of MB are taken for as long as there is so much to do.
@@ -24,8 +27,6 @@ BOUNDS = {
     "append": 48 * MIB,
     "publish_large": 128 * MIB,
     "verify_all": 128 * MIB,
-}
-SLOW_BOUNDS = {
     "read_tiny_batches": 40 * MIB,
     "consume_all": 48 * MIB,
     "dump_all": 32 * MIB,
@@ -101,12 +102,6 @@ def check(name: str, bound: int, filled, tmp_path: Path) -> None:
     assert bound * 1024 * 1.5 < LARGE, "the bound says something only if there is more to do"
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("name", [*BOUNDS, *WIDE_BOUNDS])
 def test_memory_does_not_grow_with_the_amount(name, filled, tmp_path):
-    check(name, BOUNDS[name], filled, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*SLOW_BOUNDS, *WIDE_BOUNDS])
-def test_memory_does_not_grow_with_the_amount_of_anything(name, filled, tmp_path):
-    check(name, {**SLOW_BOUNDS, **WIDE_BOUNDS}[name], filled, tmp_path)
+    check(name, {**BOUNDS, **WIDE_BOUNDS}[name], filled, tmp_path)

@@ -6,12 +6,11 @@ import random
 import time
 from collections import Counter
 
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
 from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 from tests.programs.actor import Actor, Process
 from tests.programs.model import Model, Partition
+from tests.store_tools import damages
 
 NOW = time.time_ns() // 1_000_000
 PARTITIONS = 2
@@ -231,5 +230,5 @@ class Program:
 
     def _verify(self):
         # Kafka's checkpoints are late by a second; they are the business of others.
-        damage = [one for one in verify(self._path).findings if one.severity is Severity.DAMAGE]
+        damage = damages(self._path)
         assert damage == [], damage

@@ -5,7 +5,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from tests.campaign.queries import FILE_SYSTEM_CHECKPOINTS, WORKERS_PATIENCE
+from tests.campaign.queries import FILE_SYSTEM_CHECKPOINTS, JVM_OPTIONS, WORKERS_PATIENCE
 
 
 def start_session(warehouse):
@@ -18,6 +18,7 @@ def start_session(warehouse):
         .appName("pylog tests")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")

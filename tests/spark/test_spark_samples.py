@@ -1,4 +1,4 @@
-"""The samples of README.md and docs/ that are in Spark run; the others do in tests/unit/test_samples.py."""
+"""The samples of README.md and docs/ that are in Spark run; the others do in tests/unit/project/test_samples.py."""
 
 import pytest
 from spark_tools import all_values_in

@@ -3,6 +3,10 @@
 import signal
 
 import pytest
+from broker_tools import fill
+from transaction_tools import Log
+
+from pyspark_log.storage.catalog import log_dir
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -10,3 +14,24 @@ def ctrl_c():
     """A shell has what it starts in the background ignore Ctrl-C, and so would the processes that tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def prompt_checkpoints(monkeypatch):
+    """Checkpoints as late as Kafka's would hide the end of what a store has written."""
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A broker's folder with partition 0 of `t`: three segments, with gaps between and within them."""
+    root = tmp_path / "logs"
+    root.mkdir()
+    fill(root)
+    return root
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A partition that producers write transactions to, and what must be seen of it."""
+    return Log(tmp_path / "store")

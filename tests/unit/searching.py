@@ -4,5 +4,14 @@ import os
 
 from hypothesis import settings
 
+_USUAL = 200
+_WANTED = int(os.environ.get("PYLOG_TEST_EXAMPLES", _USUAL))
+
+
+def examples(usual=_USUAL):
+    """How many a test tries that has so many as a rule. One that takes long has the mark `sampled`, too."""
+    return max(10, usual * _WANTED // _USUAL)
+
+
 #: A decorator for tests with `given`. No deadline: a busy machine is no failure.
-searched = settings(max_examples=int(os.environ.get("PYLOG_TEST_EXAMPLES", "200")), deadline=None)
+searched = settings(max_examples=examples(), deadline=None)

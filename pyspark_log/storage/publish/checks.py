@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from pyspark_log.arguments import check_text, check_whole
 from pyspark_log.config import LONG_MAX
-from pyspark_log.errors import PublisherFencedError, PublishNumberError, StagedOutputError, UnknownTopicError
+from pyspark_log.errors import (
+    InvalidConfigError,
+    PublisherFencedError,
+    PublishNumberError,
+    StagedOutputError,
+    UnknownTopicError,
+)
 from pyspark_log.storage.fs import files, shown
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import staging_folder
@@ -17,6 +23,8 @@ from pyspark_log.storage.publish.staging import StagedPart
 def check_given(publisher: str, number: int = 0, *texts: str) -> None:
     """Refuses what a decision cannot hold: it could be written, and never read again. InvalidConfigError."""
     check_text("publisher", publisher)
+    if type(number) is not int:
+        raise InvalidConfigError(f"publisher {publisher!r}: number {number!r}: must be a whole number")
     check_whole(f"publisher {publisher!r}: number", number, low=-LONG_MAX - 1, high=LONG_MAX)
     for text in texts:
         check_text(f"publisher {publisher!r}: run, location or plan", text)

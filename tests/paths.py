@@ -1,0 +1,9 @@
+"""Where the sources are, and the bytes that Kafka wrote."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT / "tests" / "golden"
+#: What Kafka's own classes wrote: batches, and a folder of logs.
+KAFKA_JAVA = GOLDEN / "kafka-java"
+LOGDIR = KAFKA_JAVA / "logdir"

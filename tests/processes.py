@@ -1,0 +1,54 @@
+"""Processes that tests start: forked from one that has the engine loaded, as starting Python anew takes far longer.
+
+They share nothing with the process of the test, and know nothing of what it has patched.
+"""
+
+import contextlib
+import multiprocessing
+
+from pyspark_log.storage.store import Store
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([
+    "pyarrow", "pytest", "pyspark_log.storage.store", "pyspark_log.storage.maintenance.janitor",
+    "pyspark_log.storage.maintenance.verify", "tests.processes",
+])  # fmt: skip
+# How long a process may take to start, and to say that it is where it should be, in seconds.
+PATIENCE = 240
+
+
+@contextlib.contextmanager
+def started(target, *args):
+    """Runs `target` with a connection and `args` in another process; gives the process and what it says first.
+
+    The connection's `recv` raises EOFError when the block ends, and then the process should end, too.
+    """
+    mine, others = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=target, args=(others, *args), daemon=True)
+    process.start()
+    others.close()
+    try:
+        assert mine.poll(PATIENCE), "the other process says nothing"
+        yield process, mine.recv()
+    finally:
+        mine.close()
+        process.join()
+
+
+def wait_for_the_end(connection):
+    """Returns when the block of `started` ends."""
+    with contextlib.suppress(EOFError, ConnectionError):
+        connection.recv()
+
+
+def _hold(connection, path, topic, partition):
+    with Store.open(path).logs.appender(topic, partition).hold():
+        connection.send("held")
+        wait_for_the_end(connection)
+
+
+@contextlib.contextmanager
+def held_by_another(store, topic, partition=0):
+    """Another process has a partition's lock."""
+    with started(_hold, store.path, topic, partition):
+        yield

@@ -1,0 +1,45 @@
+"""What most tests do with a store: write values, stage some, read them back, verify."""
+
+import pyarrow as pa
+
+from pyspark_log.storage.maintenance.verify.findings import Severity
+from pyspark_log.storage.maintenance.verify.store import verify
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.types import EARLIEST
+
+
+class Stopped(BaseException):
+    """A program has stopped here, as good as killed: no handler of the engine catches it."""
+
+
+def rows(*values):
+    """Records with these values."""
+    return pa.record_batch({"value": list(values)})
+
+
+def stage(store, data, topic="t", *, plan=None, sync=True):
+    """Records of a topic as a task stages them; what a publish is given."""
+    writer = StagedWriter(store.logs, plan or StagingPlan.make(store.logs, [topic]))
+    writer.append(topic, data)
+    return writer.finish(sync=sync)
+
+
+def values(store, partition=0, topic="t", start=EARLIEST, end=None, **how):
+    """The values of a partition, in order."""
+    return [value for part in store.read(topic, partition, start, end, **how) for value in part["value"].to_pylist()]
+
+
+def all_values(store, topic="t"):
+    """The values of a topic, one partition after the other."""
+    partitions = range(store.describe_topic(topic).partitions)
+    return [value for partition in partitions for value in values(store, partition, topic)]
+
+
+def faults(path):
+    """What `verify` finds, but for notes."""
+    return [finding for finding in verify(path).findings if finding.severity is not Severity.NOTE]
+
+
+def damages(path):
+    """What `verify` finds that is damage."""
+    return [finding for finding in verify(path).findings if finding.severity is Severity.DAMAGE]

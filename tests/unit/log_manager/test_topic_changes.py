@@ -1,0 +1,259 @@
+"""More partitions and other settings for a topic, and records taken back, while others read and write."""
+
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.errors import (
+    InvalidConfigError,
+    InvalidTopicError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.segment.segment import SegmentReader, list_segments, read_headers
+from pyspark_log.storage.store import Store
+from tests.processes import PROCESSES
+from tests.store_tools import rows
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 2, {"retention.ms": "-1"})
+    return store
+
+
+def values(store, partition=0, topic="t"):
+    store = Store.open(store.path)
+    return [value for batch in store.read(topic, partition) for value in batch["value"].to_pylist()]
+
+
+# ---- partitions
+
+
+def test_partitions_are_added_and_seen_by_those_who_have_the_store_open(store):
+    other = Store.open(store.path)
+    other.append("t", rows(b"before"), partition=1)
+    with pytest.raises(UnknownTopicError, match="no partition 4; it has 2"):
+        other.append("t", rows(b"x"), partition=4)
+    assert store.add_partitions("t", 5).partitions == 5
+    other.append("t", rows(b"after"), partition=4)
+    assert values(store, 1) == [b"before"]
+    assert values(store, 4) == [b"after"]
+    assert store.describe_topic("t").topic_id == other.describe_topic("t").topic_id
+
+
+@pytest.mark.parametrize("total", [2, 1, 0])
+def test_partitions_are_never_taken_away(store, total):
+    with pytest.raises(InvalidConfigError, match=r"has 2 partitions; it can get more, not \d+"):
+        store.add_partitions("t", total)
+    assert store.describe_topic("t").partitions == 2
+
+
+def _add(path, start, end):
+    store = Store.open(path)
+    for total in range(start, end):
+        try:
+            store.add_partitions("t", total)
+        except InvalidConfigError:
+            assert store.describe_topic("t").partitions >= total
+        store.alter_configs("t", {f"segment.{name}": str(total * 1000) for name in ("ms", "jitter.ms")})
+
+
+def test_many_processes_change_a_topic_and_no_change_is_lost(store):
+    processes = [PROCESSES.Process(target=_add, args=(store.path, 3, 20), daemon=True) for _ in range(3)]
+    for process in processes:
+        process.start()
+    written = 0
+    while any(process.is_alive() for process in processes):
+        store.append("t", rows(b"%d" % written), partition=store.describe_topic("t").partitions - 1)
+        written += 1
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    topic = store.describe_topic("t")
+    assert (topic.partitions, set(topic.configs)) == (19, {"retention.ms", "segment.ms", "segment.jitter.ms"})
+    assert sum(len(values(store, partition)) for partition in range(19)) == written
+
+
+# ---- settings
+
+
+def test_settings_are_changed_and_go_back_to_the_stores(tmp_path):
+    store = Store.create(tmp_path / "other", {"log.segment.bytes": "2000", "log.retention.ms": "-1"})
+    store.create_topic("t", 1)
+    other = Store.open(store.path)
+    for number in range(10):
+        other.append("t", rows(b"%d" % number + b"." * 300))
+    assert len(other.segment_files("t", 0)) == 2
+    assert store.alter_configs("t", {"segment.bytes": "500", "index.interval.bytes": "1"}).configs == {
+        "segment.bytes": "500", "index.interval.bytes": "1",
+    }  # fmt: skip
+    other.append("t", rows(b"x" * 300))
+    other.append("t", rows(b"x" * 300))
+    assert len(other.segment_files("t", 0)) == 4
+    store.alter_configs("t", {"retention.bytes": "9"}, delete=["segment.bytes", "segment.ms"])
+    assert other.topic_config("t").segment_bytes == 2000
+    assert dict(other.describe_topic("t").configs) == {"index.interval.bytes": "1", "retention.bytes": "9"}
+
+
+def test_a_bad_setting_changes_nothing(store):
+    before = store.describe_topic("t")
+    for configs, delete, message in [
+        ({"segment.bytes": "100", "retention.ms": "x"}, [], r"retention\.ms = 'x'"),
+        ({"segment.bytes": "100", "segmnt.ms": "1"}, [], "unknown topic setting 'segmnt.ms'"),
+        ({"segment.bytes": "100"}, ["segmnt.ms"], "unknown topic setting 'segmnt.ms'"),
+    ]:
+        with pytest.raises(InvalidConfigError, match=message):
+            store.alter_configs("t", configs, delete)
+    assert Store.open(store.path).describe_topic("t") == before
+
+
+@pytest.mark.parametrize("change", [
+    lambda store, name: store.add_partitions(name, 60),
+    lambda store, name: store.alter_configs(name, {"segment.ms": "1"}),
+    lambda store, name: store.delete_topic(name),
+])  # fmt: skip
+def test_what_cannot_be_changed(store, change):
+    with pytest.raises(UnknownTopicError):
+        change(store, "missing")
+    for name in ("__consumer_offsets", "__pylog_publish", "../t"):
+        with pytest.raises(InvalidTopicError):
+            change(store, name)
+
+
+# ---- truncation
+
+
+@pytest.fixture
+def cut(tmp_path):
+    """A partition of 10 batches of 3 records, two batches a segment; `cut(offset)` truncates it."""
+    store = Store.create(tmp_path / "cut")
+    store.create_topic("t", 1, {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1"})
+    for number in range(10):
+        store.append("t", rows(*[b"%d" % (3 * number + row) + b"." * 30 for row in range(3)]))
+    assert list_segments(f"{store.path}/data/t-0") == [0, 6, 12, 18, 24]
+
+    def cut_at(offset):
+        with store.logs.appender("t", 0).hold() as appender:
+            return truncate(appender, offset)
+
+    cut_at.store = store
+    return cut_at
+
+
+def numbers(store, **options):
+    return [int(v.rstrip(b".")) for b in Store.open(store.path).read("t", 0, **options) for v in b["value"].to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("offset", "end"), [(30, 30), (29, 27), (28, 27), (27, 27), (24, 24), (19, 18), (6, 6), (2, 0), (0, 0)]
+)
+def test_truncation_keeps_whole_batches_before_the_offset(cut, offset, end):
+    store = cut.store
+    generation = store.logs.reader("t", 0).state().generation
+    assert cut(offset) == end
+    assert store.latest_offset("t", 0) == end
+    assert numbers(store) == list(range(end))
+    if end < 30:
+        assert store.logs.reader("t", 0).state().generation > generation
+    # What comes then takes the same offsets, and finds no trace of what was there.
+    for _ in range(4):
+        Store.open(store.path).append("t", rows(*[b"%d" % row + b"." * 30 for row in range(100, 103)]))
+    assert numbers(store) == [*range(end), *([100, 101, 102] * 4)]
+    for path in store.segment_files("t", 0):
+        with open(path, "rb") as log:
+            size = len(log.read())
+        reader = SegmentReader(f"{store.path}/data/t-0", int(path[-24:-4]))
+        assert sum(header.size for header in read_headers(reader.log, 0, size)) == size
+        reader.close()
+
+
+def test_truncation_outside_of_the_log_is_refused(cut):
+    cut.store.delete_records("t", 0, 7)
+    for offset in (6, 31):
+        with pytest.raises(OffsetOutOfRangeError):
+            cut(offset)
+    assert numbers(cut.store) == list(range(7, 30))
+
+
+def test_truncation_into_the_batch_of_the_log_start_leaves_an_empty_log_there(cut):
+    """Kafka begins anew at the offset; here there is never a hole, and the log start does not move."""
+    cut.store.delete_records("t", 0, 7)
+    assert cut(8) == 7
+    assert list_segments(f"{cut.store.path}/data/t-0") == [7], "the segment before holds what was taken back"
+    assert (cut.store.earliest_offset("t", 0), cut.store.latest_offset("t", 0)) == (7, 7)
+    cut.store.append("t", rows(b"7"))
+    assert numbers(cut.store) == [7]
+
+
+def test_a_reader_learns_that_what_it_reads_was_taken_back(cut):
+    reader = cut.store.read("t", 0, max_bytes=1)
+    seen = next(reader)["offset"].to_pylist()
+    cut(12)
+    with pytest.raises(OffsetOutOfRangeError, match="0 to 12"):
+        seen.extend(offset for batch in reader for offset in batch["offset"].to_pylist())
+    assert seen == list(range(len(seen)))
+    assert len(seen) <= 12
+
+
+def test_times_are_looked_up_in_what_came_after_a_truncation(cut):
+    store = cut.store
+    later = time.time_ns() // 1_000_000 + 60_000
+    assert store.offset_for_timestamp("t", 0, later) is None
+    cut(6)
+    for number in range(6):
+        times = pa.array([later + number], pa.int64())
+        store.append("t", pa.record_batch({"value": [b"." * 100], "timestamp": times}))
+    assert len(store.segment_files("t", 0)) > 3
+    assert [store.offset_for_timestamp("t", 0, later + number).offset for number in range(6)] == list(range(6, 12))
+
+
+def test_append_and_truncate_thirty_times(tmp_path):
+    """Kafka's testTruncate."""
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    for end in range(30):
+        store.append("t", rows(b"stays"))
+        store.append("t", rows(b"goes"))
+        with store.logs.appender("t", 0).hold() as appender:
+            assert truncate(appender, end + 1) == end + 1
+        assert values(store)[-1] == b"stays"
+    assert len(values(store)) == 30
+
+
+def test_readers_and_a_cleaner_at_the_same_time(tmp_path):
+    """A reader that follows the log while segments go sees dense offsets, or is told where the log starts."""
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1, {"segment.bytes": "600", "retention.bytes": "2000", "file.delete.delay.ms": "0"})
+    stop, failures = threading.Event(), []
+
+    def follow():
+        mine, position = Store.open(store.path), 0
+        try:
+            while not stop.is_set():
+                try:
+                    for batch in mine.read("t", 0, position, max_bytes=100):
+                        offsets = batch["offset"].to_pylist()
+                        assert offsets == list(range(position, position + len(offsets)))
+                        position += len(offsets)
+                    assert mine.size("t", 0) >= 0
+                    mine.offset_for_timestamp("t", 0, 0)
+                except OffsetOutOfRangeError as error:
+                    position = max(error.log_start, position + 1)
+        except BaseException as error:  # noqa: BLE001 - it is raised in the test's thread
+            failures.append(error)
+
+    readers = [threading.Thread(target=follow) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(400):
+        store.append("t", rows(b"%d" % number + b"." * 50))
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert failures == []
+    assert store.earliest_offset("t", 0) > 300

@@ -1,0 +1,114 @@
+"""What is in the packages: the source distribution builds the wheel, and the wheel has all that users need."""
+
+import email
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+setuptools = pytest.importorskip("setuptools", minversion="77", reason="packages are built by setuptools 77")
+pytest.importorskip("Cython", reason="packages are built with Cython")
+
+PACKAGE = ROOT / "pyspark_log"
+# What people keep beside the sources, and what git ignores.
+_OTHERS = shutil.ignore_patterns(".*_cache", ".git", ".venv", ".hypothesis", ".kafka", "__pycache__", "*.so", "*.c")
+
+pytestmark = pytest.mark.skipif(not (ROOT / "MANIFEST.in").exists(), reason="these are not the sources")
+
+
+def run(folder, code, *arguments):
+    """Runs a piece of Python in a folder, as a build does, without a network; what it says last."""
+    command = [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {"CFLAGS": "-O0"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """The unpacked source distribution, and the names of what is in it."""
+    folder = tmp_path_factory.mktemp("sdist")
+    shutil.copytree(ROOT, folder / "copy", symlinks=True, ignore=_OTHERS)
+    code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+    archive = folder / run(folder / "copy", code, folder)
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+@pytest.fixture(scope="module")
+def installed(sources):
+    """What is installed of the source distribution, but for the compiled kernels."""
+    target = sources.parent / "installed"
+    run(
+        sources, "import sys, setuptools; sys.argv[0] = 'setup.py'; setuptools.setup(); print()",
+        "build_py", "--build-lib", target,
+    )  # fmt: skip
+    return target
+
+
+def modules(folder):
+    return {str(path.relative_to(folder)) for path in (folder / "pyspark_log").rglob("*.py")}
+
+
+def kernels(folder):
+    return {str(path.relative_to(folder)) for path in (folder / "pyspark_log").rglob("*.pyx")}
+
+
+def test_the_source_distribution_has_all_sources_once(sources):
+    assert modules(sources) == modules(ROOT)
+    assert kernels(sources) == kernels(ROOT)
+    this = "tests/unit/project/test_packaging.py"
+    for name in (this, "docs/guarantees.md", "conf/store.properties", "Makefile", "LICENSE"):
+        assert (sources / name).is_file()
+    # These are other names of parts of the package.
+    assert not [name for name in ("storage", "spark_connector", "jobs") if (sources / name).exists()]
+
+
+def test_what_is_installed_has_every_module_and_the_jobs(installed):
+    assert modules(installed) == modules(ROOT)
+    assert (installed / "pyspark_log" / "py.typed").is_file()
+    jobs = "runpy.run_module('pyspark_log.jobs', run_name='__main__')"
+    folder = run(installed.parent, f"import runpy, sys; sys.path.insert(0, sys.argv[1]); {jobs}", installed)
+    assert Path(folder) == installed / "pyspark_log" / "jobs"
+    assert (Path(folder) / "compact.py").read_text(encoding="utf-8") == (PACKAGE / "jobs" / "compact.py").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_every_kernel_is_built(sources):
+    text = (sources / "pyproject.toml").read_text(encoding="utf-8")
+    assert not [name for name in kernels(sources) if f'"{name}"' not in text]
+
+
+def test_the_metadata_says_for_which_python_it_is_and_where_it_is_found(sources):
+    code = "import sys; from setuptools import build_meta as b; print(b.prepare_metadata_for_build_wheel(sys.argv[1]))"
+    folder = run(sources, code, sources.parent)
+    told = email.message_from_string((sources.parent / folder / "METADATA").read_text(encoding="utf-8"))
+    assert told["Name"] == "pyspark-log"
+    assert told["Requires-Python"] == ">=3.10"
+    assert told.get_all("Project-URL")
+    versions = [text.rpartition(" ")[2] for text in told.get_all("Classifier") if " 3." in text]
+    assert versions[0] == "3.10"
+    assert (sources.parent / folder / "entry_points.txt").read_text(encoding="utf-8").splitlines() == [
+        "[console_scripts]", "pylog = pyspark_log.cli.start:main",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_wheel_has_modules_jobs_and_kernels(sources):
+    code = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
+    wheel = sources.parent / run(sources, code, sources.parent)
+    with zipfile.ZipFile(wheel) as packed:
+        names = set(packed.namelist())
+    assert {name for name in names if name.endswith(".py")} == modules(ROOT)
+    built = {name.partition(".")[0] + ".pyx" for name in names if name.endswith(".so")}
+    assert built == kernels(ROOT)

@@ -1,0 +1,100 @@
+"""The structure of the engine, where the import linter cannot see it: faces, and the kernels' cimports."""
+
+import ast
+import functools
+import importlib
+import re
+
+import pytest
+
+from tests.paths import ROOT
+
+STORAGE = ROOT / "pyspark_log" / "storage"
+# From the lowest; `.importlinter` has the same order, and more.
+ROWS = [
+    "fs", "record", "ingest", "segment", "catalog", "log", "log_manager", "broker", "compaction", "publish", "groups",
+]  # fmt: skip
+KEEPERS = ["verify", "transfer", "repair", "doctor"]
+PACKAGES = [f"pyspark_log.storage.{name}" for name in ROWS] + [
+    f"pyspark_log.storage.maintenance.{name}" for name in KEEPERS
+]
+_CIMPORT = re.compile(r"^(?:from (pyspark_log\.\S+) c?import|c?import (pyspark_log\.\S+))", re.MULTILINE)
+
+
+def package_of(module):
+    """The package that a module is a part of; None: it is in none of those with a face."""
+    return next((name for name in PACKAGES if module == name or module.startswith(f"{name}.")), None)
+
+
+@functools.cache
+def sources():
+    """The modules of the package: pairs of a file and a name."""
+    found = []
+    for path in sorted((ROOT / "pyspark_log").rglob("*.py*")):
+        if path.suffix not in (".py", ".pyi"):
+            continue
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        found.append((path, module.removesuffix(".__init__")))
+    return found
+
+
+@functools.cache
+def imports(path):
+    """What a file imports: pairs of a module and a name; the name is "" for `import module`."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            found += [(node.module, name.name) for name in node.names]
+        elif isinstance(node, ast.Import):
+            found += [(name.name, "") for name in node.names]
+    return found
+
+
+def test_a_package_is_imported_by_its_face_only():
+    past = [
+        f"{path.relative_to(ROOT)} imports {name or '*'} of {module}"
+        for path, me in sources()
+        for module, name in imports(path)
+        if package_of(module) not in (None, package_of(me)) and (module not in PACKAGES or not name)
+        if me != "pyspark_log"  # It loads its names one by one, when they are used.
+    ]
+    assert past == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_face_has_what_other_packages_use_and_nothing_else(package):
+    face = importlib.import_module(package)
+    assert face.__doc__
+    scripts = [path for folder in ("benchmarks", "examples") for path in (ROOT / folder).glob("*.py")]
+    users = [path for path, me in sources() if package_of(me) != package] + scripts
+    used = {name for path in users for module, name in imports(path) if module == package}
+    assert set(face.__all__) == used
+    assert all(hasattr(face, name) for name in used)
+
+
+def test_kernels_use_what_is_below_them():
+    found = 0
+    for path in [*STORAGE.rglob("*.pyx"), *STORAGE.rglob("*.pxd")]:
+        row = path.relative_to(STORAGE).parts[0]
+        for match in _CIMPORT.finditer(path.read_text()):
+            module = match[1] or match[2]
+            if module.startswith("pyspark_log.storage."):
+                used = module.split(".")[2]
+                assert ROWS.index(used) <= ROWS.index(row), f"{path.relative_to(ROOT)} uses {module}"
+                found += 1
+    assert found > 50
+
+
+def test_the_page_on_the_architecture_names_what_is_there():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| [^|]+ \| (.+) \|$", page[page.index("## Where do I change") :], re.MULTILINE)
+    place = re.compile(r"`([\w/]+\.py)`:? ?((?:`[\w.]+`(?:, )?)*)")
+    named = [(path, names) for row in rows for path, names in place.findall(row)]
+    assert len(named) > 12
+    for path, names in named:
+        text = (ROOT / "pyspark_log" / path).read_text()
+        for name in re.findall(r"`(?:\w+\.)*(\w+)`", names):
+            assert re.search(rf"^\s*(?:def |class )?{name}\b", text, re.MULTILINE), f"{path} has no {name}"
+    for name in PACKAGES:
+        short = name.removeprefix("pyspark_log.").replace(".", "/")
+        assert f"`{short}`" in page or short.rpartition("/")[2] in page

@@ -1,0 +1,130 @@
+"""Which run of a publisher may publish, and which numbers are taken for replays."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.clients.transactions import Transactions
+from pyspark_log.errors import OffsetConflictError, PublisherFencedError, PublishNumberError
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.publish.publishing import claim, last_number, publish
+from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
+from pyspark_log.types import OffsetStep, TopicPartition
+from tests.store_tools import values
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    return store
+
+
+def put(store, number, value, **options):
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
+    writer.append("t", pa.record_batch({"value": [value]}))
+    return publish(store.decisions, "q", number, writer.finish(), **options)
+
+
+def test_a_run_that_claims_fences_the_one_that_is_about_to_decide(store):
+    claim(store.decisions, "q", "older", 0)
+    claim(store.decisions, "q", "newer", 0)
+    with pytest.raises(PublisherFencedError, match=r"run older was replaced by run newer \(process \d+ on "):
+        put(store, 0, b"x", run="older", claimed=True)
+    put(store, 0, b"a", run="newer", claimed=True)
+    with pytest.raises(PublisherFencedError):
+        claim(store.decisions, "q", "older", 0)
+    assert values(store) == [b"a"]
+
+
+def test_a_run_with_a_number_that_is_refused_fences_nobody(store):
+    put(store, 4, b"a", run="r1")
+    for number in (3, 6):
+        with pytest.raises(PublishNumberError, match=rf"number {number} after 4 \(process \d+ on .*, \d{{4}}-"):
+            claim(store.decisions, "q", "r2", number)
+    assert claim(store.decisions, "q", "r1", 5) == 4
+    put(store, 5, b"b", run="r1", claimed=True)
+    assert values(store) == [b"a", b"b"]
+
+
+def test_a_publisher_that_comes_new_may_claim_any_number(store):
+    claim(store.decisions, "q", "r1", 57)
+    assert last_number(store.decisions, "q") is None
+    put(store, 57, b"a", run="r1", claimed=True)
+    assert last_number(store.decisions, "q") == 57
+
+
+def test_a_run_that_has_the_publisher_claims_it_without_a_lock(store):
+    claim(store.decisions, "q", "r1", 0)
+    put(store, 0, b"a", run="r1", claimed=True)
+    with store.decisions.hold():
+        assert claim(store.decisions, "q", "r1", 1) == 0
+
+
+def test_the_last_number_with_another_plan_is_no_replay(store):
+    put(store, 0, b"a", plan="one")
+    with pytest.raises(PublishNumberError, match="number 0 was published with other input"):
+        put(store, 0, b"b", plan="two")
+    for plan in ("one", ""):
+        assert put(store, 0, b"a", plan=plan).replayed
+    put(store, 1, b"b", plan="two")
+    assert values(store) == [b"a", b"b"]
+
+
+# ---- an older copy of the store takes its place while a process has it open
+
+
+def copied(store):
+    return shutil.copytree(store.path, f"{store.path}-copy")
+
+
+def replace(store, copy):
+    os.rename(store.path, f"{store.path}-lost")
+    os.rename(copy, store.path)
+
+
+def test_numbers_count_as_they_are_in_an_older_copy(store):
+    put(store, 0, b"0")
+    copy = copied(store)
+    for number in range(1, 4):
+        put(store, number, b"%d" % number)
+    replace(store, copy)
+    with pytest.raises(PublishNumberError, match="number 4 after 0"):
+        put(store, 4, b"4")
+    assert last_number(store.decisions, "q") == 0
+    put(store, 1, b"one")
+    assert values(store) == [b"0", b"one"]
+
+
+def test_positions_count_as_they_are_in_an_older_copy(store):
+    at = TopicPartition("t", 0)
+    put(store, 0, b"0", participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 5)])])
+    copy = copied(store)
+    put(store, 1, b"1", participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, 5, 9)])])
+    replace(store, copy)
+    with pytest.raises(OffsetConflictError, match="9"):
+        put(store, 1, b"1", participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, 9, 10)])])
+    put(store, 1, b"1", participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, 5, 9)])])
+
+
+def test_an_instance_that_an_older_copy_does_not_know_must_begin_anew(store):
+    copy = copied(store)
+    transactions = Transactions(store, "id")
+    with transactions.begin() as transaction:
+        transaction.append("t", pa.record_batch({"value": [b"0"]}))
+    replace(store, copy)
+    with pytest.raises(PublisherFencedError, match="begin anew"):
+        transactions.begin()
+
+
+def test_a_store_that_is_copied_back_with_its_times_is_another_one(store):
+    file = f"{store.path}/store.json"
+    before, shared = os.stat(file), Store.shared(store.path)
+    content = Path(file).read_bytes()
+    Path(file).write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert Store.shared(store.path) is not shared
