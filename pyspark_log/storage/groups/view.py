@@ -16,9 +16,9 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.modern_group import kept_value, modern_group_of
-from pyspark_log.storage.log import READ_BYTES, LogReader
+from pyspark_log.storage.log import READ_BYTES, Followed, LogReader
 from pyspark_log.storage.log_manager import LogManager
-from pyspark_log.types import EARLIEST, TopicPartition
+from pyspark_log.types import TopicPartition
 
 # Of fewer records the newest of each key are not worth looking for.
 _FEW = 16
@@ -76,9 +76,7 @@ class PartitionView:
         """Knows nothing yet."""
         self.partition = partition
         self.groups: dict[str, GroupRecords] = {}
-        self._position = EARLIEST
-        self._followed = 0
-        self._incarnation = 0  # of the log that was read
+        self._followed = Followed()
 
     def follow(self, logs: LogManager) -> int:
         """Reads on to the log's end; gives the last decision that is applied up to there.
@@ -94,20 +92,16 @@ class PartitionView:
             # Kafka's clients commit in transactions, which are appended like others.
             end = reader.last_stable_offset()
         stay = logs.topic_config(OFFSETS_TOPIC).delete_retention_ms
-        # Compaction can have removed a tombstone that was never seen here, and records that were go or change otherwise
-        # do so with the log start or the incarnation.
-        slept = not 0 <= now - self._followed < stay // 2
-        if slept or self._incarnation != state.incarnation or not state.log_start <= self._position <= end:
-            self.groups, self._position = {}, state.log_start
-        self._incarnation = state.incarnation
-        if self._position < end:
+        # CommittedOffsets makes new views for another store, or a topic that was made again.
+        if self._followed.begins_again(state, end, now, stay, None):
+            self.groups = {}
+        if self._followed.position < end:
             self._read(reader, end)
-        # Only now: what could not be read to its end has not been followed.
-        self._followed = now
+        self._followed.reached(end, now)
         return state.applied
 
     def _read(self, reader: LogReader, end: int) -> None:
-        for chunk in reader.read(self._position, end, max_bytes=READ_BYTES, committed=True):
+        for chunk in reader.read(self._followed.position, end, max_bytes=READ_BYTES, committed=True):
             for key, value, offset in _newest(chunk.columns):
                 try:
                     self._apply(key, value)
@@ -116,7 +110,6 @@ class PartitionView:
                         f"the record at offset {offset} is no group record of Kafka's: {error}",
                         base_offset=offset, topic=OFFSETS_TOPIC, partition=self.partition,
                     ) from error
-        self._position = end
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
         what = records.decode_key(key or b"")

@@ -2,6 +2,7 @@
 
 from pyspark_log.storage.log import cleaner_checkpoint, leader_epochs, retention, segment_cache, state_file
 from pyspark_log.storage.log.cleaner_checkpoint import CleanerCheckpoint, cleaning
+from pyspark_log.storage.log.followed import Followed
 from pyspark_log.storage.log.isolation import AbortedRanges, aborted_between
 from pyspark_log.storage.log.leader_epochs import FILE_NAME, Epochs, LeaderEpochs
 from pyspark_log.storage.log.leftovers import acknowledged, first_batch
@@ -42,6 +43,7 @@ __all__ = [
     "CleanerCheckpoint",
     "Epochs",
     "Flags",
+    "Followed",
     "Intent",
     "LeaderEpochs",
     "Loaded",

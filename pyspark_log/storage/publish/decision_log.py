@@ -18,7 +18,7 @@ from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex
 from pyspark_log.storage.ingest import encode, packed
-from pyspark_log.storage.log import READ_SIZE, LogReader, LogWriter, PartitionState, state_file
+from pyspark_log.storage.log import READ_SIZE, Followed, LogReader, LogWriter, PartitionState, state_file
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish.decision import (
     NO_NUMBER,
@@ -31,6 +31,7 @@ from pyspark_log.storage.publish.decision import (
     numbered,
     publisher_of,
 )
+from pyspark_log.storage.record import Chunk
 
 # All that a setting of the store could make unfit for decisions.
 _TOPIC_CONFIGS = {
@@ -68,9 +69,7 @@ class DecisionLog:
         self.applied: set[int] = set()
         self.staged: dict[int, set[str]] = {}
         self.active_base = 0
-        self._position = 0
-        self._followed = 0
-        self._seen = ((-1, -1), 0)  # the stamp of the store that all this was read in, and the incarnation of the log
+        self._followed = Followed()
         self._mutex = Mutex()
 
     def follow(self) -> None:
@@ -97,24 +96,19 @@ class DecisionLog:
             if state is None:
                 state = state_file.EMPTY if reader is None else reader.state()
             end, self.active_base = state.high_watermark, state.active_base
-            seen = (store_json.stamp(self.logs.path), state.incarnation)
-            slept = self._position > 0 and not 0 <= now - self._followed < _tombstones_stay(self.logs) // 2
-            if slept or seen != self._seen or not state.log_start <= self._position <= end:
-                self._forget(state.log_start)
-                self._seen = seen
-            if reader is None or end <= self._position:
-                self._followed = now
-                return
-            for chunk in reader.read(self._position, end, max_bytes=READ_SIZE, state=state):
-                names = ("key", "value", "offset")
-                for key, value, offset in zip(*(chunk.columns[name].to_pylist() for name in names), strict=True):
-                    publisher = publisher_of(key, offset)
-                    self._take(publisher, None if value is None else decode_decision(publisher, value, offset))
-            # Only now: what could not be read to its end has not been followed.
-            self._position, self._followed = end, now
+            stamp, followed = store_json.stamp(self.logs.path), self._followed
+            if followed.begins_again(state, end, now, _tombstones_stay(self.logs), stamp):
+                self.last, self.undone, self.applied = {}, {}, set()
+            if reader is not None and followed.position < end:
+                self._read(reader.read(followed.position, end, max_bytes=READ_SIZE, state=state))
+            followed.reached(end, now)
 
-    def _forget(self, log_start: int) -> None:
-        self.last, self.undone, self.applied, self._position = {}, {}, set(), log_start
+    def _read(self, chunks: Iterator[Chunk]) -> None:
+        names = ("key", "value", "offset")
+        for chunk in chunks:
+            for key, value, offset in zip(*(chunk.columns[name].to_pylist() for name in names), strict=True):
+                publisher = publisher_of(key, offset)
+                self._take(publisher, None if value is None else decode_decision(publisher, value, offset))
 
     def added(self, records: Sequence[_Record], state: PartitionState) -> None:
         """Takes in what was added just now; the lock is held, and the log was followed to its end before.
@@ -124,11 +118,12 @@ class DecisionLog:
             state: the log's, after that.
         """
         with self._mutex:
-            if self._position != state.next_offset - len(records):
+            position = self._followed.position
+            if position != state.next_offset - len(records):
                 return  # A part of them could not be added at once; the next look reads all.
-            for offset, (publisher, decision) in enumerate(records, self._position):
+            for offset, (publisher, decision) in enumerate(records, position):
                 self._take(publisher, None if decision is None else numbered(decision, offset))
-            self._position, self.active_base = state.next_offset, state.active_base
+            self._followed.position, self.active_base = state.next_offset, state.active_base
 
     def in_order(self) -> list[Decision]:
         """The undone decisions, in the order in which they were made."""

@@ -1,0 +1,44 @@
+"""How far a process has followed a compacted log of which it keeps a view in memory."""
+
+from __future__ import annotations
+
+from pyspark_log.storage.log.state_file import PartitionState
+
+
+class Followed:
+    """The position of a view, and the rule that says whether the view may go on from there.
+
+    Attributes:
+        position: the offset up to which the view has read.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is read yet."""
+        self.position = -1
+        self._at = 0
+        self._seen: tuple[object, int] = (None, -1)
+
+    def begins_again(self, state: PartitionState, end: int, now: int, tombstones_stay: int, store: object) -> bool:
+        """Whether the view must be dropped and read again, from the log start, which is its position then.
+
+        So it is if the log is another one, or was truncated or recovered. So it is, too, if the view was not followed
+        for half of the time for which compaction keeps tombstones: one can be gone that was never seen. Records that
+        were read change in no other way, but with the log start.
+
+        Args:
+            state: the log's, at this moment.
+            end: how far it can be read.
+            now: the time before `state` was looked at, in ms: this process may stand still in between.
+            tombstones_stay: for how long compaction keeps a tombstone, in ms.
+            store: what tells the store from a copy that has taken its place.
+        """
+        seen = (store, state.incarnation)
+        slept = not 0 <= now - self._at < tombstones_stay // 2
+        again = slept or seen != self._seen or not state.log_start <= self.position <= end
+        if again:
+            self._seen, self.position = seen, state.log_start
+        return again
+
+    def reached(self, end: int, now: int) -> None:
+        """Notes that the view has read up to `end`; what could not be read to its end has not been followed."""
+        self.position, self._at = end, now
