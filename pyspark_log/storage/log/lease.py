@@ -1,6 +1,6 @@
 """The lease of a partition: its lock, and the state in the locked file.
 
-The order of steps is the protocol of docs/guarantees.md. On a shared file system the lock can be lost without a word:
+The order of steps is the protocol of docs/protocol.md. On a shared file system the lock can be lost without a word:
 what follows from that is here, too (`claim`, `may_cut`).
 """
 

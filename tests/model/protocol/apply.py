@@ -1,7 +1,7 @@
 """Puts what a decision gives to a partition into its log, once.
 
 Stands for pyspark_log/storage/publish/partition_applier.py and, as `install`, for install.py;
-docs/guarantees.md, "the steps of a publish",
+docs/protocol.md, "the steps of a publish",
 4, and "large output becomes segments". What the engine makes ready without the lock is made under it here.
 """
 

@@ -1,7 +1,7 @@
 """Applies what was decided, wherever it is not yet.
 
 Stands for pyspark_log/storage/publish/applier.py, for DecisionLog.follow, and for help_apply of publishing.py;
-docs/guarantees.md,
+docs/protocol.md,
 "the steps of a publish", 4.
 """
 

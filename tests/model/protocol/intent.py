@@ -1,6 +1,6 @@
 """The intent to apply a decision: what the state says before the bytes come, and what becomes of it.
 
-Stands for pyspark_log/storage/log/recovery/apply_intent.py; docs/guarantees.md, "resolving an intent".
+Stands for pyspark_log/storage/log/recovery/apply_intent.py; docs/protocol.md, "resolving an intent".
 """
 
 from __future__ import annotations

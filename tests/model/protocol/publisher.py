@@ -1,7 +1,7 @@
 """Publishes: claims, decides, and tidies up.
 
 Stands for pyspark_log/storage/publish/publishing.py, checks.py and janitor.py;
-docs/guarantees.md, "the steps of a
+docs/protocol.md, "the steps of a
 publish".
 """
 

@@ -1,6 +1,6 @@
 """What a held log does besides on a shared file system, where its lock can be given to another without its knowing.
 
-Stands for what pyspark_log/storage/log/lease.py does where it is `shared`; docs/guarantees.md, "when a lock is lost". A
+Stands for what pyspark_log/storage/log/lease.py does where it is `shared`; docs/protocol.md, "when a lock is lost". A
 holder's writes to the state file, which is the locked one, are refused once it has lost the lock; all its other changes
 go through, however late. Who changes a log says so in the state first, by a claim; who finds one that was not taken
 back goes on in another segment.
