@@ -17,20 +17,6 @@ from pyspark_log.storage.compaction.rewrite import Rewritten, Round, remove_unfi
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 
 __all__ = [
-    "BACKOFF",
-    "CleanedTransactions",
-    "LogCleaner",
-    "OffsetMap",
-    "Outcome",
-    "Rewritten",
-    "Round",
-    "Source",
-    "compact",
-    "compact_if_due",
-    "compact_partition",
-    "due",
-    "fill",
-    "remove_unfinished",
-    "rewrite",
-    "uncleanable",
-]
+    "BACKOFF", "CleanedTransactions", "LogCleaner", "OffsetMap", "Outcome", "Rewritten", "Round", "Source", "compact",
+    "compact_if_due", "compact_partition", "due", "fill", "remove_unfinished", "rewrite", "uncleanable",
+]  # fmt: skip

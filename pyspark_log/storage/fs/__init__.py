@@ -10,28 +10,7 @@ from pyspark_log.storage.fs.mounts import NFS, SHARED, SMB, Mount, is_shared, mo
 from pyspark_log.storage.fs.process_id import Process
 
 __all__ = [
-    "DEFAULT_TIMEOUT",
-    "NFS",
-    "SHARED",
-    "SMB",
-    "Clock",
-    "Fields",
-    "File",
-    "FileLock",
-    "Mount",
-    "Mutex",
-    "Process",
-    "StoreClock",
-    "files",
-    "forbids_links",
-    "is_shared",
-    "lock_for",
-    "locks",
-    "mount_of",
-    "now_ms",
-    "on_one_device",
-    "open_read",
-    "shown",
-    "text",
-    "whole",
-]
+    "DEFAULT_TIMEOUT", "NFS", "SHARED", "SMB", "Clock", "Fields", "File", "FileLock", "Mount", "Mutex", "Process",
+    "StoreClock", "files", "forbids_links", "is_shared", "lock_for", "locks", "mount_of", "now_ms", "on_one_device",
+    "open_read", "shown", "text", "whole",
+]  # fmt: skip

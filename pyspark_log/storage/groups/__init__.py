@@ -25,26 +25,8 @@ from pyspark_log.storage.groups.records import (
 from pyspark_log.storage.groups.view import OffsetAndMetadata
 
 __all__ = [
-    "CONSUMER",
-    "LATER_KINDS",
-    "NEVER",
-    "CommittedOffsets",
-    "GroupDescription",
-    "GroupMember",
-    "GroupMetadataKey",
-    "GroupState",
-    "Groups",
-    "OffsetAndMetadata",
-    "OffsetCommitKey",
-    "OffsetMoves",
-    "OffsetsLog",
-    "assigned_partitions",
-    "check_empty",
-    "committed_offsets",
-    "decode_group_value",
-    "decode_key",
-    "decode_offset_value",
-    "group_of",
-    "records",
-    "subscribed_topics",
-]
+    "CONSUMER", "LATER_KINDS", "NEVER", "CommittedOffsets", "GroupDescription", "GroupMember", "GroupMetadataKey",
+    "GroupState", "Groups", "OffsetAndMetadata", "OffsetCommitKey", "OffsetMoves", "OffsetsLog", "assigned_partitions",
+    "check_empty", "committed_offsets", "decode_group_value", "decode_key", "decode_offset_value", "group_of",
+    "records", "subscribed_topics",
+]  # fmt: skip

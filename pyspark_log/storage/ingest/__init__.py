@@ -6,13 +6,6 @@ from pyspark_log.storage.ingest.timestamps import is_past_retention, warn_past_r
 from pyspark_log.storage.ingest.validator import validate
 
 __all__ = [
-    "FILLING_BYTES",
-    "Partitioner",
-    "RecordAccumulator",
-    "encode",
-    "group",
-    "is_past_retention",
-    "packed",
-    "validate",
+    "FILLING_BYTES", "Partitioner", "RecordAccumulator", "encode", "group", "is_past_retention", "packed", "validate",
     "warn_past_retention",
-]
+]  # fmt: skip

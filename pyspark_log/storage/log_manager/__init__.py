@@ -8,17 +8,6 @@ from pyspark_log.storage.log_manager.manager import LogManager, TopicLogs
 from pyspark_log.storage.log_manager.topics import TopicAdmin
 
 __all__ = [
-    "ASIDE_NAME",
-    "FUTURE",
-    "LogDirDescription",
-    "LogManager",
-    "TopicAdmin",
-    "TopicLogs",
-    "append_rows",
-    "aside_name",
-    "cleaning",
-    "describe_log_dirs",
-    "hex_id",
-    "partition_move",
-    "remove_log_dir",
-]
+    "ASIDE_NAME", "FUTURE", "LogDirDescription", "LogManager", "TopicAdmin", "TopicLogs", "append_rows", "aside_name",
+    "cleaning", "describe_log_dirs", "hex_id", "partition_move", "remove_log_dir",
+]  # fmt: skip

@@ -14,16 +14,6 @@ from pyspark_log.storage.maintenance.verify.store import (
 )
 
 __all__ = [
-    "DecisionRecords",
-    "Finding",
-    "RecordCheck",
-    "Report",
-    "Severity",
-    "describe",
-    "group_record_faults",
-    "log_bytes",
-    "open_damaged",
-    "unknown_files",
-    "verify",
-    "written_places",
-]
+    "DecisionRecords", "Finding", "RecordCheck", "Report", "Severity", "describe", "group_record_faults", "log_bytes",
+    "open_damaged", "unknown_files", "verify", "written_places",
+]  # fmt: skip
