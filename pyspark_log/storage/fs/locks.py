@@ -1,7 +1,7 @@
 """Locks between processes and threads.
 
 A lock is a `flock` on a file that is never renamed or replaced. Three things that `flock` does not
-give are added (the failures they prevent are in docs/guarantees.md):
+give are added (the failures they prevent are in docs/protocol.md):
 
 - Turns. `flock` is not fair: a process that locks in a loop starves the others. A waiter first takes
   a second lock, the turn, then the lock itself, and then lets the turn go; so nobody is overtaken by
