@@ -1,4 +1,4 @@
-"""Refuses arguments of public calls that no format can hold, before anything is changed by them."""
+"""Refuses arguments of public calls that no format can hold, before they change anything."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pyspark_log.config import LONG_MAX
 from pyspark_log.errors import InvalidConfigError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-# So much of a text is shown in an error.
+# At most this much of a text is shown in an error.
 _SHOWN = 60
 
 
 def check_text(what: str, text: str, most: int = 0) -> None:
-    """Refuses a text that is not Unicode (half of a surrogate pair), or has more bytes as UTF-8 than `most` (0: any).
+    """Refuses a text that is not Unicode (half a surrogate pair), or has more than `most` bytes as UTF-8 (0: no limit).
 
     Raises:
         InvalidConfigError: which text, and why.
@@ -30,7 +30,7 @@ def check_text(what: str, text: str, most: int = 0) -> None:
 
 
 def check_path(what: str, path: str) -> None:
-    """Refuses what can be no path of this system: with a NUL, or a character that its file names cannot have.
+    """Refuses what cannot be a path on this system: with a NUL, or a character that its file names cannot have.
 
     Raises:
         InvalidConfigError: which one, and why.
@@ -50,7 +50,7 @@ def check_whole(what: str, number: int, low: int = 0, high: int = LONG_MAX) -> N
 
 
 def to_ms(time: datetime | int) -> int:
-    """A time in ms since 1970. A datetime without a time zone is taken as local time, as Python does."""
+    """Converts a time to ms since 1970. A datetime without a time zone is local time, as in Python."""
     if isinstance(time, datetime):
         # From whole numbers, since a float loses some.
         return (time.astimezone(timezone.utc) - _EPOCH) // timedelta(milliseconds=1)

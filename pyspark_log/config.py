@@ -1,7 +1,7 @@
-"""Settings of topics and stores: Kafka's names, defaults and bounds.
+"""Configs of topics and stores: Kafka's names, defaults and bounds.
 
-A topic's value counts over the store's (under Kafka's broker name), and that over Kafka's default.
-The tables here are the one source of defaults; `conf/` shows them to people.
+A topic's value overrides the store's (under Kafka's broker name), which overrides Kafka's default.
+The tables here are the only source of defaults; `conf/` documents them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from pyspark_log.errors import InvalidConfigError
 
 LONG_MAX = 2**63 - 1
-#: Bytes that one batch may become in memory if nobody says otherwise (`batch.max.memory.bytes`): its records once they
+#: The default of `batch.max.memory.bytes`, the bytes that one batch may take in memory: its records once they
 #: are decompressed, and 32 for each record and each header. It bounds what a reader needs, whatever the bytes
 #: claim, and keeps every column below the 2 GiB that Arrow's 32-bit offsets reach.
 MAX_BATCH_BYTES: Final = 512 * 1024 * 1024
@@ -66,15 +66,15 @@ Value = int | float | bool | str | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One setting.
+    """One config.
 
     Attributes:
-        name: Kafka's name for it on a topic (or on a broker, for a setting of the store alone).
+        name: Kafka's name for it on a topic (or on a broker, for a config of the store alone).
         store_name: Kafka's broker name, under which a store can set it for all topics.
         default: the default, as text.
-        unit: what its number counts ("bytes", "ms"), or "".
+        unit: the unit of its number ("bytes", "ms"), or "".
         meaning: what it does, in a sentence.
-        parse: text to value; ValueError says what is wrong.
+        parse: converts text to the value; ValueError says what is wrong.
     """
 
     name: str
@@ -85,7 +85,7 @@ class ConfigKey:
     parse: Callable[[str], Value]
 
     def value(self, text: str) -> Value:
-        """The value that `text` stands for. InvalidConfigError names the setting."""
+        """Parses `text`. InvalidConfigError names the config."""
         try:
             return self.parse(text)
         except ValueError as error:
@@ -135,7 +135,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
               "size of a partition from which old segments go; -1 is no limit", _whole(-1, LONG_MAX)),
     ConfigKey("retention.ms", "log.retention.ms", "604800000", "ms",
               "age of records after which their segment goes; -1 is no limit", _whole(-1, LONG_MAX)),
-    # Kafka 4 refuses less than 1 MiB; tests of rolling need far less, so its older bound holds here.
+    # Kafka 4 refuses less than 1 MiB; tests of rolling need far less, so its older bound is used here.
     ConfigKey("segment.bytes", "log.segment.bytes", "1073741824", "bytes",
               "size of a segment file", _whole(14, INT_MAX)),
     ConfigKey("segment.index.bytes", "log.index.size.max.bytes", "10485760", "bytes",
@@ -149,7 +149,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
 STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("auto.create.topics.enable", "auto.create.topics.enable", "true", "",
               "whether writing to an unknown topic makes it", _truth),
-    # Kafka has no such setting. Batches of more than one record are written so that they stay below it.
+    # Kafka has no such config. Batches of more than one record are written so that they stay below it.
     ConfigKey("batch.max.memory.bytes", "batch.max.memory.bytes", str(MAX_BATCH_BYTES), "bytes",
               "the most that a record batch may become in memory when it is read; a larger one is refused",
               _whole(1 << 20, INT_MAX - 63)),
@@ -203,13 +203,13 @@ def _check(configs: Mapping[str, str], table: Mapping[str, ConfigKey], kind: str
 
 
 def store_setting(settings: Mapping[str, str], name: str) -> Value:
-    """The value of a setting of the store: as set, else the default."""
+    """The value of a config of the store: as set, else the default."""
     key = STORE_CONFIGS[name]
     return key.value(settings.get(name, key.default))
 
 
 def int_setting(settings: Mapping[str, str], name: str) -> int:
-    """The same, of a setting that is a whole number."""
+    """The same, for an integer config."""
     value = store_setting(settings, name)
     assert isinstance(value, int)
     return value
@@ -217,7 +217,7 @@ def int_setting(settings: Mapping[str, str], name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """The resolved settings of a topic that the engine works by; units as in TOPIC_CONFIGS."""
+    """The resolved configs of a topic that the engine uses; units as in TOPIC_CONFIGS."""
 
     compact: bool
     deletes: bool
@@ -228,12 +228,12 @@ class TopicConfig:
     codec: str
     level: int | None
     log_append_time: bool
-    keeps_codec: bool  # a record batch that comes ready-made stays compressed as it is
+    keeps_codec: bool  # a record batch that a client has encoded keeps its compression
     file_delete_delay_ms: int
     flush_messages: int
     flush_ms: int
     index_interval_bytes: int
-    max_batch_bytes: int  # what a batch may become in memory
+    max_batch_bytes: int  # the most that a batch may take in memory
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
@@ -247,7 +247,7 @@ class TopicConfig:
 
     @classmethod
     def resolve(cls, topic: Mapping[str, str], store: Mapping[str, str]) -> TopicConfig:
-        """Settings of a topic over those of its store over Kafka's defaults. InvalidConfigError."""
+        """Resolves the configs of a topic over those of its store over Kafka's defaults. InvalidConfigError."""
 
         def text(name: str) -> str:
             key = TOPIC_CONFIGS[name]
@@ -262,7 +262,7 @@ class TopicConfig:
         assert isinstance(policy, tuple)
         codec = {"producer": "none", "uncompressed": "none"}.get(text("compression.type"), text("compression.type"))
         compact = "compact" in policy
-        # Compaction leaves the active segment alone, so that one must not stay active for longer than the lag.
+        # Compaction skips the active segment, so a segment must not stay active for longer than the lag.
         longest = whole("max.compaction.lag.ms") if compact else LONG_MAX
         ratio = TOPIC_CONFIGS["min.cleanable.dirty.ratio"].value(text("min.cleanable.dirty.ratio"))
         assert isinstance(ratio, float)

@@ -1,55 +1,55 @@
-"""Every error that the engine raises on purpose.
+"""All errors that the engine raises on purpose.
 
 The tree:
 
     PylogError
-    |-- StoreError             the folder is no store, or not one that this version can use
+    |-- StoreError             the folder is not a store, or not one that this version can use
     |   |-- StoreNotFoundError
     |   |-- StoreExistsError
     |   |-- StoreVersionError
-    |   |-- ReadOnlyError      a broker's folder, which is only read
+    |   |-- ReadOnlyError      a broker's log dir, which is only read
     |   `-- DescriptionError
-    |-- InvalidConfigError     a setting, name or number that is refused before anything changes
+    |-- InvalidConfigError     a config, name or number that is refused before anything changes
     |   `-- InvalidTopicError
     |-- TopicExistsError
     |-- UnknownTopicError      no such topic, or no such partition of it
-    |-- UnknownGroupError      no such group of consumers
-    |-- GroupNotEmptyError     a group has members, which its positions cannot be taken from
-    |-- OffsetOutOfRangeError  carries the range that is valid
+    |-- UnknownGroupError      no such consumer group
+    |-- GroupNotEmptyError     a group has members, which own its committed offsets
+    |-- OffsetOutOfRangeError  has the range that is valid
     |-- InvalidRecordError     a record that this topic refuses
     |   `-- RecordTooLargeError
-    |-- CorruptRecordError     bytes that should be a record batch and are not; carries the place
-    |   `-- BatchTooLargeError   a batch that would take more memory than the store lets it
+    |-- CorruptRecordError     bytes that should be a record batch and are not; has their place
+    |   `-- BatchTooLargeError   a batch that would take more memory than the store allows
     |-- LogDamagedError        a partition whose files contradict its state file
     |-- SegmentOverflowError   what is to become one segment is too large for one
-    |-- LogDirOfflineError  the folder of a partition's log has failed; an OSError too
-    |-- SideFileError          a file beside the log that is not in its format
-    |-- ProducerError          a batch of a producer that numbers its records was refused
-    |   |-- OutOfOrderSequenceError    a gap, or a repetition of more than five batches ago
+    |-- LogDirOfflineError     the log dir of a partition has failed; an OSError too
+    |-- SideFileError          a malformed file beside the log
+    |-- ProducerError          a batch of an idempotent producer was refused
+    |   |-- OutOfOrderSequenceError    a gap, or a repetition of a batch older than the last five
     |   |-- InvalidProducerEpochError  a newer instance of that producer writes here
     |   |-- InvalidTxnStateError       a batch outside the transaction that its producer has open
     |   `-- TransactionCoordinatorFencedError  a marker of a coordinator that was replaced
-    |-- PartitionOwnedError    a node owns the partition, and writes to it alone
-    |-- LockTimeoutError       somebody holds a lock for too long (retriable)
-    |-- TransactionStateError  a call that does not fit where a transaction stands
+    |-- PartitionOwnedError    a node owns the partition, and it alone may write
+    |-- LockTimeoutError       another process holds a lock for too long (retriable)
+    |-- TransactionStateError  a call that the state of a transaction does not allow
     |-- PublishError           a publish: certainly not published by this call
-    |   |-- PublishFailedError     something failed before the decision; the call can be made again
+    |   |-- PublishFailedError     something failed before the decision; the call can be repeated
     |   |-- PublisherFencedError   a newer run, or another checkpoint, has this publisher id
     |   |-- PublishNumberError     neither the next number nor a replay of the last one
-    |   |-- OffsetConflictError    a group's position is not the one that was started from
+    |   |-- OffsetConflictError    a group's committed offset is not the expected one
     |   |-- SetAsideError          an administrator has set it aside before anything of it appeared
     |   `-- StagedOutputError      staged output is missing, or is not what was staged
     |-- PublishPendingError    a publish: published, and it appears as soon as it can be written
     |   `-- PartlySetAsideError    published in part; an administrator has set the rest aside
-    `-- OutcomeUnknownError    an I/O error after which nobody can say what reached the disk; a publish: unknown
+    `-- OutcomeUnknownError    an I/O error after which it is not known what is on the disk; a publish: unknown
 
-What a caller of a publish does with the last three: after a PublishError the records may be published again, in any
-way. After a PublishPendingError they must not be. After an OutcomeUnknownError the same call again, with the same
-publisher and number, tells. Each error speaks of its own call: if an earlier call for the same number ended pending or
-unknown, that stands.
+What a caller of a publish does after the last three: after a PublishError it may publish the records again, in any
+way. After a PublishPendingError it must not. After an OutcomeUnknownError it repeats the same call, with the same
+publisher and number, to learn the outcome. Each error is about its own call: if an earlier call for the same number
+ended pending or unknown, that remains so.
 
-`condition` is a stable name: a caller across a process boundary (Spark's driver, a shell) sees the
-message only, so the connector puts it in front in brackets.
+`condition` is a stable name: a caller across a process boundary (Spark's driver, a shell) sees only the
+message, so the connector puts it in front in brackets.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class PylogError(Exception):
     """The root of all errors of the engine."""
 
     condition = "PYLOG_ERROR"
-    #: Whether the same call can succeed later without anything being mended.
+    #: Whether the same call can succeed later without any repair.
     retriable = False
 
 
 def condition_of(error: BaseException) -> str:
-    """The stable name of any error: PYLOG_IO_ERROR for those of the system."""
+    """Returns the stable name of any error: PYLOG_IO_ERROR for system errors."""
     if isinstance(error, PylogError):
         return error.condition
     return "PYLOG_IO_ERROR" if isinstance(error, OSError) else PylogError.condition
@@ -83,7 +83,7 @@ class StoreNotFoundError(StoreError):
 
 
 class StoreExistsError(StoreError):
-    """A store cannot be made there, since the folder is not empty."""
+    """A store cannot be created there, since the folder is not empty."""
 
     condition = "PYLOG_STORE_EXISTS"
 
@@ -95,19 +95,19 @@ class StoreVersionError(StoreError):
 
 
 class ReadOnlyError(StoreError):
-    """It is a folder in which a Kafka broker keeps its logs: nothing is ever written there."""
+    """The folder is a log dir of a Kafka broker, which is never written to."""
 
     condition = "PYLOG_READ_ONLY"
 
 
 class DescriptionError(StoreError):
-    """`store.json` or the description of a topic does not say what it should; the message names file and field."""
+    """`store.json` or the description of a topic is invalid; the message names file and field."""
 
     condition = "PYLOG_DESCRIPTION"
 
 
 class InvalidConfigError(PylogError):
-    """A setting or argument was refused; nothing was changed."""
+    """A config or argument was refused; nothing was changed."""
 
     condition = "PYLOG_INVALID_CONFIG"
 
@@ -131,13 +131,13 @@ class UnknownTopicError(PylogError):
 
 
 class UnknownGroupError(PylogError):
-    """No record is there of a group of that name."""
+    """No record exists of a group of that name."""
 
     condition = "PYLOG_GROUP_ID_NOT_FOUND"
 
 
 class GroupNotEmptyError(PylogError):
-    """The group has members that are at work, so its positions are theirs."""
+    """The group has active members, which own its committed offsets."""
 
     condition = "PYLOG_NON_EMPTY_GROUP"
 
@@ -187,7 +187,7 @@ class CorruptRecordError(PylogError):
             the file is not known yet).
         base_offset: the base offset that its header claims, or -1 if the header cannot be read.
         file: the segment file, or "".
-        topic, partition: whose segment it is, or "" and -1.
+        topic, partition: the segment's, or "" and -1.
     """
 
     condition = "PYLOG_CORRUPT_RECORD"
@@ -208,18 +208,18 @@ class CorruptRecordError(PylogError):
         )
 
     def located(self, shift: int, file: str, topic: str, partition: int) -> CorruptRecordError:
-        """The same error with its position moved by `shift` bytes, and its place named."""
+        """Returns the same error with its position moved by `shift` bytes, and its place named."""
         return CorruptRecordError(
             self.reason, self.position + shift, self.base_offset, file, topic, partition
         )
 
 
 class BatchTooLargeError(CorruptRecordError):
-    """A batch that would take more memory than it may, unpacked: a bomb, or a limit that is too low.
+    """A batch that would take more memory than it may, decompressed: a bomb, or a limit that is too low.
 
     Attributes:
         size: bytes of the batch as it is stored.
-        limit: the most bytes that it may become.
+        limit: the most bytes that it may take.
     """
 
     condition = "PYLOG_BATCH_TOO_LARGE"
@@ -243,14 +243,14 @@ class BatchTooLargeError(CorruptRecordError):
         )
 
     def located(self, shift: int, file: str, topic: str, partition: int) -> BatchTooLargeError:
-        """The same error with its position moved by `shift` bytes, and its place named."""
+        """Returns the same error with its position moved by `shift` bytes, and its place named."""
         return BatchTooLargeError(
             self.size, self.limit, self.position + shift, self.base_offset, file, topic, partition
         )
 
 
 class LogDamagedError(PylogError):
-    """A partition's files contradict its state file: something other than the engine changed them."""
+    """A partition's files contradict its state file: another program than the engine has changed them."""
 
     condition = "PYLOG_LOG_DAMAGED"
 
@@ -260,7 +260,7 @@ class SegmentOverflowError(PylogError):
 
     Attributes:
         base_offset: of the segment that was being written.
-        excess: what it would have too much of.
+        excess: which limit it would exceed.
     """
 
     condition = "PYLOG_SEGMENT_OVERFLOW"
@@ -276,9 +276,9 @@ class SegmentOverflowError(PylogError):
 
 
 class LogDirOfflineError(PylogError, OSError):
-    """The log dir in which a partition is has failed: it is missing, can only be read, or gives errors.
+    """The log dir that holds a partition has failed: it is missing, read-only, or gives errors.
 
-    Partitions in other log dirs can be used as ever. It is an OSError too, with the system's number where there is
+    Partitions in other log dirs are not affected. It is an OSError too, with the system's error number if there is
     one (Kafka's KafkaStorageException).
     """
 
@@ -295,7 +295,7 @@ class LogDirOfflineError(PylogError, OSError):
 
 
 class SideFileError(PylogError):
-    """A checkpoint, snapshot, transaction index or properties file that is not in its format.
+    """A malformed checkpoint, snapshot, transaction index or properties file.
 
     The message names the file and, where it has lines, the line.
     """
@@ -316,7 +316,7 @@ class OutOfOrderSequenceError(ProducerError):
 
 
 class InvalidProducerEpochError(ProducerError):
-    """A later epoch of that producer id has written here: this producer was replaced."""
+    """A later epoch of that producer id has written here: this producer was fenced."""
 
     condition = "PYLOG_INVALID_PRODUCER_EPOCH"
 
@@ -328,7 +328,7 @@ class InvalidTxnStateError(ProducerError):
 
 
 class TransactionCoordinatorFencedError(ProducerError):
-    """A later transaction coordinator has written a marker for that producer: this one was replaced."""
+    """A later transaction coordinator has written a marker for that producer: this one was fenced."""
 
     condition = "PYLOG_TRANSACTION_COORDINATOR_FENCED"
 
@@ -340,14 +340,14 @@ class PartitionOwnedError(PylogError):
 
 
 class LockTimeoutError(PylogError):
-    """A lock was not to be had in time; the message names who holds it, where the system can tell."""
+    """A lock could not be acquired in time; the message names the holder, if the system reports it."""
 
     condition = "PYLOG_LOCK_TIMEOUT"
     retriable = True
 
 
 class OutcomeUnknownError(PylogError):
-    """An I/O error struck after bytes were handed to the system: they may or may not be kept.
+    """An I/O error occurred after bytes were handed to the system: they may or may not be stored.
 
     The caller reads the log before it tries again. After a publish it calls again with the same publisher and number:
     what was published is not published twice.
@@ -357,7 +357,7 @@ class OutcomeUnknownError(PylogError):
 
 
 class TransactionStateError(PylogError):
-    """A call that does not fit where a transaction stands; nothing was changed."""
+    """A call that the state of a transaction does not allow; nothing was changed."""
 
     condition = "PYLOG_TRANSACTION_STATE"
 
@@ -369,7 +369,7 @@ class PublishError(PylogError):
 
 
 class PublishFailedError(PublishError):
-    """Something failed before the decision of a publish. What was staged is kept, so the same call can be made again.
+    """Something failed before the decision of a publish. What was staged is kept, so the same call can be repeated.
 
     Attributes:
         condition: that of the cause (`__cause__`).
@@ -385,11 +385,11 @@ class PublishFailedError(PublishError):
 
 
 class PublisherFencedError(PublishError):
-    """A newer run has taken this publisher id over, or it belongs to another checkpoint.
+    """A newer run has taken over this publisher id, or it belongs to another checkpoint.
 
     Attributes:
-        host, process: where the one runs that has the id now.
-        since: since when it has it, in ms.
+        host, process: of the run that has the id now.
+        since: since when it has the id, in ms.
     """
 
     condition = "PYLOG_PUBLISHER_FENCED"
@@ -409,12 +409,12 @@ class PublishNumberError(PublishError):
 
 
 class OffsetConflictError(PublishError):
-    """A position that a publish or a commit moves was not where it was said to be; nothing was changed.
+    """A committed offset that a publish or a commit changes was not the expected one; nothing was changed.
 
-    Somebody else has read on for the group since: fetch its positions and begin anew from there.
+    Another reader has read on for the group since: fetch its committed offsets and start again from there.
 
     Attributes:
-        group, topic, partition: whose position, and where.
+        group, topic, partition: of the committed offset.
         expected: the committed offset that was started from; None: none.
         found: the committed offset; None: none.
     """
@@ -453,8 +453,8 @@ class StagedOutputError(PublishError):
 class PublishPendingError(PylogError):
     """Something failed after the decision of a publish: it is published, but not all of it is visible yet.
 
-    It appears as soon as it can be written: the next process that publishes or reads sees to it, or `pylog recover`,
-    which also tells what stands in the way. Its records must not be published again under another publisher or number.
+    It appears as soon as it can be written: the next process that publishes or reads writes it, or `pylog recover`,
+    which also reports what prevents it. Its records must not be published again under another publisher or number.
     The same call again waits for them to appear.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Small values that the engine's parts hand to each other and to their callers."""
+"""Small values that components pass to each other and to their callers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from enum import Enum
 
 from pyspark_log.errors import InvalidConfigError
 
-#: Stands for "the first offset that can be read", as in Kafka's ListOffsets request.
+#: "The first offset that can be read", as in Kafka's ListOffsets request.
 EARLIEST = -2
-#: Stands for "the offset that the next record will get".
+#: "The offset that the next record will get".
 LATEST = -1
 #: The time of a record that has none, in ms.
 NO_TIMESTAMP = -1
@@ -29,14 +29,14 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """What `topics/TOPIC.json` says of a topic.
+    """The description of a topic in `topics/TOPIC.json`.
 
     Attributes:
         name: the topic's name.
-        topic_id: 16 random bytes as 22 characters of URL-safe base64; another one if the topic is
-            deleted and made again.
+        topic_id: 16 random bytes as 22 characters of URL-safe base64; a different one if the topic is
+            deleted and recreated.
         partitions: how many partitions it has.
-        configs: the settings that differ from the store's, by Kafka's names.
+        configs: the configs that differ from the store's, by Kafka's names.
     """
 
     name: str
@@ -47,7 +47,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
-    """A record's offset and its time in ms, as an answer to a look-up by time."""
+    """A record's offset and its time in ms, as the result of a lookup by time."""
 
     offset: int
     timestamp: int
@@ -55,10 +55,10 @@ class OffsetAndTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """Where an append went: the records have the offsets [base_offset, next_offset).
+    """The result of an append: the records have the offsets [base_offset, next_offset).
 
     Attributes:
-        partition, base_offset, next_offset: where.
+        partition, base_offset, next_offset: where the records are.
         duplicate: whether they were there already, and nothing was written.
     """
 
@@ -70,11 +70,11 @@ class AppendResult:
 
 @dataclass(frozen=True, slots=True)
 class OffsetStep:
-    """How far a publish moves a group's position in one partition, and from where.
+    """The change of a group's committed offset in one partition that a publish makes.
 
     Attributes:
         group: the consumer group.
-        at: which partition it has read.
+        at: the partition that it has read.
         expected: the committed offset that it started from; None: the group had none there.
         offset: the offset of the next record to read, once this is published.
     """
@@ -89,14 +89,14 @@ READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 
 
 class IsolationLevel(str, Enum):
-    """What readers see of transactions (`isolation.level`); wherever one is asked for, its text does as well."""
+    """What readers see of transactions (`isolation.level`); its text is accepted wherever one is asked for."""
 
     READ_UNCOMMITTED = READ_UNCOMMITTED
     READ_COMMITTED = READ_COMMITTED
 
 
 def check_isolation(level: str) -> bool:
-    """Whether only committed records are to be read. InvalidConfigError: there is no such level."""
+    """Returns whether only committed records are to be read. InvalidConfigError: there is no such level."""
     if level not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise InvalidConfigError(f"isolation.level = {level!r}: must be {READ_UNCOMMITTED} or {READ_COMMITTED}")
     return level == READ_COMMITTED

@@ -1,8 +1,8 @@
-"""Whether a broker's index of aborted transactions says what the markers in its log say (Kafka's `.txnindex`).
+"""Checks a broker's index of aborted transactions (`.txnindex`) against the markers in its log.
 
-Readers of committed records ask the index which records to leave out. A file that was lost, cut or brought back from
-another time would show them what was aborted, or hide what was committed, and no checksum tells. So the log is asked
-too: by the headers of the batches that are read, and of those behind them until each of their transactions has ended.
+Readers of committed records learn from the index which records to leave out. A file that was lost, truncated or
+restored from another time would show them aborted records, or hide committed ones, and it has no checksum. So the log
+is checked too: the headers of the batches that are read, and of those after them until their transactions have ended.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pyspark_log.storage.segment import AbortedTransaction, SegmentReader
 
 @dataclass(slots=True)
 class Ended:
-    """The transactions with batches in a range of offsets, as the log has them.
+    """The transactions with batches in a range of offsets, by the log.
 
     Attributes:
         aborted, committed: first the batch that was met first, last the marker.
-        abort_markers: producer and offset of each marker that aborts, also of those whose batches lie before the range.
-        reached: the offset up to which the log was looked at.
+        abort_markers: producer and offset of each marker that aborts, also of those whose batches are before the range.
+        reached: the offset up to which the log was read.
     """
 
     aborted: list[AbortedTransaction] = field(default_factory=list)
@@ -31,15 +31,15 @@ class Ended:
 
 
 def ended_in(segments: Iterable[tuple[SegmentReader, int]], start: int, end: int, high_watermark: int) -> Ended:
-    """What the log says of the transactions with batches in [start, end).
+    """Returns the transactions with batches in [start, end), by the log.
 
     Args:
-        segments: that of `start` and those behind it, each with its bytes that count; taken no further than needed.
+        segments: that of `start` and those after it, each with its live bytes; consumed no further than needed.
         start, end: the range.
-        high_watermark: what lies beyond it does not count.
+        high_watermark: what is beyond it does not count.
 
     Raises:
-        CorruptRecordError, LogDamagedError: damage on the way, or a segment that went meanwhile.
+        CorruptRecordError, LogDamagedError: damage on the way, or a segment that was deleted meanwhile.
     """
     found, first = Ended(reached=start), dict[int, int]()
     for segment, size in segments:
@@ -59,11 +59,11 @@ def ended_in(segments: Iterable[tuple[SegmentReader, int]], start: int, end: int
 
 
 def refuted(index: Collection[AbortedTransaction], log: Ended, start: int) -> str:
-    """What the log refutes of an index; "": nothing.
+    """Returns what the log refutes of an index; "": nothing.
 
     Args:
         index: its entries that reach into a range.
-        log: what the log says of that range.
+        log: the transactions of that range, by the log.
         start: the range's.
     """
     entries: dict[int, list[AbortedTransaction]] = {}

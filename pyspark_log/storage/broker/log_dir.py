@@ -1,8 +1,8 @@
-"""A folder in which a Kafka broker keeps its logs (`log.dirs`), or a copy of one: which partitions it has, and what its
-checkpoints say of them. Nothing in it is ever changed.
+"""A log dir of a Kafka broker (`log.dirs`), or a copy of one: its partitions, and their offsets by its checkpoints.
+Nothing in it is ever changed.
 
-What is recognised: a folder with `meta.properties`, one with partitions' folders `topic-0` that hold segments, and a
-single such folder. Folders of partitions that are being deleted or moved have other names, and are passed over.
+Recognized are a folder with `meta.properties`, one with partitions' folders `topic-0` that hold segments, and a
+single such folder. Folders of partitions that are being deleted or moved have other names, and are skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pyspark_log.types import TopicPartition
 log = logging.getLogger(__name__)
 
 _PARTITION_FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
-#: The log of a segment; a swap is whole, and takes the place of a log that is gone by then.
+#: The log of a segment; one of a swap is complete, and replaces a log that is deleted by then.
 LOG_NAME = re.compile(r"[0-9]{20}\.log(\.swap)?")
 # Kafka's CleanShutdownFileHandler.
 _CLOSED_IN_ORDER = ".kafka_cleanshutdown"
@@ -43,7 +43,7 @@ _NOTHING: _Stamp = (-1, -1)
 
 
 def partition_of(folder: str) -> TopicPartition | None:
-    """The partition whose folder it is by its name, if it is one's."""
+    """The partition that a folder belongs to by its name, if there is one."""
     match = _PARTITION_FOLDER.fullmatch(os.path.basename(folder))
     if match is None or int(match[2]) > INT_MAX:
         return None
@@ -70,27 +70,27 @@ def _stamp(path: str) -> _Stamp:
 
 
 def _made_up_id(text: str) -> str:
-    """An id in Kafka's form for what has none; the same for the same text."""
+    """An id in Kafka's form for an object without one; the same for the same text."""
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode().rstrip("=")
 
 
 def made_up_topic_id(topic: str) -> str:
-    """The id of a topic of which the folder has none; the same for any topic of that name, anywhere."""
+    """The id of a topic for which the folder has none; the same for any topic of that name, anywhere."""
     return _made_up_id(topic)
 
 
 class BrokerLogDir:
-    """One folder of logs. Safe to use from several threads.
+    """One log dir. Safe to use from several threads.
 
     Attributes:
-        path: it, absolute.
+        path: its absolute path.
         only: the partition whose folder alone was asked for.
-        recorded_cluster_id: of its broker's cluster; None if the folder does not say.
-        cluster_id: the same; made from the path if the folder does not say.
+        recorded_cluster_id: of its broker's cluster; None if the log dir has none.
+        cluster_id: the same; made from the path if the log dir has none.
     """
 
     def __init__(self, path: str, only: TopicPartition | None = None) -> None:
-        """For `find`, which says what it raises."""
+        """Called by `find`, which documents the errors."""
         above = os.path.dirname(path)
         if files.exists(f"{above}/{STORE_FILE}"):
             raise StoreNotFoundError(f"{path} holds the logs of a store: open {above}")
@@ -105,11 +105,11 @@ class BrokerLogDir:
 
     @classmethod
     def find(cls, path: str) -> BrokerLogDir | None:
-        """The folder of logs at an absolute path, if it is one.
+        """Returns the log dir at an absolute path, if there is one.
 
         Raises:
             SideFileError: its `meta.properties` is damaged.
-            StoreNotFoundError: it belongs to a store, which knows better where its logs end.
+            StoreNotFoundError: it belongs to a store, whose state files say where its logs end.
         """
         only = partition_of(path)
         if only is not None and _has_segments(path):
@@ -125,7 +125,7 @@ class BrokerLogDir:
     # ---- topics
 
     def topics(self) -> Mapping[str, list[int]]:
-        """The topics, and of each the partitions that are here, ascending."""
+        """The topics, each with its partitions that are here, ascending."""
         if self.only is not None:
             return {self.only.topic: [self.only.partition]}
         stamp = _stamp(self.path)
@@ -143,7 +143,7 @@ class BrokerLogDir:
         return {topic: sorted(partitions) for topic, partitions in found.items()}
 
     def topic_id(self, at: TopicPartition) -> str:
-        """The id of a partition's topic; made from its name if the folder does not say."""
+        """The id of a partition's topic; made from its name if the folder has none."""
         try:
             found = read_partition_metadata(f"{self.folder(at)}/{PARTITION_METADATA}")
         except SideFileError as error:
@@ -152,7 +152,7 @@ class BrokerLogDir:
         return found or made_up_topic_id(at.topic)
 
     def topic_id_stamp(self, at: TopicPartition) -> tuple[int, int]:
-        """Another one when the file with the id is another."""
+        """A value that changes when the file with the id is replaced."""
         return _stamp(f"{self.folder(at)}/{PARTITION_METADATA}")
 
     def has(self, at: TopicPartition) -> bool:
@@ -160,24 +160,24 @@ class BrokerLogDir:
         return at.partition in self.topics().get(at.topic, ())
 
     def folder(self, at: TopicPartition) -> str:
-        """Where a partition's segments are."""
+        """The path of a partition's folder."""
         return f"{self.path}/{at}"
 
     # ---- checkpoints
 
     def is_closed(self) -> bool:
-        """Whether its broker was shut down in order, and has not started again: nothing is half written then."""
+        """Whether its broker was shut down cleanly, and has not started again: then no write is unfinished."""
         return files.exists(f"{self.path}/{_CLOSED_IN_ORDER}")
 
     def high_watermark(self, at: TopicPartition) -> int | None:
-        """The offset below which all replicas have a partition's records; None if no checkpoint says it.
+        """The offset below which all replicas have a partition's records; None if no checkpoint has it.
 
         Kafka writes it every five seconds (replica.high.watermark.checkpoint.interval.ms).
         """
         return self._read(HIGH_WATERMARK).get(at)
 
     def known_end(self, at: TopicPartition) -> tuple[int, str]:
-        """An offset that a partition's log has reached, by a checkpoint, and that file; 0 and "" if none says it.
+        """An offset that a partition's log has reached, by a checkpoint, and that file; 0 and "" if none has it.
 
         The high watermark, or else the recovery point: up to there the log is on the disk.
         """
@@ -188,7 +188,7 @@ class BrokerLogDir:
         return 0, ""
 
     def log_start(self, at: TopicPartition) -> int:
-        """The first offset that may be read, as far as the checkpoint says; 0 if it does not."""
+        """The first offset that may be read, by the checkpoint; 0 if it has none."""
         return self._read(LOG_START).get(at, 0)
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:

@@ -1,6 +1,6 @@
-"""The folders in which one Kafka broker keeps its logs (its `log.dirs`), as one: which topics it has, and where.
+"""The log dirs of one Kafka broker (its `log.dirs`) as one: its topics, and where their partitions are.
 
-As a rule there is one. Several are named as in the broker's own settings, with commas between them; each partition is
+Usually there is one. Several are given as in the broker's own configs, separated by commas; each partition is
 in one of them. Nothing is ever changed.
 """
 
@@ -19,7 +19,7 @@ from pyspark_log.types import TopicDescription, TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: The partitions of a topic, and in which folder each is.
+#: The partitions of a topic, and the log dir of each.
 Where = Mapping[int, BrokerLogDir]
 _Listing = Mapping[str, list[int]]
 
@@ -28,17 +28,17 @@ _NOTHING: _Listing = {}
 
 
 class BrokerLogDirs:
-    """All folders of logs that were asked for. Safe to use from several threads.
+    """All log dirs that were asked for. Safe to use from several threads.
 
     Attributes:
         path: as it was asked for, absolute.
-        recorded_cluster_id: of the broker's cluster; None if no folder says it.
-        cluster_id: the same; made from the path if no folder says it.
-        first: one of the folders, for partitions that are in none.
+        recorded_cluster_id: of the broker's cluster; None if no log dir has it.
+        cluster_id: the same; made from the path if no log dir has it.
+        first: one of the log dirs, for partitions that are in none.
     """
 
     def __init__(self, path: str, folders: list[BrokerLogDir]) -> None:
-        """For `find`."""
+        """Called by `find`."""
         self.path = path
         self.recorded_cluster_id = folders[0].recorded_cluster_id
         self.cluster_id = folders[0].cluster_id
@@ -51,13 +51,13 @@ class BrokerLogDirs:
 
     @classmethod
     def find(cls, path: str) -> BrokerLogDirs | None:
-        """The folder of logs at an absolute path, or several such with commas between them, if that is what it is.
+        """Returns the log dir at an absolute path, or several separated by commas, if the path names any.
 
         Of several, one that cannot be read is left out, with a warning.
 
         Raises:
             SideFileError: a `meta.properties` is damaged.
-            StoreNotFoundError: one belongs to a store; or one of several is no broker's folder, or none can be read.
+            StoreNotFoundError: one belongs to a store; or one of several is no broker's log dir, or none can be read.
             InvalidConfigError: several are of different clusters, or have a partition in common.
         """
         single = BrokerLogDir.find(path)
@@ -89,14 +89,14 @@ class BrokerLogDirs:
         return broker
 
     def topics(self) -> Mapping[str, Where]:
-        """The topics, and where their partitions are, ascending. InvalidConfigError: one is in two folders."""
+        """The topics, and where their partitions are, ascending. InvalidConfigError: one is in two log dirs."""
         listings = self._list()
         with self._mutex:
             if [*map(id, listings)] != [*map(id, self._topics[0])]:
                 try:
                     self._topics = listings, self._merged(listings)
                 except InvalidConfigError:
-                    # The broker may just have moved it from the folder that was listed first to another.
+                    # The broker may just have moved it from the log dir that was listed first to another.
                     listings = self._list()
                     self._topics = listings, self._merged(listings)
             return self._topics[1]
@@ -131,14 +131,14 @@ class BrokerLogDirs:
         return {topic: dict(sorted(where.items())) for topic, where in found.items()}
 
     def describe(self, name: str) -> TopicDescription:
-        """A topic, with as many partitions as the number of the last one here asks for. UnknownTopicError."""
+        """A topic, with as many partitions as the largest number here implies. UnknownTopicError."""
         where = self.topics().get(name)
         if not where:
             raise UnknownTopicError(f"there is no folder of a partition of topic {name!r} in {self.path}")
         numbers = list(where)
         at = TopicPartition(name, numbers[0])
-        # The same object for as long as it is the same topic, in the same place: what is known of its partitions goes
-        # with it.
+        # The same object for as long as it is the same topic, in the same place: cached data of its partitions depends
+        # on it.
         stamp = where[at.partition].topic_id_stamp(at)
         with self._mutex:
             known = self._described.get(name)

@@ -1,4 +1,4 @@
-"""What a store's partitions are for its parts, for the folders of a Kafka broker: read, and never written to."""
+"""The LogManager of a Kafka broker's log dirs, which are read and never written to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _refuse(broker: BrokerLogDirs) -> NoReturn:
 
 
 class _BrokerCatalog(TopicCatalog):
-    """The topics of which a broker's folder has partitions."""
+    """The topics that have partitions in a broker's log dirs."""
 
     def __init__(self, broker: BrokerLogDirs) -> None:
         super().__init__(broker.path, "")
@@ -49,7 +49,7 @@ class _BrokerCatalog(TopicCatalog):
 
 
 class _BrokerTopic(TopicLogs):
-    """A topic of a broker. Its settings are in no file of the folder: reading goes by the defaults."""
+    """A topic of a broker. Its configs are in no file of the log dir: reading uses the defaults."""
 
     def __init__(self, broker: BrokerLogDirs, description: TopicDescription) -> None:
         super().__init__(broker.path, {}, description, LogDirs(broker.path, broker.cluster_id))
@@ -75,19 +75,19 @@ class _BrokerTopic(TopicLogs):
 
 
 class BrokerLogManager(LogManager):
-    """The partitions in a broker's folder. Safe to use from several threads."""
+    """The partitions in a broker's log dirs. Safe to use from several threads."""
 
     is_brokers = True
 
     def __init__(self, broker: BrokerLogDirs) -> None:
-        """Looks at nothing yet."""
+        """Reads nothing yet."""
         super().__init__(broker.path, broker.cluster_id, {})
         self.catalog = _BrokerCatalog(broker)
         self.recorded_cluster_id = broker.recorded_cluster_id
         self._broker = broker
 
     def recorded_topic_id(self, name: str) -> str | None:
-        """A topic's id; None if no file says it. UnknownTopicError, InvalidTopicError."""
+        """A topic's id; None if no file has it. UnknownTopicError, InvalidTopicError."""
         found = self.catalog.describe(name).topic_id
         return None if found == made_up_topic_id(name) else found
 
@@ -96,21 +96,21 @@ class BrokerLogManager(LogManager):
         return _BrokerTopic(self._broker, description)
 
     def recovered(self, topic: str, partition: int) -> LogReader:
-        """The partition, for reading. UnknownTopicError."""
+        """The reader of a partition. UnknownTopicError."""
         return self.topic(topic).reader(partition)
 
     def put_right(self, topic: str, partition: int) -> LogReader:
-        """The partition, for reading. UnknownTopicError."""
+        """The reader of a partition. UnknownTopicError."""
         return self.topic(topic).reader(partition)
 
     def appender(self, topic: str, partition: int) -> LogWriter:
-        """ReadOnlyError."""
+        """Raises ReadOnlyError."""
         _refuse(self._broker)
 
     def check_writable(self) -> None:
-        """ReadOnlyError."""
+        """Raises ReadOnlyError."""
         _refuse(self._broker)
 
     def make_folders(self) -> None:
-        """ReadOnlyError."""
+        """Raises ReadOnlyError."""
         _refuse(self._broker)

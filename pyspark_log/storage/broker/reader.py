@@ -1,9 +1,9 @@
-"""One partition in a folder that a Kafka broker writes, for readers: its end is found in its files.
+"""Reads one partition in a Kafka broker's log dir, and finds its end in its files.
 
-There is no state file and no lock. The broker may be at work: the last batch may be half written, the active
+There is no state file and no lock. The broker may be running: the last batch may be half written, the active
 segment's indexes and its log may have a tail of zeros, retention renames segments away, and the cleaner swaps them for
-others. So the end is where the chain of whole batches ends, or the high watermark where a checkpoint tells it;
-and what goes away while it is read is looked for anew.
+others. So the end is where the chain of complete batches ends, or the high watermark if a checkpoint has it;
+and a file that disappears while it is read is looked up again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pyspark_log.storage.record import HEADER_SIZE, BatchHeader, headers_in
 from pyspark_log.storage.segment import AbortedTransaction, SegmentReader, batch_at
 from pyspark_log.types import TopicPartition
 
-# How often an index is compared with its log until it is believed that they differ.
+# How often an index is compared with its log before it is reported that they differ.
 _LOOKS = 2
 
 log = logging.getLogger(__name__)
 
 
 class _End(NamedTuple):
-    """Up to where the batches of a segment's file are whole: the position, and the offset behind the last one."""
+    """The end of a segment's complete batches: the position, and the offset after the last one."""
 
     base_offset: int
     inode: int
@@ -40,10 +40,10 @@ class _End(NamedTuple):
 
 
 def _next(file: files.File, position: int, size: int, settled: bool) -> BatchHeader | None:
-    """The batch that counts next, if there is one.
+    """The next batch that counts, if there is one.
 
-    One with a wrong CRC is half written, in a file that was made in its full size; but if it lies where the log is
-    `settled`, or another one stands behind it, it is damaged, of which those who read it are to be told.
+    One with a wrong CRC is half written, in a preallocated file; but if it is where the log is `settled`, or another
+    one follows it, it is damaged, which is reported to its readers.
     """
     found = batch_at(file, position, size)
     if found is not None or position >= size:
@@ -65,7 +65,7 @@ class BrokerLogReader(LogReader):
     def __init__(
         self, place: PartitionPath, broker: BrokerLogDir, max_batch_bytes: int = MAX_BATCH_BYTES
     ) -> None:
-        """`max_batch_bytes`: the most that one batch may become in memory; a larger one is refused."""
+        """`max_batch_bytes`: the most that one batch may take in memory; a larger one is refused."""
         super().__init__(place, max_batch_bytes)
         # Compaction, transactions and copies of other logs leave gaps.
         self._dense = False
@@ -76,11 +76,11 @@ class BrokerLogReader(LogReader):
         self._end = _End(-1, -1, 0, 0)
         self._told_end = ""
         self._told_index = ""
-        self._owner = ""  # the topic's id, as far as the folder has told it
+        self._owner = ""  # the topic's id, once the folder has been found to have it
         self._mutex = Mutex()
 
     def state(self) -> PartitionState:
-        """Where the log starts and ends at this moment; what else a state says has no meaning here.
+        """The current log start and log end; the other fields of a state have no meaning here.
 
         Raises:
             UnknownTopicError: the topic was deleted.
@@ -90,9 +90,9 @@ class BrokerLogReader(LogReader):
         return self._looked()[0]
 
     def lost_end(self) -> str:
-        """What the log lacks at its end, by checkpoints of the broker's, as it is warned of; "": nothing.
+        """Returns what the log lacks at its end by the broker's checkpoints, as text for a warning; "": nothing.
 
-        A broker writes its checkpoints late, so one that lies below the end is as it should be. Errors as of `state`.
+        A broker writes its checkpoints late, so one below the end is normal. Raises as `state` does.
         """
         return self._looked()[1]
 
@@ -131,7 +131,7 @@ class BrokerLogReader(LogReader):
                 lost = self._tell_end(f"{path} ends at offset {end.next_offset}", known_end, checkpoint)
             visible = max(end.next_offset, log_start)
             return state_file.EMPTY._replace(
-                # Whether producers have numbered batches is not known.
+                # It is not known whether there are idempotent producers.
                 flags=Flags.PRODUCERS, generation=generation, log_start=log_start, active_base=end.base_offset,
                 position=end.position, next_offset=visible, high_watermark=visible,
             ), lost  # fmt: skip
@@ -143,7 +143,7 @@ class BrokerLogReader(LogReader):
         )
 
     def _tell(self, what: str) -> str:
-        """Tells once of each end that it is not the one that there was."""
+        """Warns once for each different end."""
         told = f"{self.place}: {what}"
         if told != self._told_end:
             self._told_end = told
@@ -156,9 +156,9 @@ class BrokerLogReader(LogReader):
         return self._compared(bases, start, end, state)[0]
 
     def refuted_index(self) -> str:
-        """What the markers in the log refute of the indexes of aborted transactions, as it is warned of; "": nothing.
+        """Returns what the log's markers refute of the indexes of aborted transactions, as a warning; "": nothing.
 
-        It reads the headers of all batches.
+        Reads the headers of all batches.
 
         Raises:
             UnknownTopicError, LogDamagedError, CorruptRecordError: as `last_stable_offset`.
@@ -174,9 +174,9 @@ class BrokerLogReader(LogReader):
     def _compared(
         self, bases: list[int], start: int, end: int, state: PartitionState
     ) -> tuple[list[AbortedTransaction], str]:
-        """The transactions of [start, end) that were aborted, and what the log refutes of their indexes.
+        """The aborted transactions of [start, end), and what the log refutes of their indexes.
 
-        Where it refutes them, what it says itself counts.
+        If it refutes them, the transactions are those of the log itself.
         """
         for look in range(_LOOKS):
             indexed, fault = list[AbortedTransaction](), ""
@@ -189,9 +189,9 @@ class BrokerLogReader(LogReader):
             except CorruptRecordError:
                 if fault:
                     raise
-                return indexed, ""  # Its readers are told of the damage, when what stands before it was given out.
+                return indexed, ""  # Readers will report the damage, after the records before it.
             fault = fault or refuted(indexed, ended, start)
-            # The cleaner may just have put a segment in the place of another, with its index.
+            # The cleaner may just have replaced a segment and its index.
             if not fault or look == _LOOKS - 1:
                 break
         if not fault:
@@ -208,7 +208,7 @@ class BrokerLogReader(LogReader):
     # ---- files
 
     def _list(self) -> tuple[int, dict[int, str]]:
-        """The logs that are there, by their base offsets, and a number that is another one when they are.
+        """The existing logs, by their base offsets, and a number that changes when they do.
 
         Raises:
             UnknownTopicError: the topic was deleted, also if there is another one of that name by now.
@@ -221,7 +221,7 @@ class BrokerLogReader(LogReader):
             pass
         if not found and self._written:
             raise UnknownTopicError(f"{self.place}: the topic was deleted, or moved out of its folder")
-        # Looked at last: what was listed belongs to the same topic or to an older one.
+        # Read last: what was listed belongs to the same topic or to an older one.
         owner = self.place.owner()
         if self._owner not in ("", owner):
             raise UnknownTopicError(
@@ -229,7 +229,7 @@ class BrokerLogReader(LogReader):
                 f"it was {self._owner})"
             )
         self._owner = owner
-        # Where both are there the log is the one that the swap is about to replace; it is as good until then.
+        # If both exist, the log is the one that the swap is about to replace; it is as good until then.
         names = {int(name[:20]): name for name in sorted(found, reverse=True)}
         names = {base: names[base] for base in sorted(names)}
         with self._mutex:
@@ -239,7 +239,7 @@ class BrokerLogReader(LogReader):
             return self._files
 
     def _look(self, bases: list[int], names: dict[int, str], limit: int) -> _End:
-        """The end of what may be seen: of whole batches, or `limit`."""
+        """The visible end: of complete batches, or `limit`."""
         base = bases[max(bisect_right(bases, limit) - 1, 0)]
         segment = SegmentReader(self.place.folder, base, names[base])
         try:
@@ -248,7 +248,7 @@ class BrokerLogReader(LogReader):
             if known[:2] != (base, status.st_ino) or known.position > size or known.next_offset > limit:
                 known = _End(base, status.st_ino, segment.position_of(limit - 1, size), base)
             position, end = known.position, known.next_offset
-            # Below the high watermark all was written, and all of it was when its broker was shut down in order.
+            # Below the high watermark everything was written, and all of it was if its broker was shut down cleanly.
             settled = limit != LONG_MAX or self._broker.is_closed()
             while (header := _next(segment.log, position, size, settled)) is not None and header.base_offset < limit:
                 position, end = header.end, min(header.next_offset, limit)
@@ -257,11 +257,11 @@ class BrokerLogReader(LogReader):
         self._end = found = _End(base, status.st_ino, position, end)
         if header is None and base == bases[-1]:
             return found
-        # Nothing is under way in a closed segment: what is no batch there is damage, of which its readers are told.
+        # An inactive segment has no unfinished write: what is not a batch there is damage, which its readers report.
         return found._replace(next_offset=limit, position=position if header is not None else size)
 
     def segments(self, state: PartitionState) -> list[int]:
-        """The base offsets of the segments that count in `state`, ascending."""
+        """The base offsets of the live segments of `state`, ascending."""
         bases = [base for base in self._list()[1] if base <= state.active_base]
         return bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
 
@@ -271,8 +271,8 @@ class BrokerLogReader(LogReader):
 
     def _open(self, base: int, following: int | None, state: PartitionState) -> tuple[SegmentReader, PartitionState]:
         with missing_is_damage(self.place):
-            # One that is not listed is missing by its usual name, too.
+            # A segment that is not listed is missing by its usual name, too.
             segment = SegmentReader(self.place.folder, base, self._list()[1].get(base, ""))
-        # What was opened can belong to a newer topic of the same name; but not if this one is still there.
+        # What was opened can belong to a newer topic of the same name; but not if this one still exists.
         self._list()
         return segment, self.state()

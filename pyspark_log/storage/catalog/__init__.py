@@ -1,4 +1,4 @@
-"""What a store says it has: store.json, topics, log dirs, and the small files that Kafka keeps beside logs."""
+"""A store's descriptions: store.json, topics, log dirs, and the small files that Kafka keeps beside logs."""
 
 from pyspark_log.storage.catalog import kafka_files, log_dir_list, store_json, topics
 from pyspark_log.storage.catalog.kafka_files import (

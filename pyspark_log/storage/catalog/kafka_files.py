@@ -2,7 +2,7 @@
 
 A checkpoint (Kafka's CheckpointFile) has the version (0) in its first line, the number of entries in the
 second, and an entry in each further one, its fields separated by one space; an empty file has no entries.
-Every file is replaced as a whole, so one that is not in its format was written by somebody else.
+Every file is replaced atomically, so a malformed one was written by another program.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pyspark_log.errors import SideFileError
 from pyspark_log.storage.fs import files
 from pyspark_log.types import TopicPartition
 
-#: The checkpoints of a folder of logs, each with an offset for every partition that has one.
+#: The checkpoints of a log dir, each with an offset for every partition that has one.
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 CLEANER = "cleaner-offset-checkpoint"
-#: The file beside them that says whose folder it is.
+#: The file beside them that identifies the log dir.
 META_PROPERTIES = "meta.properties"
-#: The file in a partition's folder that says whose it is.
+#: The file in a partition's folder that names its topic.
 PARTITION_METADATA = "partition.metadata"
 
-# What some 200,000 partitions with the longest names take.
+# Enough for some 200,000 partitions with the longest names.
 _MAX_BYTES = 64 * 1024 * 1024
 _VERSION = 0
 _NUMBER = re.compile(r"[0-9]{1,19}")
@@ -67,13 +67,13 @@ def _whole(text: str, high: int, path: str, line: int) -> int:
 
 
 def encode_checkpoint(rows: Collection[Sequence[object]]) -> bytes:
-    """The bytes of a checkpoint with those entries."""
+    """Encodes a checkpoint with those entries."""
     lines = [str(_VERSION), str(len(rows)), *(" ".join(map(str, row)) for row in rows)]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
-    """The entries `topic partition offset` of a checkpoint. SideFileError names `path` and the line."""
+    """Decodes the entries `topic partition offset` of a checkpoint. SideFileError names `path` and the line."""
     found: dict[TopicPartition, int] = {}
     for line, (topic, partition, offset) in _entries(data, 3, path):
         key = TopicPartition(topic, _whole(partition, INT_MAX, path, line))
@@ -84,7 +84,7 @@ def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
 
 
 def decode_epochs(data: bytes, path: str) -> list[tuple[int, int]]:
-    """The entries `epoch start-offset` of a checkpoint. SideFileError names `path` and the line."""
+    """Decodes the entries `epoch start-offset` of a checkpoint. SideFileError names `path` and the line."""
     return [
         (_whole(epoch, INT_MAX, path, line), _whole(start, LONG_MAX, path, line))
         for line, (epoch, start) in _entries(data, 2, path)
@@ -97,7 +97,7 @@ def _entries(data: bytes, width: int, path: str) -> Iterable[tuple[int, list[str
     if lines and _whole(lines[0], INT_MAX, path, 1) != _VERSION:
         raise _wrong(path, 1, f"version {lines[0]} of the checkpoint format; this program reads version {_VERSION}")
     if len(lines) < 2:
-        return  # Kafka, too, takes a file that ends here as one without entries
+        return  # Kafka, too, reads a file that ends here as one without entries
     count = _whole(lines[1], INT_MAX, path, 2)
     if count != len(lines) - 2:
         raise _wrong(path, 2, f"{count} entries should follow and {len(lines) - 2} do")
@@ -109,18 +109,18 @@ def _entries(data: bytes, width: int, path: str) -> Iterable[tuple[int, list[str
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
-    """The offsets in a checkpoint; none if there is no file. SideFileError names the file and the line."""
+    """Reads the offsets in a checkpoint; none if there is no file. SideFileError names the file and the line."""
     return decode_offsets(_read(path) or b"", path)
 
 
 def write_offsets(path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replaces a checkpoint of offsets. Whoever does so holds the lock of its folder."""
+    """Replaces a checkpoint of offsets. The caller holds the lock of its log dir."""
     rows = [(key.topic, key.partition, offset) for key, offset in sorted(offsets.items())]
     files.replace_whole(path, encode_checkpoint(rows))
 
 
 def read_epochs(path: str) -> list[tuple[int, int]]:
-    """Epochs and their start offsets in a checkpoint; none if there is no file. SideFileError as above."""
+    """Reads epochs and their start offsets from a checkpoint; none if there is no file. SideFileError as above."""
     return decode_epochs(_read(path) or b"", path)
 
 
@@ -133,12 +133,12 @@ def write_epochs(path: str, epochs: Collection[tuple[int, int]]) -> None:
 
 
 def encode_partition_metadata(topic_id: str) -> bytes:
-    """The bytes of a `partition.metadata` file; `topic_id` is 22 characters of URL-safe base64."""
+    """Encodes a `partition.metadata` file; `topic_id` is 22 characters of URL-safe base64."""
     return f"version: {_VERSION}\ntopic_id: {topic_id}".encode()
 
 
 def decode_partition_metadata(data: bytes, path: str) -> str:
-    """The topic id in a `partition.metadata` file. SideFileError names `path` and the line."""
+    """Decodes the topic id in a `partition.metadata` file. SideFileError names `path` and the line."""
     lines = _lines(data, path)
     if not lines or lines[0] != f"version: {_VERSION}":
         raise _wrong(path, 1, f"should be 'version: {_VERSION}'")
@@ -149,7 +149,7 @@ def decode_partition_metadata(data: bytes, path: str) -> str:
 
 
 def read_partition_metadata(path: str) -> str | None:
-    """The topic id in a `partition.metadata` file; None if there is no file. SideFileError as above."""
+    """Reads the topic id in a `partition.metadata` file; None if there is no file. SideFileError as above."""
     data = _read(path)
     return None if data is None else decode_partition_metadata(data, path)
 
@@ -164,12 +164,12 @@ def write_partition_metadata(path: str, topic_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Whose folder of logs it is (Kafka's MetaProperties).
+    """The owner and identity of a log dir (Kafka's MetaProperties).
 
     Attributes:
         cluster_id: of the Kafka cluster; None only in version 0.
         node_id: of the broker; None only in version 0.
-        directory_id: of this folder, 22 characters of URL-safe base64; None: none was given.
+        directory_id: of this log dir, 22 characters of URL-safe base64; None: it has none.
     """
 
     cluster_id: str | None
@@ -178,7 +178,7 @@ class MetaProperties:
 
 
 def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
-    """What a `meta.properties` file of version 0 or 1 says. SideFileError names `path` and the line."""
+    """Decodes a `meta.properties` file of version 0 or 1. SideFileError names `path` and the line."""
     found = _properties(data, path)
     version, line = found.get("version", ("0", 0))
     if version not in ("0", "1"):
@@ -197,7 +197,7 @@ def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
 
 
 def encode_meta_properties(properties: MetaProperties) -> bytes:
-    """The bytes of a `meta.properties` file, version 1. ValueError without a cluster id and a node id."""
+    """Encodes a `meta.properties` file, version 1. ValueError without a cluster id and a node id."""
     if properties.cluster_id is None or properties.node_id is None:
         raise ValueError("meta.properties of version 1 needs a cluster id and a node id")
     lines = [
@@ -211,7 +211,7 @@ def encode_meta_properties(properties: MetaProperties) -> bytes:
 
 
 def read_meta_properties(path: str) -> MetaProperties | None:
-    """What a `meta.properties` file says; None if there is no file. SideFileError as above."""
+    """Reads a `meta.properties` file; None if there is no file. SideFileError as above."""
     data = _read(path)
     return None if data is None else decode_meta_properties(data, path)
 
@@ -221,8 +221,8 @@ def write_meta_properties(path: str, properties: MetaProperties) -> None:
     files.replace_whole(path, encode_meta_properties(properties))
 
 
-# Java's Properties format, less what Kafka never writes: lines that go on in the next one, and keys
-# with escapes. What is not known is skipped, as Kafka skips it.
+# Java's Properties format, without what Kafka never writes: continued lines, and keys with escapes. Unknown keys are
+# skipped, as Kafka skips them.
 _PROPERTY = re.compile(r"[ \t\f]*([^ \t\f=:#!\\][^ \t\f=:\\]*)[ \t\f]*[=: \t\f]?[ \t\f]*(.*)")
 _COMMENT = re.compile(r"[ \t\f]*([#!].*)?")
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.?))")
@@ -261,6 +261,6 @@ def _unescaped(text: str, path: str, line: int) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`text` with every character but letters, digits and -_. as an escape; Java reads those back everywhere."""
+    """Escapes every character of `text` but letters, digits and -_.; Java reads that back everywhere."""
     units = struct.iter_unpack(">H", text.encode("utf-16-be"))
     return "".join(chr(unit) if chr(unit) in _PLAIN else f"\\u{unit:04x}" for (unit,) in units)

@@ -1,9 +1,9 @@
-"""The files that Kafka keeps beside the logs of a folder: `meta.properties` and the checkpoints of offsets.
+"""The files that Kafka keeps in a log dir: `meta.properties` and the checkpoints of offsets.
 
-They are for Kafka and its tools; nothing here reads them to go by them. The truth is in each partition's state
-file, from which the checkpoints are made now and then: when a segment is rolled, when the store is flushed or closed,
-but not more often than once a second, by whichever process. What is late in them costs who relies on them a
-longer look at the log. There is no mark of a clean shutdown: who closes a store does not know who else is
+They are for Kafka and its tools; nothing here relies on them. The authority is each partition's state
+file, from which the checkpoints are written now and then: when a segment is rolled, when the store is flushed or
+closed, but at most once a second, by any process. If they are late, a program that relies on them has to read more
+of the log. There is no mark of a clean shutdown: a process that closes a store does not know which others are
 writing to it.
 """
 
@@ -30,16 +30,16 @@ from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two writings of the checkpoints.
+#: Seconds between two writes of the checkpoints.
 INTERVAL = 1.0
 
 class LogOffsets(NamedTuple):
     """What the checkpoints say of a partition.
 
     Attributes:
-        recovery_point: what lies below it is known to be on the disk.
+        recovery_point: records below it are known to be on the disk.
         high_watermark: the log end, as there is no replica to wait for.
-        log_start: the first offset that can be read; None if it is the first that is there.
+        log_start: the first offset that can be read; None if it is the first in the log.
     """
 
     recovery_point: int
@@ -48,11 +48,11 @@ class LogOffsets(NamedTuple):
 
 
 class LogDir:
-    """One folder of logs (Kafka's log.dir). Safe to use from several threads.
+    """One log dir (Kafka's log.dir). Safe to use from several threads.
 
     Attributes:
-        path: the folder.
-        directory_id: what its `meta.properties` says; "": that is not known.
+        path: its path.
+        directory_id: the id in its `meta.properties`; "": not known.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class LogDir:
 
         Args:
             path: the folder.
-            lock_path: a file outside of it, made when it is needed, whose lock the writer of checkpoints holds.
+            lock_path: a file outside of it, created on demand, whose lock the writer of checkpoints holds.
             cluster_id: of the store.
             directory_id: see above.
             store_file: the store.json that lists it; "": none does.
-            clock: what time it is.
+            clock: the store's clock.
         """
         self.path = path
         self._clock = clock
@@ -84,9 +84,9 @@ class LogDir:
         log_dir_list.introduce(self.path, self._cluster_id)
 
     def problem(self) -> str:
-        """Why it is not the folder that it should be; "" if it is. It costs a `stat`.
+        """Returns why it is not the log dir that it should be; "" if it is. Costs a `stat`.
 
-        Without an id it may be made yet, so nothing is found wrong with it.
+        Without an id it may not be created yet, so there is no problem with it.
         """
         if not self.directory_id:
             return ""
@@ -103,7 +103,7 @@ class LogDir:
             return str(error)
 
     def _look(self, path: str, stamp: tuple[int, int, int]) -> str:
-        """The same by what its `meta.properties` says, which is kept in mind if nothing is wrong with it."""
+        """The same by its `meta.properties`, which is cached if there is no problem."""
         found = read_meta_properties(path)
         if found is not None and (found.cluster_id, found.directory_id) != (self._cluster_id, self.directory_id):
             return f"its {META_PROPERTIES} is that of another folder (directory.id {found.directory_id})"
@@ -113,10 +113,10 @@ class LogDir:
         return others
 
     def write_problem(self) -> str:
-        """The same; and why nothing can be written to it. Reads from the disk itself, where the system allows that."""
+        """The same; and why it cannot be written to. Reads from the disk itself, if the system allows that."""
         if self.directory_id:
             self._seen = (-1, -1, -1)
-            # What the look below cannot open it tells.
+            # The look below reports what it cannot open.
             with contextlib.suppress(OSError), files.open_read(f"{self.path}/{META_PROPERTIES}") as file:
                 file.drop_cached()
         problem = self.problem()
@@ -126,12 +126,12 @@ class LogDir:
         return problem
 
     def note(self, partition: TopicPartition, offsets: LogOffsets) -> None:
-        """Keeps what the checkpoints are to say of a partition."""
+        """Records a partition's offsets for the checkpoints."""
         with self._mutex:
             self._noted[partition] = offsets
 
     def write_due(self) -> None:
-        """Writes what was noted to the checkpoints, if it is time. Never waits, never fails: the next one does it."""
+        """Writes the recorded offsets to the checkpoints, if due. Never waits, never fails: the next call tries."""
         if not self._noted or not self._due() or self.problem():
             return
         lock = lock_for(self._lock_path)
@@ -144,7 +144,7 @@ class LogDir:
             log.warning("%s: %s", self._lock_path, error)
             return
         try:
-            # Where something else should be mounted, nothing is to be written; nor where it was taken off the list.
+            # Nothing may be written where another file system should be mounted; nor if it was taken off the list.
             if not self.problem():
                 self._write()
         except OSError as error:
@@ -153,12 +153,12 @@ class LogDir:
             lock.release()
 
     def leave(self) -> None:
-        """Removes what was written here beside the logs, for the store does not list the folder any more.
+        """Deletes the files that were written here beside the logs, since the store does not list the log dir any more.
 
-        Its `meta.properties` goes last: as long as that is there, it can be told whose the rest is.
+        `meta.properties` is deleted last: as long as it exists, it tells whose the other files are.
 
         Raises:
-            LockTimeoutError, OSError: some of it may be left.
+            LockTimeoutError, OSError: some of the files may be left.
         """
         files.open_or_create(self._lock_path).close()
         lock = lock_for(self._lock_path)
@@ -175,7 +175,7 @@ class LogDir:
             written = files.status_of(f"{self.path}/{HIGH_WATERMARK}").st_mtime
         except OSError:
             return True
-        # A time that is to come says nothing: the clock was set back.
+        # A time in the future says nothing: the clock was set back.
         return not 0 <= self._clock() / 1000 - written < INTERVAL
 
     def _write(self) -> None:
@@ -191,7 +191,7 @@ class LogDir:
             path = f"{self.path}/{file}"
             before = _read_or_none(path)
             offsets = before | {partition: getattr(known, field) for partition, known in noted.items()}
-            # Partitions that were deleted go; one that is made anew must not begin with the old one's offsets.
+            # Deleted partitions are removed; one that is recreated must not begin with the old one's offsets.
             after = {one: at for one, at in offsets.items() if at is not None and str(one) in names}
             if after != before or file == HIGH_WATERMARK or not files.exists(path):
                 checkpoint_files.write_offsets(path, after)

@@ -1,4 +1,4 @@
-"""The folders that a store is told to keep its logs in (Kafka's `log.dirs`): their names, and what they must be."""
+"""The list of a store's log dirs (Kafka's `log.dirs`): their names, and what they must be."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from pyspark_log.storage.catalog.log_dir_owner import OWNER_FILE
 from pyspark_log.storage.catalog.topics import new_id
 from pyspark_log.storage.fs import files
 
-#: The log dir of a store that is told nothing.
+#: The log dir of a store that is created without `log.dirs`.
 DATA_FOLDER = "data"
-#: A store has no more of them at a time.
+#: The most log dirs that a store can have at a time.
 MOST_FOLDERS = 256
-#: A state file has two bytes for the number of a log dir.
+#: The largest number of a log dir, which has two bytes in a state file.
 LAST_NUMBER = 65535
-#: A store is no broker, but `meta.properties` must name one.
+#: A store is not a broker, but `meta.properties` must name one.
 NODE_ID: Final = 0
 
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
-# What the system puts into the root of a file system.
+# Names that the system creates in the root of a file system.
 _SYSTEMS_OWN = frozenset({"lost+found"})
 
 
@@ -39,20 +39,20 @@ class ListedLogDir(NamedTuple):
 
     Attributes:
         name: absolute, or inside the store.
-        directory_id: what its `meta.properties` says, so that no other folder is taken for it; "": it is not known,
-            as that of a store with one log dir, which is made with the first record.
+        directory_id: the id in its `meta.properties`, so that no other folder is taken for it; "": not known,
+            as for a store with one log dir, which is created with the first record.
     """
 
     name: str
     directory_id: str
 
 
-#: What a store has that is told nothing.
+#: The list of a store that is created without `log.dirs`.
 DEFAULT: Final[Mapping[int, ListedLogDir]] = {0: ListedLogDir(DATA_FOLDER, "")}
 
 
 def parse(text: str) -> list[str]:
-    """The names in a list with commas. InvalidConfigError: there is none, one twice, or too many."""
+    """Parses a comma-separated list of names. InvalidConfigError: it is empty, has one twice, or has too many."""
     names = [os.path.normpath(name.strip()) for name in text.split(",") if name.strip()]
     if not names or len(set(names)) < len(names) or len(names) > MOST_FOLDERS:
         raise InvalidConfigError(
@@ -65,21 +65,21 @@ def parse(text: str) -> list[str]:
 
 
 def path_of(store: str, name: str) -> str:
-    """Where a log dir is."""
+    """The path of a log dir."""
     return name if os.path.isabs(name) else f"{store}/{name}"
 
 
 def check_name(store: str, name: str, others: Collection[str], own: Collection[str]) -> None:
-    """Refuses a folder in which logs would be mixed with other files.
+    """Refuses a log dir in which logs would be mixed with other files.
 
     Args:
         store: the store's folder.
         name: the new log dir.
         others: the names of the log dirs that it has.
-        own: the names of what else is in the store's folder.
+        own: the names of the other files in the store's folder.
 
     Raises:
-        InvalidConfigError: it is another one of them, lies in one, or has one in it.
+        InvalidConfigError: it is one of them, is inside one, or contains one.
     """
     if not os.path.isabs(name) and (os.sep in name or name in {*own, os.curdir, os.pardir}):
         raise InvalidConfigError(
@@ -96,13 +96,13 @@ def check_name(store: str, name: str, others: Collection[str], own: Collection[s
 
 
 def prepare(store: str, name: str, cluster_id: str) -> ListedLogDir:
-    """Makes a new log dir ready, durably; store.json does not list it yet. `check_name` was asked before.
+    """Prepares a new log dir, durably, before store.json lists it. The caller has called `check_name`.
 
-    One that was made ready for this store before, and never listed, is taken as it is.
+    One that was prepared for this store before, and never listed, is used as it is.
 
     Raises:
-        InvalidConfigError: the folder above it is missing; or there is something in it, such as another's logs.
-        OSError: it cannot be made, or written to.
+        InvalidConfigError: its parent folder is missing; or it is not empty, e.g. has the logs of another store.
+        OSError: it cannot be created, or written to.
     """
     path = path_of(store, name)
     try:
@@ -138,13 +138,13 @@ def introduce(path: str, cluster_id: str) -> None:
     """Writes `meta.properties` into a log dir if it is missing. OSError."""
     meta = f"{path}/{META_PROPERTIES}"
     if not files.exists(meta):
-        # Another process that is faster gives the folder its id.
+        # Another process that is faster gives the log dir its id.
         with contextlib.suppress(FileExistsError):
             files.create_whole(meta, encode_meta_properties(MetaProperties(cluster_id, NODE_ID, new_id())))
 
 
 def introduced(store: str, name: str, cluster_id: str) -> ListedLogDir:
-    """A log dir in use, with its id. InvalidConfigError: it has none. OSError."""
+    """Returns a log dir in use, with its id. InvalidConfigError: it has none. OSError."""
     path = path_of(store, name)
     introduce(path, cluster_id)
     directory_id = _own_id(f"{path}/{META_PROPERTIES}", cluster_id)

@@ -1,8 +1,8 @@
-"""Which store a log dir outside of the store's own folder belongs to.
+"""The note that says which store a log dir outside of the store's own folder belongs to.
 
 A copy of a store has the cluster id, the directory ids and the absolute paths of the original. If it wrote to the same
-log dirs, each of the two would overwrite and cut what the other one has acknowledged, as they have state files, and
-so locks, of their own. So such a folder has a note of the one store that uses it, by its place.
+log dirs, each of the two would overwrite and truncate what the other one has acknowledged, as they have separate state
+files, and so separate locks. So such a log dir has a note with the path of the one store that uses it.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import os
 
 from pyspark_log.storage.fs import Fields, files
 
-#: The name of the note. A broker passes over files in its log dirs that it does not know.
+#: The name of the note. A broker ignores files in its log dirs that it does not know.
 OWNER_FILE = "pylog-store.json"
 
 _MOST_BYTES = 64 * 1024
-# More than a store's description can have.
+# More than the note can have.
 _MOST_STORE_BYTES = 16 * 1024 * 1024
 _VERSION = 1
 
 
 def is_outside(folder: str, store_file: str) -> bool:
-    """Whether a log dir lies outside of the store whose store.json that is; a copy of the store has none of it then.
+    """Whether a log dir is outside of the store of that store.json; a copy of the store does not contain it then.
 
-    It does too if its name in the store is a symbolic link.
+    A symbolic link inside the store counts as outside, too.
     """
     store = files.real_path(os.path.dirname(store_file))
     return os.path.commonpath([files.real_path(folder), store]) != store
 
 
 def note(folder: str, store_file: str) -> None:
-    """Has the note say where folder and store are now, durably, if the folder is outside of the store. OSError."""
+    """Writes the current paths of log dir and store to the note, durably, if the log dir is outside. OSError."""
     if is_outside(folder, store_file):
         now = files.real_path(folder), files.real_path(store_file)
         if _read(folder) != now:
@@ -40,10 +40,10 @@ def note(folder: str, store_file: str) -> None:
 
 
 def problem(folder: str, store_file: str, cluster_id: str) -> str:
-    """Why the store may not use a log dir, if the one that it is a copy of does; "" if it may.
+    """Returns why the store may not use a log dir, if the store that it is a copy of uses it; "" if it may.
 
-    A folder that is not where it was when the note was made is a copy, too, and belongs to nobody yet. Nor does one
-    count whose store is not there any more: it was moved.
+    A log dir that is not where it was when the note was written is a copy, too, and belongs to no store yet. A note
+    whose store is missing does not count either: the store was moved.
     """
     if not is_outside(folder, store_file):
         return ""
@@ -68,7 +68,7 @@ def problem(folder: str, store_file: str, cluster_id: str) -> str:
 
 
 def _read(folder: str) -> tuple[str, str] | None:
-    """Where folder and store.json were, by the note; None if there is none, or it is damaged."""
+    """The paths of log dir and store.json in the note; None if there is none, or it is damaged."""
     try:
         content = Fields.parse(files.read_whole(f"{folder}/{OWNER_FILE}", _MOST_BYTES))
         return content.text("log_dir"), content.text("store_file")

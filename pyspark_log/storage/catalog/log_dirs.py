@@ -1,8 +1,8 @@
 """The log dirs of a store: which of them can be used, and which one a partition is in.
 
-Which one that is stands in the partition's state file, by its number in store.json. A folder that fails takes only its
-own partitions out. It is known by its `meta.properties`, so that neither a missing one, nor what stands where it should
-be mounted, is taken for it and written to.
+A partition's state file has its log dir's number in store.json. A log dir that fails takes only its own partitions
+offline. It is identified by its `meta.properties`, so that neither a missing one, nor whatever is at its mount
+point, is taken for it and written to.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 #: The folder of a partition.
 PARTITION_FOLDER = re.compile(r"(.+)-(0|[1-9]\d{0,9})")
-# What a disk, or a file system, says that has failed. Not that it is full.
+# Errors of a disk, or a file system, that has failed. Not that it is full.
 _FAILED = frozenset({
     errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ESHUTDOWN,
     getattr(errno, "EUCLEAN", errno.EIO), getattr(errno, "EHOSTDOWN", errno.EIO),
@@ -35,10 +35,10 @@ _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 
 
 class _UnlistedLogDir(LogDir):
-    """What has a number that store.json gives to none, or not any more."""
+    """The log dir of a number that store.json does not list, or not any more."""
 
     def problem(self) -> str:
-        """That there is none."""
+        """Says that it is not listed."""
         return f"{store_json.STORE_FILE} does not list it"
 
 
@@ -49,7 +49,7 @@ class LogDirs:
         self, path: str, cluster_id: str, listed: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT,
         next_number: int = len(log_dir_list.DEFAULT), clock: Clock = now_ms,
     ) -> None:  # fmt: skip
-        """Looks at nothing yet. `path`: the store's folder; `listed`, `next_number`: what its store.json says."""
+        """Reads nothing yet. `path`: the store's folder; `listed`, `next_number`: as in its store.json."""
         self._path = path
         self._cluster_id = cluster_id
         self._clock = clock
@@ -58,7 +58,7 @@ class LogDirs:
 
     def _take(self, listed: Mapping[int, ListedLogDir], next_number: int) -> None:
         folders = {number: self._make(number, folder) for number, folder in listed.items()}
-        # Those that are known stay, with what they have noted; the first may have got an id since.
+        # Known log dirs are kept, with their recorded offsets; the first may have got an id since.
         for number, known in self._folders.items():
             new = folders.get(number)
             if new is not None and (known.path, known.directory_id) == (new.path, new.directory_id):
@@ -73,14 +73,14 @@ class LogDirs:
         )  # fmt: skip
 
     def refresh(self) -> None:
-        """Looks which there are by now; a store that cannot be described has those that it had."""
+        """Rereads the list; if the store's description cannot be read, the list stays as it was."""
         try:
             self.follow()
         except (StoreError, OSError) as error:
             log.debug("%s: %s", self._path, error)
 
     def follow(self) -> None:
-        """The same for who is about to put something there: an error if it cannot be found out. StoreError, OSError."""
+        """The same for a caller that is about to write there: fails if the list cannot be read. StoreError, OSError."""
         description = store_json.describe(self._path)
         self._take(description.log_dirs, description.next_log_dir)
 
@@ -91,23 +91,23 @@ class LogDirs:
         return len(self._folders)
 
     def numbered(self) -> Iterator[tuple[int, LogDir]]:
-        """Those that are listed, with their numbers, in which there may be gaps."""
+        """The listed log dirs with their numbers, in which there may be gaps."""
         return iter(self._folders.items())
 
     @property
     def had_several(self) -> bool:
-        """Whether there are, or were, others than the one that a store has from the beginning."""
+        """Whether there are, or were, others than the one that a store has at first."""
         return self._next_number > 1
 
     def at(self, number: int) -> LogDir:
-        """The one with that number; one that cannot be used, if there is none."""
+        """The log dir with that number; if there is none, one that cannot be used."""
         if number not in self._folders:
             self.refresh()
         found = self._folders.get(number)
         return found or _UnlistedLogDir(f"{self._path}/log-dir-{number}", "", self._cluster_id)
 
     def find(self, folder: str) -> int:
-        """The number of a log dir, by its path, or by its name in store.json.
+        """Returns the number of a log dir, by its path, or by its name in store.json.
 
         Raises:
             InvalidConfigError: there is none.
@@ -123,17 +123,17 @@ class LogDirs:
         )
 
     def choose(self, name: str, given: Counter[int] | None = None) -> int:
-        """The log dir for a new partition: of those that can be used the one with the fewest partitions.
+        """Returns the log dir for a new partition: of those that can be used, the one with the fewest partitions.
 
         As Kafka's LogManager.nextLogDirs chooses; of equals the first.
 
         Args:
-            name: of the partition's folder. One that has a folder of that name, of a deleted topic, is passed over.
+            name: of the partition's folder. A log dir that has a folder of that name, of a deleted topic, is skipped.
             given: how many partitions each is about to get.
 
         Raises:
             LogDirOfflineError: none can be used.
-            StoreError, OSError: as `follow`; in the last one known it would be lost if that was taken off the list.
+            StoreError, OSError: as `follow`; a partition would be lost in a known log dir that was taken off the list.
         """
         self.follow()
         if not self.had_several and not self._folders[0].directory_id:
@@ -161,10 +161,10 @@ class LogDirs:
     # ---- which can be used
 
     def check(self, number: int, place: PartitionPath, *, written: bool = False) -> LogDir:
-        """The log dir of a partition, if it can be used; `written`: for writing, by a real look at the disk.
+        """Returns the log dir of a partition, if it can be used; `written`: for writing, which reads from the disk.
 
         Raises:
-            LogDirOfflineError: it cannot.
+            LogDirOfflineError: it cannot be used.
         """
         folder = self.at(number)
         problem = folder.write_problem() if written else folder.problem()
@@ -173,16 +173,16 @@ class LogDirs:
         return folder
 
     def problem_of(self, place: PartitionPath) -> str:
-        """Why the log dir in which a partition's files are is not what it should be; "" if it is."""
+        """Returns why the log dir that holds a partition's files is not what it should be; "" if it is."""
         path = os.path.dirname(place.folder)
         found = next((folder for folder in self if folder.path == path), None)
         return f"{path} is not listed in {store_json.STORE_FILE}" if found is None else found.problem()
 
     def explained(self, error: OSError, place: PartitionPath) -> OSError:
-        """What an error of the system means: LogDirOfflineError if a log dir has failed, else itself.
+        """Interprets a system error: returns LogDirOfflineError if a log dir has failed, else the error itself.
 
         Args:
-            error: what came while a partition was worked on.
+            error: raised while a partition was worked on.
             place: which one.
         """
         if isinstance(error, LogDirOfflineError):

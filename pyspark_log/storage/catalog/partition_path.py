@@ -10,11 +10,11 @@ _METADATA_SIZE = 256
 
 @dataclass(frozen=True, slots=True)
 class PartitionPath:
-    """Whose log it is and where its files are; prints as `topic-3`.
+    """A partition and the paths of its files; prints as `topic-3`.
 
     Attributes:
         topic, topic_id, partition: which partition.
-        folder: where its segments are.
+        folder: that of its segments.
         state_path: its state file.
     """
 
@@ -28,24 +28,24 @@ class PartitionPath:
         return f"{self.topic}-{self.partition}"
 
     def within(self, log_dir: str) -> PartitionPath:
-        """The same partition with its segments in that folder of logs."""
+        """The same partition with its segments in that log dir."""
         folder = f"{log_dir}/{self}"
         return self if folder == self.folder else replace(self, folder=folder)
 
     @property
     def segments_path(self) -> str:
-        """What is known of its closed segments."""
+        """The path of the cache of its inactive segments."""
         return f"{self.state_path}.segments"
 
     @property
     def cleaner_path(self) -> str:
-        """How far it is compacted; also the lock of its cleaner."""
+        """The path of its cleaner checkpoint, which is also the lock of its cleaner."""
         return f"{self.state_path}.cleaner"
 
     def owner(self) -> str:
-        """The id of the topic whose files are in the folder: another one's, once this one was deleted.
+        """The id of the topic whose files are in the folder: another one's, if this one was deleted.
 
-        By Kafka's `partition.metadata`; "" if the folder does not say, or is not there.
+        By Kafka's `partition.metadata`; "" if that is missing.
         """
         try:
             with open(f"{self.folder}/partition.metadata", encoding="ascii", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""The folder of a store: what is where in it, and the file that says what it is."""
+"""The folder of a store: its layout, and store.json, which describes the store."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ STORE_FILE = "store.json"
 STAGING_FOLDER = "staging"
 STATE_FOLDER = "state"
 TOPICS_FOLDER = "topics"
-#: Where a mended copy keeps the bytes that were left out of it, and a store what was set aside.
+#: Where a repaired copy keeps the bytes that were left out of it, and a store the files that were set aside.
 CUT_FOLDER = "cut"
 TOPICS_LOCK = "topics.lock"
 LOG_DIRS = "log.dirs"
 
-# What a process that was killed while it made a store may leave behind.
+# What a process that was killed while it created a store may leave.
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
 _NUMBER = re.compile(r"0|[1-9]\d{0,4}")
 _LOCK = re.compile(r".+\.(lock|turn|tmp)")
@@ -40,14 +40,14 @@ _OWN_NAMES = (STORE_FILE, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER, CUT_FOLDE
 
 
 class StoreDescription(NamedTuple):
-    """What store.json says.
+    """The contents of store.json.
 
     Attributes:
-        cluster_id: 22 characters that tell the store from all others.
-        settings: by Kafka's names.
+        cluster_id: 22 characters that identify the store.
+        settings: the store's configs, by Kafka's names.
         log_dirs: by their numbers.
         next_log_dir: the number of the next one that is added. The number of one that was taken off the list is not
-            given again, so that it never comes to mean another folder.
+            used again, so that it never names another log dir.
     """
 
     cluster_id: str
@@ -56,7 +56,7 @@ class StoreDescription(NamedTuple):
     next_log_dir: int = len(log_dir_list.DEFAULT)
 
     def encode(self) -> bytes:
-        """The bytes of store.json."""
+        """Encodes store.json."""
         content: dict[str, object] = {
             "version": VERSION,
             "cluster_id": self.cluster_id,
@@ -71,7 +71,7 @@ class StoreDescription(NamedTuple):
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
-    """The absolute path that a path or a `file:` URI names. InvalidConfigError: any other URI, or no path at all."""
+    """The absolute path that a path or a `file:` URI names. InvalidConfigError: any other URI, or not a path at all."""
     text = os.fspath(path)
     if not text:
         raise InvalidConfigError("the path of the store is empty")
@@ -85,10 +85,10 @@ def local_path(path: str | os.PathLike[str]) -> str:
 
 
 def describe(folder: str) -> StoreDescription:
-    """What the store in a folder says of itself.
+    """Reads the description of the store in a folder.
 
     Raises:
-        StoreNotFoundError: the folder is missing, or holds no store.
+        StoreNotFoundError: the folder is missing, or is not a store.
         StoreVersionError: another version wrote it.
         DescriptionError: its store.json is damaged.
     """
@@ -126,12 +126,12 @@ def _log_dirs(content: Fields) -> Mapping[int, ListedLogDir]:
 
 
 def make(folder: str, settings: Mapping[str, str]) -> None:
-    """Makes a store in a missing or empty folder.
+    """Creates a store in a missing or empty folder.
 
     Raises:
-        StoreNotFoundError: the folder above it is missing.
+        StoreNotFoundError: the parent folder is missing.
         StoreExistsError: the folder is not empty.
-        InvalidConfigError: an unknown setting or a bad value, or a folder of `log.dirs` that cannot be one.
+        InvalidConfigError: an unknown config or a bad value, or an invalid log dir in `log.dirs`.
     """
     check_store_settings(settings)
     names = log_dir_list.parse(settings.get(LOG_DIRS, log_dir_list.DATA_FOLDER))
@@ -143,7 +143,7 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
         return
     for number, name in enumerate(names):
         log_dir_list.check_name(folder, name, names[:number], _OWN_NAMES)
-    # Two who make the same store must not give its log dirs different ids.
+    # Two processes that create the same store must not give its log dirs different ids.
     files.make_folder(f"{folder}/{STATE_FOLDER}")
     lock_path = f"{folder}/{STATE_FOLDER}/{TOPICS_LOCK}"
     files.open_or_create(lock_path).close()
@@ -182,17 +182,17 @@ def _describe(folder: str, description: StoreDescription) -> None:
 
 
 def add_log_dir(folder: str, name: str) -> StoreDescription:
-    """Gives a store one more log dir, durably; the lock of all topics is held.
+    """Adds a log dir to a store, durably; the lock of all topics is held.
 
     Args:
         folder: the store's.
         name: an absolute path, or the name of a folder in the store; missing or empty.
 
     Returns:
-        What store.json says then.
+        The new contents of store.json.
 
     Raises:
-        InvalidConfigError: there are too many; or it cannot be one, as `log_dir_list.check_name` and `prepare` say.
+        InvalidConfigError: there are too many; or it is invalid, as `log_dir_list.check_name` and `prepare` say.
         OSError: it is not listed.
     """
     before = describe(folder)
@@ -222,7 +222,7 @@ def remove_log_dir(folder: str, number: int) -> None:
 
     Args:
         folder: the store's.
-        number: which one; its number stays taken.
+        number: which one; its number is not used again.
     """
     before = describe(folder)
     left = {other: listed for other, listed in before.log_dirs.items() if other != number}
@@ -230,11 +230,11 @@ def remove_log_dir(folder: str, number: int) -> None:
 
 
 def _prepare(folder: str, name: str, cluster_id: str, known: Iterable[ListedLogDir]) -> ListedLogDir:
-    """Makes a log dir ready that is about to be listed beside the `known` ones. Errors as of log_dir_list.prepare."""
+    """Prepares a log dir before it is listed beside the `known` ones. Raises as `log_dir_list.prepare` does."""
     prepared, path = log_dir_list.prepare(folder, name, cluster_id), log_dir_list.path_of(folder, name)
     for other in known:
         if other.directory_id == prepared.directory_id:
-            # Listed twice, what is in it by the one name would be taken for a leftover by the other.
+            # If it were listed twice, what is in it by the one name would be taken for a leftover by the other.
             raise InvalidConfigError(
                 f"log dir {path}: it is {other.name} by its {META_PROPERTIES}, which is listed; if it has another "
                 f"place now, put that into {folder}/{STORE_FILE}"
@@ -247,7 +247,7 @@ def _prepare(folder: str, name: str, cluster_id: str, known: Iterable[ListedLogD
 
 
 def _make_first(folder: str, path: str) -> None:
-    """Makes the log dir of a store to which nothing was ever written."""
+    """Creates the log dir of a store to which nothing was ever written."""
     try:
         written = [name for name in files.list_folder(f"{folder}/{STATE_FOLDER}") if not _LOCK.fullmatch(name)]
     except FileNotFoundError:
@@ -258,10 +258,10 @@ def _make_first(folder: str, path: str) -> None:
 
 
 def stamp(folder: str) -> tuple[int, int]:
-    """Tells the store in a folder from one that takes its place later."""
+    """Identifies the store in a folder, so that one that replaces it later is recognized."""
     try:
         status = files.status_of(f"{folder}/{STORE_FILE}")
     except OSError:
         return -1, -1
-    # The inode alone is not enough: that of a removed file is given to the next one. And a copy has the old mtime.
+    # The inode alone is not enough: that of a deleted file is given to the next one. And a copy has the old mtime.
     return status.st_ino, status.st_ctime_ns

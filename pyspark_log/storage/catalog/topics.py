@@ -1,4 +1,4 @@
-"""The topics of a store: one small file each, `topics/TOPIC.json`, which is replaced as a whole."""
+"""The topics of a store: one small file each, `topics/TOPIC.json`, which is replaced atomically."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from pyspark_log.storage.fs import Fields, files, lock_for
 from pyspark_log.types import TopicDescription
 
 VERSION = 1
-#: Where the descriptions of deleted topics are whose files are still there, one file each, named by the topic's id.
+#: The descriptions of deleted topics whose files still exist, one file each, named by the topic's id.
 DELETED_FOLDER = "deleted"
 MAX_NAME_LENGTH = 249
-#: The most partitions that a topic can be given. Each that is written to has files, and each reader looks at all: a
-#: whole cluster of Kafka's has some 200,000.
+#: The most partitions that a topic can have. Each that is written to has files, and each reader looks at all: a
+#: whole Kafka cluster has some 200,000.
 MAX_PARTITIONS = 100_000
-#: Topics of the engine itself; records of anybody else would break it.
+#: Topics of the engine itself; records of other writers would break it.
 OFFSETS_TOPIC = "__consumer_offsets"
 PUBLISH_TOPIC = "__pylog_publish"
-#: Topics that no user has made: the engine's own, and those that Kafka's brokers keep for themselves. Any other name is
-#: free, however it begins, as it is in Kafka.
+#: Topics that no user has created: the engine's own, and those that Kafka's brokers keep for themselves. Any other
+#: name is allowed, however it begins, as in Kafka.
 INTERNAL_TOPICS = frozenset({
     OFFSETS_TOPIC, PUBLISH_TOPIC, "__transaction_state", "__share_group_state", "__cluster_metadata",
     "__remote_log_metadata",
 })  # fmt: skip
-#: The most bytes that a description of a store or topic has: far more than all settings together take.
+#: The largest description of a store or topic in bytes: far more than all configs together take.
 MAX_DESCRIPTION_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def check_name(name: str) -> None:
-    """Refuses what Kafka refuses as a topic's name (and so everything that could leave the store's folder).
+    """Refuses what Kafka refuses as a topic's name (and so every name that leads out of the store's folder).
 
     Raises:
         InvalidTopicError: with the rule.
@@ -58,25 +58,25 @@ def check_name(name: str) -> None:
 
 
 def check_not_internal(name: str) -> None:
-    """Refuses the topics that only the engine writes to. InvalidTopicError."""
+    """Refuses topics that only the engine writes to. InvalidTopicError."""
     if name in (OFFSETS_TOPIC, PUBLISH_TOPIC):
         raise InvalidTopicError(f"topic {name} holds the store's own records; nobody else may write to it")
 
 
 def check_partitions(name: str, partitions: int) -> None:
-    """Refuses a number of partitions that no topic is given. InvalidConfigError."""
+    """Refuses a number of partitions that no topic can have. InvalidConfigError."""
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise InvalidConfigError(f"topic {name!r}: {partitions} partitions; it can have 1 to {MAX_PARTITIONS}")
 
 
 def check_id(text: str) -> None:
-    """Refuses what is no id of a store or topic. ValueError."""
+    """Refuses what is not an id of a store or topic. ValueError."""
     if not _ID.fullmatch(text):
         raise ValueError(f"{text[:60]!r} where 22 characters of URL-safe base64 should be")
 
 
 def new_id() -> str:
-    """16 random bytes as 22 characters of URL-safe base64, as Kafka's Uuid prints; never with '-' in front."""
+    """Returns 16 random bytes as 22 characters of URL-safe base64, as Kafka's Uuid prints; never begins with '-'."""
     while True:
         text = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if not text.startswith("-"):
@@ -84,7 +84,7 @@ def new_id() -> str:
 
 
 class DeletedTopic(NamedTuple):
-    """A topic that is gone, while its files are not: what it was, and since when (ms) it is gone."""
+    """A deleted topic whose files still exist: its description, and when (ms) it was deleted."""
 
     topic: TopicDescription
     since: int
@@ -104,7 +104,7 @@ class TopicCatalog:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """Holds the lock of all topics; it comes before the lock of any partition. LockTimeoutError, OSError."""
+        """Holds the lock of all topics, which is taken before any partition's lock. LockTimeoutError, OSError."""
         files.open_or_create(self._lock_path).close()
         lock = lock_for(self._lock_path)
         lock.acquire()
@@ -125,11 +125,11 @@ class TopicCatalog:
         return sorted(name[: -len(".json")] for name in found if name.endswith(".json"))
 
     def exists(self, name: str) -> bool:
-        """Whether there is a topic of that name."""
+        """Whether a topic of that name exists."""
         return files.exists(self._path(name))
 
     def describe(self, name: str) -> TopicDescription:
-        """What the store says of a topic.
+        """Returns a topic's description.
 
         Raises:
             InvalidTopicError: no topic can have that name.
@@ -152,7 +152,7 @@ class TopicCatalog:
         return description
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicDescription:
-        """Makes a topic. Its partitions get files with their first record. The lock is held.
+        """Creates a topic. Its partitions get files with their first record. The lock is held.
 
         Raises:
             InvalidTopicError, InvalidConfigError: refused.
@@ -170,11 +170,11 @@ class TopicCatalog:
         return description
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
-        """Gives a topic more partitions, `total` in all. The lock is held.
+        """Raises a topic's number of partitions to `total`. The lock is held.
 
         Raises:
             InvalidTopicError, UnknownTopicError: no such topic.
-            InvalidConfigError: it has as many already, or more: partitions are never taken away.
+            InvalidConfigError: it has as many already, or more: partitions are never removed.
         """
         before = self.describe(name)
         if total <= before.partitions:
@@ -185,11 +185,11 @@ class TopicCatalog:
         return self._replace(replace(before, partitions=total))
 
     def alter_configs(self, name: str, set_to: Mapping[str, str], delete: Collection[str]) -> TopicDescription:
-        """Changes settings of a topic; those that are deleted follow the store's again. The lock is held.
+        """Changes configs of a topic; those in `delete` follow the store's again. The lock is held.
 
         Raises:
             InvalidTopicError, UnknownTopicError: no such topic.
-            InvalidConfigError: a setting is unknown, or its value is bad; nothing was changed.
+            InvalidConfigError: a config is unknown, or its value is bad; nothing was changed.
         """
         before = self.describe(name)
         check_topic_configs({**{key: "" for key in delete if key not in TOPIC_CONFIGS}, **set_to})
@@ -201,7 +201,7 @@ class TopicCatalog:
         return self.describe(description.name)
 
     def delete(self, name: str) -> TopicDescription:
-        """Deletes a topic, in one durable step. What is left of it is for others. The lock is held.
+        """Deletes a topic in one durable step; its files are deleted elsewhere. The lock is held.
 
         Raises:
             InvalidTopicError, UnknownTopicError: no such topic.
@@ -209,13 +209,13 @@ class TopicCatalog:
         description = self.describe(name)
         files.make_folder(f"{self._folder}/{DELETED_FOLDER}")
         files.rename(self._path(name), self._deleted_path(description.topic_id))
-        # The new name first: a topic that is in neither place would leave its files behind for ever.
+        # The new name first: the files of a topic that is in neither place would never be deleted.
         files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
         files.sync_folder(self._folder)
         return description
 
     def prepare(self, description: TopicDescription) -> None:
-        """Writes down a topic that is to come, as one that is deleted: what there is of it goes, if it does not come.
+        """Records a topic that is about to be created as a deleted one, so that its files are deleted if it never is.
 
         The lock is held. OSError.
         """
@@ -225,17 +225,17 @@ class TopicCatalog:
         files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
 
     def bring(self, description: TopicDescription) -> None:
-        """Makes a topic that was prepared, in one durable step. The lock is held, and there is none of that name."""
+        """Creates a topic that was prepared, in one durable step. The lock is held, and no topic has that name."""
         files.rename(self._deleted_path(description.topic_id), self._path(description.name))
         files.sync_folder(self._folder)
         files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
 
     def is_deleted(self, topic_id: str) -> bool:
-        """Whether what is left of a deleted topic is still there."""
+        """Whether files of a deleted topic still exist."""
         return files.exists(self._deleted_path(topic_id))
 
     def deleted(self) -> list[DeletedTopic]:
-        """The deleted topics whose files are not all gone."""
+        """The deleted topics whose files are not all deleted."""
         found = []
         try:
             names = files.list_folder(f"{self._folder}/{DELETED_FOLDER}")
@@ -243,14 +243,14 @@ class TopicCatalog:
             return []
         for name in sorted(name for name in names if name.endswith(".json")):
             path = f"{self._folder}/{DELETED_FOLDER}/{name}"
-            # Another process may be done with it by now.
+            # Another process may have finished it by now.
             with contextlib.suppress(FileNotFoundError):
                 since = files.status_of(path).st_ctime_ns // 1_000_000
                 found.append(DeletedTopic(_read(path), since))
         return found
 
     def forget(self, topic_id: str) -> None:
-        """A deleted topic's files are all gone."""
+        """Removes the description of a deleted topic whose files are all deleted."""
         files.unlink(self._deleted_path(topic_id))
 
     def _deleted_path(self, topic_id: str) -> str:
@@ -269,7 +269,7 @@ def _encode(description: TopicDescription) -> bytes:
 
 
 def _read(path: str, name: str | None = None) -> TopicDescription:
-    """Reads a description; `name` is the topic's, where the name of the file is."""
+    """Reads a description; `name` is the topic's, if the file is named after it."""
     try:
         content = Fields.parse(files.read_whole(path, MAX_DESCRIPTION_BYTES))
         content.check_version(VERSION, path)

@@ -1,4 +1,4 @@
-"""Every change to the disk, and what must be known of the machine: locks, mounts, links, processes, time."""
+"""Every change to the disk, and the machine's facts: locks, mounts, links, processes, time."""
 
 from pyspark_log.storage.fs import files, locks
 from pyspark_log.storage.fs.clock import Clock, StoreClock, now_ms, shown

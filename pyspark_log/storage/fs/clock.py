@@ -1,4 +1,4 @@
-"""What time it is, in the unit of records' times; parts that act by time take it as an argument, for tests."""
+"""The current time, in the unit of records' times; components take it as an argument, for tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
-#: Gives the time in ms since 1970 (UTC).
+#: Returns the time in ms since 1970 (UTC).
 Clock = Callable[[], int]
 
 
@@ -16,14 +16,14 @@ def now_ms() -> int:
 
 
 class StoreClock:
-    """The clock of one store, which all its parts have; not bound to the store, so that no circle keeps its files open.
+    """The clock of one store, shared by all its components; without a reference to the store, which would be a cycle.
 
     Attributes:
-        read: gives the time in ms since 1970 (UTC). A test may set another one.
+        read: returns the time in ms since 1970 (UTC). A test may replace it.
     """
 
     def __init__(self) -> None:
-        """The machine's."""
+        """Uses the machine's clock."""
         self.read: Clock = now_ms
 
     def __call__(self) -> int:
@@ -32,7 +32,7 @@ class StoreClock:
 
 
 def shown(ms: int) -> str:
-    """A time in ms since 1970 as messages show it: 2013-06-01T12:00:00.000Z; its number, where no calendar has it."""
+    """Formats a time in ms since 1970 for messages: 2013-06-01T12:00:00.000Z; the number, if no calendar has it."""
     try:
         # From ms by whole numbers, since a float loses some.
         point = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=ms)

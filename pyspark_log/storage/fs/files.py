@@ -1,8 +1,8 @@
-"""Every change that the engine makes to files, and every look at them by name, in one place.
+"""All changes that the engine makes to files, and all lookups by name, in one place.
 
-Two reasons. The rules of durable change (write all bytes, sync the file, then the folder; replace
-a file by renaming a complete one over it) are written once. And a test can put itself in front of
-each change: stop the program there, or note the change to replay any part of it later.
+There are two reasons. The rules of durable change (write all bytes, sync the file, then the folder; replace
+a file by renaming a complete one over it) are written once. And a test can observe each change before it is
+made: stop the program there, or record the change to replay any part of it later.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 from pyspark_log.storage.fs.open_file import OpenFile
 
-#: What the umask allows: executors may run as other users of the same group.
+#: Limited by the umask: executors may run as other users of the same group.
 FILE_MODE = 0o666
 FOLDER_MODE = 0o777
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change to files, told to the observer before it is made.
+    """One change to files, reported to the observer before it is made.
 
     Attributes:
         kind: "create", "write", "truncate", "set_modified", "sync", "mkdir", "rmdir", "rename", "link", "unlink" or
@@ -46,7 +46,7 @@ _observer: Callable[[Change], None] | None = None
 
 
 def set_observer(observer: Callable[[Change], None] | None) -> None:
-    """Has `observer` called before each change to files in this process; None ends that. For tests."""
+    """Calls `observer` before each change to files in this process; None ends that. For tests."""
     global _observer  # noqa: PLW0603  (one seam for the whole process is the point)
     _observer = observer
 
@@ -69,15 +69,15 @@ def _sync(fd: int) -> None:
 
 
 def _named(error: OSError, path: str) -> OSError:
-    """The error with the name of the file, which calls on a descriptor do not know."""
+    """Returns the error with the name of the file, which calls on a descriptor do not know."""
     return OSError(error.errno, error.strerror, path)
 
 
 class File(OpenFile):
     """An open file that is read and written at positions; it has no position of its own.
 
-    So threads and forked children can share one without disturbing each other. One that nobody uses any more is closed
-    without a warning, and without a line of Python.
+    So threads and forked children can share one without disturbing each other. One that is dropped is closed without a
+    warning, and without a line of Python.
     """
 
     __slots__ = ()
@@ -121,11 +121,11 @@ class File(OpenFile):
             raise _named(error, self.path) from None
 
     def modified(self) -> int:
-        """When the file was written to last, in ns since the epoch."""
+        """The file's modification time, in ns since the epoch."""
         return os.fstat(self.fd).st_mtime_ns
 
     def set_modified(self, time: int) -> None:
-        """Has the file say that it was written to at `time`, in ns since the epoch, until that happens again."""
+        """Sets the file's modification time to `time`, in ns since the epoch."""
         _tell("set_modified", self.path)
         try:
             os.utime(self.fd, ns=(time, time))
@@ -133,7 +133,7 @@ class File(OpenFile):
             raise _named(error, self.path) from None
 
     def sync(self) -> None:
-        """Returns when the bytes and the size of the file are on the disk."""
+        """Makes the bytes and the size of the file durable."""
         _tell("sync", self.path)
         try:
             _sync(self.fd)
@@ -141,7 +141,7 @@ class File(OpenFile):
             raise _named(error, self.path) from None
 
     def drop_cached(self) -> None:
-        """Has the next reads ask the disk, where the system lets them; for what is synced."""
+        """Drops synced pages from the cache, if the system allows that, so that the next reads ask the disk."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -162,10 +162,10 @@ def open_read(path: str) -> File:
 
 
 def read_whole(path: str, limit: int) -> bytes:
-    """The bytes of a small file.
+    """Returns the bytes of a small file.
 
     Raises:
-        FileNotFoundError, PermissionError: as open_read.
+        FileNotFoundError, PermissionError: as `open_read`.
         ValueError: it has more than `limit` bytes, which no file of its kind has.
     """
     with open_read(path) as file:
@@ -181,7 +181,7 @@ def open_write(path: str) -> File:
 
 
 def open_or_create(path: str) -> File:
-    """Opens a file for reading and writing, and makes it, empty, if it is missing."""
+    """Opens a file for reading and writing, and creates it, empty, if it is missing."""
     try:
         return open_write(path)
     except FileNotFoundError:
@@ -190,13 +190,13 @@ def open_or_create(path: str) -> File:
 
 
 def create(path: str) -> File:
-    """Makes a new file and opens it. FileExistsError if there is one of that name."""
+    """Creates a new file and opens it. FileExistsError if there is one of that name."""
     _tell("create", path)
     return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
 
 def make_folder(path: str) -> bool:
-    """Makes a folder if it is missing, durably; True if it was made here. Its parent must exist."""
+    """Creates a folder if it is missing, durably; returns whether it did. Its parent must exist."""
     if os.path.isdir(path):
         return False
     _tell("mkdir", path)
@@ -209,13 +209,13 @@ def make_folder(path: str) -> bool:
 
 
 def sync_folder(path: str) -> None:
-    """Returns when the names in a folder are on the disk."""
+    """Makes the names in a folder durable."""
     _tell("sync_folder", path)
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     except OSError as error:
-        # Some network and FUSE file systems have no fsync for folders; there is nothing to be done then.
+        # Some network and FUSE file systems have no fsync for folders; nothing can be done then.
         if error.errno != errno.EINVAL:
             raise
     finally:
@@ -223,7 +223,7 @@ def sync_folder(path: str) -> None:
 
 
 def rename(path: str, target: str) -> None:
-    """Renames a file or folder; a file of the name `target` is replaced. Not durable by itself."""
+    """Renames a file or folder; an existing file `target` is replaced. Not durable by itself."""
     _tell("rename", path, target)
     os.rename(path, target)
 
@@ -235,14 +235,14 @@ def link(path: str, target: str) -> None:
 
 
 def unlink(path: str) -> None:
-    """Removes a file's name, if it is there. Not durable by itself."""
+    """Deletes a file's name, if it exists. Not durable by itself."""
     _tell("unlink", path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
 def remove_folder(path: str) -> None:
-    """Removes a folder with the files in it, if it is there. Not durable; a part of it may be gone if it fails."""
+    """Deletes a folder with the files in it, if it exists. Not durable; a part of it may be deleted if it fails."""
     try:
         names = os.listdir(path)
     except FileNotFoundError:
@@ -253,7 +253,7 @@ def remove_folder(path: str) -> None:
 
 
 def remove_empty_folder(path: str) -> None:
-    """Removes a folder, if it is there. Not durable. OSError: e.g. something is in it."""
+    """Deletes an empty folder, if it exists. Not durable. OSError: e.g. it is not empty."""
     _tell("rmdir", path)
     with contextlib.suppress(FileNotFoundError):
         os.rmdir(path)
@@ -276,7 +276,7 @@ def _write_aside(path: str, data: bytes, *, sync: bool = True) -> str:
 
 
 def replace_whole(path: str, data: bytes, *, sync: bool = True) -> None:
-    """Writes a whole file: it has either its old content or the new one, with `sync` also after a power loss."""
+    """Writes a file atomically: it has either its old content or the new one, with `sync` also after a power loss."""
     aside = _write_aside(path, data, sync=sync)
     rename(aside, path)
     if sync:
@@ -284,7 +284,7 @@ def replace_whole(path: str, data: bytes, *, sync: bool = True) -> None:
 
 
 def create_whole(path: str, data: bytes) -> None:
-    """Writes a new file durably; it appears complete. FileExistsError if another was there first."""
+    """Creates a file atomically and durably. FileExistsError if it already exists."""
     aside = _write_aside(path, data)
     try:
         link(aside, path)
@@ -293,26 +293,26 @@ def create_whole(path: str, data: bytes) -> None:
     sync_folder(os.path.dirname(path))
 
 
-# ---- looks, which change nothing
+# ---- lookups, which change nothing
 
 
 def exists(path: str) -> bool:
-    """Whether there is a file or folder of that name, links followed."""
+    """Whether a file or folder of that name exists, following links."""
     return os.path.exists(path)
 
 
 def exists_as_link(path: str) -> bool:
-    """The same, but a link that leads nowhere is there, too."""
+    """The same, but a dangling link exists, too."""
     return os.path.lexists(path)
 
 
 def is_folder(path: str) -> bool:
-    """Whether there is a folder of that name, links followed."""
+    """Whether a folder of that name exists, following links."""
     return os.path.isdir(path)
 
 
 def size_of(path: str) -> int:
-    """The bytes of a file. OSError."""
+    """The size of a file in bytes. OSError."""
     return os.path.getsize(path)
 
 
@@ -327,17 +327,17 @@ def list_folder(path: str) -> list[str]:
 
 
 def status_of(path: str) -> os.stat_result:
-    """What the system says of a file or folder, links followed. OSError."""
+    """The status of a file or folder, following links. OSError."""
     return os.stat(path)
 
 
 def room_at(path: str) -> os.statvfs_result:
-    """What the system says of the file system that a path is on. OSError."""
+    """The status of the file system that a path is on. OSError."""
     return os.statvfs(path)
 
 
 def may(path: str, mode: int) -> bool:
-    """Whether this process may do to a file or folder what `mode` says (os.R_OK, os.W_OK, os.X_OK)."""
+    """Whether this process has the access `mode` to a file or folder (os.R_OK, os.W_OK, os.X_OK)."""
     return os.access(path, mode)
 
 
@@ -347,5 +347,5 @@ def real_path(path: str) -> str:
 
 
 def absolute_path(path: str) -> str:
-    """The path from the root."""
+    """The absolute path."""
     return os.path.abspath(path)

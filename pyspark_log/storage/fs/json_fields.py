@@ -1,7 +1,7 @@
-"""Takes values out of the JSON that the engine keeps, and trusts none of it.
+"""Reads typed values from the JSON that the engine keeps, and trusts none of it.
 
-JSON has no checksum and says what it likes. What is missing, or not what it should be, is a ValueError that names the
-field; the caller knows the file, or the record, and which error that is for its own callers.
+JSON has no checksum and no schema. A missing or wrong value is a ValueError that names the field; the caller knows
+the file, or the record, and which error that is for its own callers.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from pyspark_log.errors import StoreVersionError
 
 
 class Fields:
-    """An object of JSON, whose values are asked for by name and kind. Everything raises ValueError."""
+    """A JSON object whose values are read by name and type. Every method raises ValueError."""
 
     def __init__(self, content: object) -> None:
-        """`content` is what `json.loads` gave, or a part of it."""
+        """`content` is the result of `json.loads`, or a part of it."""
         if not isinstance(content, dict):
             raise ValueError(f"{_shown(content)} where an object should be")
         self._content: dict[str, object] = content
 
     @classmethod
     def parse(cls, data: bytes) -> Fields:
-        """The object that the bytes of a file are."""
+        """Parses the bytes of a file as an object."""
         try:
             return cls(json.loads(data))
         except RecursionError:
             raise ValueError("its lists or objects stand too deep in each other") from None
 
     def check_version(self, known: int, where: str, oldest: int = 1) -> None:
-        """Refuses a `version` after the known one, or before the oldest. StoreVersionError, which names `where`."""
+        """Refuses a `version` above the known one, or below the oldest. StoreVersionError, which names `where`."""
         version = self.whole("version", low=1)
         if version < oldest:
             raise StoreVersionError(
@@ -44,7 +44,7 @@ class Fields:
             )
 
     def value(self, name: str) -> object:
-        """A value of any kind."""
+        """A value of any type."""
         if name not in self._content:
             raise ValueError(f"{name!r} is missing")
         return self._content[name]
@@ -58,7 +58,7 @@ class Fields:
         return text(self.value(name), name)
 
     def whole(self, name: str, low: int = 0, high: int = LONG_MAX) -> int:
-        """A whole number from `low` to `high`."""
+        """An integer from `low` to `high`."""
         return whole(self.value(name), name, low, high)
 
     def list(self, name: str) -> list[object]:
@@ -84,21 +84,21 @@ class Fields:
 
 
 def text(value: object, name: str) -> str:
-    """A value that should be a string; `name` says which."""
+    """Returns a value that should be a string; `name` is for the error."""
     if not isinstance(value, str):
         raise ValueError(f"{name!r} is {_shown(value)} where a text should be")
-    value.encode()  # JSON can write half of a character; a UnicodeEncodeError is a ValueError
+    value.encode()  # JSON can contain half of a surrogate pair; a UnicodeEncodeError is a ValueError
     return value
 
 
 def whole(value: object, name: str, low: int = 0, high: int = LONG_MAX) -> int:
-    """A value that should be a whole number from `low` to `high`; `name` says which."""
+    """Returns a value that should be an integer from `low` to `high`; `name` is for the error."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{name!r} is {_shown(value)} where a whole number from {low} to {high} should be")
     return value
 
 
 def _shown(value: object) -> str:
-    """A value in an error: its beginning, as others look at the whole."""
+    """A value for an error message, shortened."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:60]}..."

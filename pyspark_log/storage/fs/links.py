@@ -1,11 +1,11 @@
-"""Where a file can have a second name, and where it can be renamed to."""
+"""Checks where a file can have a second name, and where it can be renamed to."""
 
 from __future__ import annotations
 
 import errno
 import os
 
-# What link(2) says where there are no second names, or none from here to there or for this user.
+# Errors of link(2) where second names are not supported, not between these folders, or not for this user.
 _NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 

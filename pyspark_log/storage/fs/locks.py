@@ -1,15 +1,15 @@
 """Locks between processes and threads.
 
-A lock is a `flock` on a file that is never renamed or replaced. Three things that `flock` does not
-give are added (the failures they prevent are in docs/protocol.md):
+A lock is a `flock` on a file that is never renamed or replaced. Three properties that `flock` lacks
+are added (the failures they prevent are in docs/protocol.md):
 
 - Turns. `flock` is not fair: a process that locks in a loop starves the others. A waiter first takes
-  a second lock, the turn, then the lock itself, and then lets the turn go; so nobody is overtaken by
-  the same process twice.
+  a second lock, the turn, then the lock itself, and then releases the turn; so no process is overtaken
+  by the same one twice.
 - Threads. A `flock` belongs to the open file, so two threads of a process would both hold it. Each
   process keeps one table of its locks, with a mutex each.
 - Forks. A child shares its parent's open file, and would hold or release its parent's lock. In a child
-  the table starts anew, and the inherited files are closed without unlocking.
+  the table is reset, and the inherited files are closed without unlocking.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import weakref
 from pyspark_log.errors import LockTimeoutError
 from pyspark_log.storage.fs import files
 
-#: How long a lock is waited for before LockTimeoutError, in seconds. A lock is held for milliseconds;
-#: one that is not to be had for this long belongs to a stopped process.
+#: How long to wait for a lock before LockTimeoutError, in seconds. A lock is held for milliseconds;
+#: one that cannot be acquired for this long belongs to a stopped process.
 DEFAULT_TIMEOUT = 60.0
 
-# Polling keeps time-outs possible in any thread. The first tries come within microseconds, as most
-# holders leave that soon; a waiter that has its turn then looks every millisecond at least.
+# Polling keeps timeouts possible in any thread. The first attempts come within microseconds, as most
+# holders release soon; a waiter that has its turn then tries at least every millisecond.
 _FIRST_PAUSE = 0.00002
 _LAST_PAUSE = 0.001
 
@@ -37,7 +37,7 @@ _LAST_PAUSE = 0.001
 class Mutex:
     """A lock between the threads of a process, for use with `with`; free in a forked child.
 
-    A child has only the thread that forked, so what another thread held would stay held there for ever.
+    A child has only the thread that forked, so what another thread held would never be released there.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Mutex:
         _mutexes.add(self)
 
     def start_anew(self) -> None:
-        """In a forked child: nobody holds it."""
+        """Resets the mutex in a forked child: no thread holds it."""
         self._lock = threading.Lock()
 
     def __enter__(self) -> None:
@@ -59,7 +59,7 @@ _mutexes: weakref.WeakSet[Mutex] = weakref.WeakSet()
 
 
 class FileLock:
-    """An exclusive lock on `path`, one object a process (see `lock_for`); not reentrant.
+    """An exclusive lock on `path`, one object per process (see `lock_for`); not reentrant.
 
     Attributes:
         path: the file that is locked; it must exist. Its turn lock is `path` + ".turn".
@@ -78,7 +78,7 @@ class FileLock:
         return self._main
 
     def start_anew(self) -> None:
-        """In a forked child: forgets what the parent has locked. Closing is not unlocking."""
+        """Resets the lock in a forked child: forgets what the parent has locked. Closing is not unlocking."""
         self._mutex = threading.Lock()
         self._close()
 
@@ -89,10 +89,10 @@ class FileLock:
         self._main = self._turn = None
 
     def acquire(self, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """Waits for the lock, for `timeout` seconds at most.
+        """Acquires the lock, waiting `timeout` seconds at most.
 
         Raises:
-            LockTimeoutError: naming the process that holds it, where the system tells.
+            LockTimeoutError: naming the process that holds it, if the system reports it.
             OSError: the file cannot be opened for writing.
         """
         deadline = time.monotonic() + timeout
@@ -110,18 +110,18 @@ class FileLock:
                     return
                 self._close()
         except BaseException:
-            # Whatever was locked so far, also if a signal struck in between.
+            # Releases whatever was locked so far, also if a signal arrived in between.
             self._close()
             self._mutex.release()
             raise
 
     def _is_current(self) -> bool:
-        """Whether the path still names the open file; not if the folder was replaced by a copy of it."""
+        """Whether the path still names the open file; False if the folder was replaced by a copy of it."""
         assert self._main is not None
         return os.path.samestat(os.fstat(self._main.fd), os.stat(self.path))
 
     def release(self) -> None:
-        """Gives the lock back."""
+        """Releases the lock."""
         fcntl.flock(self.file.fd, fcntl.LOCK_UN)
         self._mutex.release()
 
@@ -144,7 +144,7 @@ def _flock(file: files.File, deadline: float, timeout: float) -> None:
 
 
 def _holder(file: files.File) -> str:
-    """Who holds the lock, by Linux's table of locks."""
+    """The process that holds the lock, by Linux's table of locks."""
     inode = f":{os.fstat(file.fd).st_ino}"
     with contextlib.suppress(OSError), open("/proc/locks", encoding="ascii") as table:
         for line in table:
@@ -163,7 +163,7 @@ _table_mutex = Mutex()
 
 
 def lock_for(path: str) -> FileLock:
-    """This process's lock object for the file `path`, which must exist when it is acquired."""
+    """Returns this process's lock object for the file `path`, which must exist when it is acquired."""
     key = os.path.realpath(path)
     with _table_mutex:
         lock = _table.get(key)

@@ -1,4 +1,4 @@
-"""Which file system a folder is on, by the system's own table."""
+"""The file system that a folder is on, by the system's own table."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Mount(NamedTuple):
 
     Attributes:
         point: the folder where it is mounted.
-        type: as the system calls it.
-        options: all that the system shows, of the mount and of the file system.
+        type: the system's name for it.
+        options: all options that the system reports, of the mount and of the file system.
     """
 
     point: str
@@ -34,18 +34,18 @@ class Mount(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other hosts may write to it too. Of a program behind FUSE nobody knows, so: yes."""
+        """Whether other hosts may write to it too. True for FUSE, where that is not known."""
         return self.type in SHARED or self.is_fuse
 
     @property
     def is_fuse(self) -> bool:
-        """Whether a program stands behind it."""
+        """Whether it is a FUSE file system, which a program serves."""
         return self.type.startswith("fuse") or self.type == "macfuse"
 
 
 @cache
 def is_shared(folder: str) -> bool:
-    """Whether other hosts may write to a folder; looked up once a process. False where the system does not tell."""
+    """Whether other hosts may write to a folder; cached per process. False if the system does not report it."""
     try:
         mount = mount_of(folder)
     except (OSError, subprocess.SubprocessError):
@@ -59,7 +59,7 @@ def mount_of(folder: str) -> Mount | None:
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
-    """Linux's /proc/self/mountinfo (proc_pid_mountinfo(5)), in its order."""
+    """Parses Linux's /proc/self/mountinfo (proc_pid_mountinfo(5)), in its order."""
     mounts = []
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
@@ -70,7 +70,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
 
 
 def parse_mount_command(text: str) -> list[Mount]:
-    """What `mount` prints on macOS: `SOURCE on POINT (TYPE, OPTION, ...)`."""
+    """Parses the output of `mount` on macOS: `SOURCE on POINT (TYPE, OPTION, ...)`."""
     found = (re.fullmatch(r".+? on (/.*) \((.+)\)", line) for line in text.splitlines())
     mounts = []
     for match in found:

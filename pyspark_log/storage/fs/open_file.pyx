@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""A file's descriptor that is closed when nobody uses it any more, in C.
+"""A file descriptor that is closed when its object is dropped, in C.
 
-In Python that would take a `__del__`. A signal's handler can run in there, and what it raises is dropped: a Ctrl-C at
+In Python that would take a `__del__`. A signal's handler can run in it, and what that raises is dropped: a Ctrl-C at
 that moment would be lost.
 """
 
@@ -12,7 +12,7 @@ cdef extern from "<unistd.h>" nogil:
 
 
 cdef class OpenFile:
-    """What `files.File` is made of.
+    """The base class of `files.File`.
 
     Attributes:
         path: the file.

@@ -1,7 +1,7 @@
-"""Processes as others on the same machine can tell them apart, even when a number is given out again.
+"""Identifies processes for others on the same machine, even if a process id is reused.
 
-A number means something in one namespace of one boot only. What is said here of processes elsewhere is that nothing is
-known of them.
+A process id has a meaning in one namespace of one boot only. Of processes elsewhere nothing is
+known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Process(NamedTuple):
     Attributes:
         number: its id.
         birth: where and when it was started: 16 hex digits for the boot of the machine and its namespace of process
-            ids, a hyphen, and the time in ticks since the boot, in hex. "" where the system does not tell.
+            ids, a hyphen, and the time in ticks since the boot, in hex. "" if the system does not report it.
     """
 
     number: int
@@ -25,21 +25,21 @@ class Process(NamedTuple):
 
     @classmethod
     def of(cls, number: int) -> Process:
-        """A process of this machine that is alive."""
+        """Returns a live process of this machine."""
         machine, start = _machine(), _start(number)
         return cls(number, f"{machine}-{start:x}" if machine and start is not None else "")
 
     @classmethod
     def here(cls) -> Process:
-        """This process."""
+        """Returns this process."""
         return cls.of(os.getpid())
 
     def is_near(self) -> bool:
-        """Whether this process can tell if it is dead: it was started on this machine since its boot."""
+        """Whether this process can determine if it is dead: it was started on this machine since its boot."""
         return bool(self.birth) and self.birth.partition("-")[0] == _machine()
 
     def is_dead(self) -> bool:
-        """Whether it is dead, for certain. False also if it is not near."""
+        """Whether it is certainly dead. False also if it is not near."""
         if not self.is_near():
             return False
         try:
@@ -53,11 +53,11 @@ class Process(NamedTuple):
 
 
 def _machine() -> str:
-    """What differs from boot to boot, and from namespace to namespace; "" where the system does not tell."""
+    """A value that differs from boot to boot, and from namespace to namespace; "" if the system has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read()
-        # Another namespace's /proc tells of other processes.
+        # Another namespace's /proc shows other processes.
         if os.readlink("/proc/self") != str(os.getpid()):
             return ""
         spaces = [os.readlink(f"/proc/self/ns/{name}") for name in ("pid", "time")]
@@ -67,10 +67,10 @@ def _machine() -> str:
 
 
 def _start(number: int) -> int | None:
-    """When a process was started, in ticks since the boot; None where the system does not tell."""
+    """When a process was started, in ticks since the boot; None if the system does not report it."""
     try:
         with open(f"/proc/{number}/stat", encoding="utf-8", errors="replace") as file:
-            # Its name comes in brackets, and can have any character.
+            # Its name is in brackets, and can have any character.
             return int(file.read().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return None

@@ -1,4 +1,4 @@
-"""Rows in, validated record batches out: partitioning, accumulating, timestamps, checks of a client's batch."""
+"""Turns rows into validated record batches: partitioning, accumulating, timestamps, checks of a client's batch."""
 
 from pyspark_log.storage.ingest.accumulator import FILLING_BYTES, RecordAccumulator, encode, packed
 from pyspark_log.storage.ingest.partitioner import Partitioner, group

@@ -13,28 +13,28 @@ from pyspark_log.storage.ingest.partitioner import Partitioner, group
 from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
 from pyspark_log.storage.record import HEADER_SIZE, MAX_TIMESTAMP_AT, BatchBuilder, WriteColumns
 
-#: Bytes of records that a batch is filled to before compression.
+#: Bytes of records to which a batch is filled, before compression.
 BATCH_SIZE = 512 * 1024
 
-#: Memory (bytes) of batches that are being filled, over all partitions; beyond it they go out as they are.
+#: Memory (bytes) of batches that are being filled, over all partitions; beyond it they are sealed as they are.
 FILLING_BYTES = 64 * 1024 * 1024
 
-#: Takes a finished record batch: partition, bytes, number of records.
+#: Receives a finished record batch: partition, bytes, number of records.
 Sink = Callable[[int, bytes, int], None]
 
 
 class RecordAccumulator:
     """Collects records of one topic and hands out record batches as they fill up.
 
-    Rows keep their order within a partition. Rows that name no partition go where Kafka's default
-    partitioner puts them: by murmur2 of the key, or, without a key, to one partition for a batch's worth of
-    bytes and then to another. A record batch that is past the topic's retention when it is written is warned of, once.
+    Rows keep their order within a partition. Rows without a partition get one from Kafka's default
+    partitioner: by murmur2 of the key, or, without a key, one partition for a batch's worth of
+    bytes and then another. A record batch that is past the topic's retention when it is written is logged, once.
     """
 
     def __init__(
         self, topic: str, partitions: int, config: TopicConfig, sink: Sink, log_append_time: int | None = None
     ) -> None:
-        """`log_append_time` (ms): the time of all records, whatever they bring, if the append takes place now."""
+        """`log_append_time` (ms): the time of all records, whatever theirs is, if the append takes place now."""
         self._topic = topic
         self._log_append_time = log_append_time
         self._partitions = partitions
@@ -49,10 +49,10 @@ class RecordAccumulator:
         self._now = 0
 
     def add(self, data: pa.RecordBatch, now: int) -> None:
-        """Adds rows; `now` (ms) is the time of those that bring none.
+        """Adds rows; `now` (ms) is the time of those without one.
 
         Raises:
-            InvalidRecordError: see WriteColumns, and time_bounds.py. RecordTooLargeError.
+            InvalidRecordError: see WriteColumns, and timestamps.py. RecordTooLargeError.
         """
         config, self._now = self._config, now
         columns = WriteColumns(data, now, keys_required=config.compact, where=self._topic)
@@ -102,7 +102,7 @@ class RecordAccumulator:
         self._sink(partition, batch, count)
 
     def flush(self) -> None:
-        """Hands out what is left, as batches that may be small, and gives their memory back."""
+        """Hands out the remaining batches, which may be small, and frees their memory."""
         for partition, builder in self._builders.items():
             if builder.count:
                 self._seal(partition, builder)
@@ -112,7 +112,7 @@ class RecordAccumulator:
 def encode(
     topic: str, partitions: int, config: TopicConfig, data: pa.RecordBatch, now: int
 ) -> dict[int, list[bytes]]:
-    """Encodes rows into record batches, for each partition that gets any; `now` and errors as RecordAccumulator.add."""
+    """Encodes rows into record batches, by partition; `now` and errors as `RecordAccumulator.add`."""
     batches: dict[int, list[bytes]] = {}
     encoder = RecordAccumulator(
         topic, partitions, config, lambda partition, batch, _: batches.setdefault(partition, []).append(batch)
@@ -123,7 +123,7 @@ def encode(
 
 
 def packed(batches: Iterable[bytes], size: int) -> list[bytearray]:
-    """Batches in their order, put together for few appends: each of `size` bytes at most, or of one batch with more."""
+    """Joins batches in order for few appends: each of at most `size` bytes, or of one larger batch."""
     packs = list[bytearray]()
     for batch in batches:
         if not packs or len(packs[-1]) + len(batch) > size:

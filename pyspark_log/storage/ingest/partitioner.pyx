@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Which partition a record goes to, by the rules of Kafka's own producer."""
+"""Assigns records to partitions by the rules of Kafka's own producer."""
 
 import array
 
@@ -20,12 +20,12 @@ cdef c_array.array NUMBERS = array.array("i")
 cdef object PARTITION_TYPES = (pa.int32(),)
 
 cdef enum:
-    # What a record takes besides its key and value, at least.
+    # The fewest bytes that a record takes besides its key and value.
     RECORD_OVERHEAD = 7
 
 
 cdef uint32_t _murmur2(const uint8_t* p, int64_t length) noexcept nogil:
-    # MurmurHash2 as Kafka's Utils.murmur2 has it: its own seed, words read as little-endian.
+    # MurmurHash2 as in Kafka's Utils.murmur2: its own seed, words read as little-endian.
     cdef uint32_t m = 0x5BD1E995
     cdef uint32_t h = 0x9747B28CU ^ <uint32_t>length
     cdef uint32_t k
@@ -78,8 +78,8 @@ cdef inline uint64_t _next_random(uint64_t* state) noexcept nogil:
 
 
 cdef class Partitioner:
-    """Kafka's default: the partition that a row names, else the hash of its key, else one that is kept
-    until `batch_size` bytes went to it (KIP-794), so that rows without a key fill whole batches.
+    """Kafka's default: the partition of the row if it has one, else by the hash of its key, else one that is kept
+    until it has got `batch_size` bytes (KIP-794), so that rows without a key fill whole batches.
 
     Not thread-safe.
 
@@ -108,11 +108,11 @@ cdef class Partitioner:
         return <int32_t>(_next_random(&self.random) % <uint64_t>self.partitions)
 
     def assign(self, key, value, explicit, Py_ssize_t num_rows):
-        """The partition of each row.
+        """Returns the partition of each row.
 
         Args:
             key: binary or string; None or null: no key.
-            value: binary or string; only its sizes count.
+            value: binary or string; only its sizes are used.
             explicit: int32 partition numbers; null: to be chosen.
             num_rows: length of all three.
 
@@ -147,7 +147,7 @@ cdef class Partitioner:
     cdef Py_ssize_t fill(
         self, const Column* keys, const Column* values, const Column* given, Py_ssize_t num_rows, int* result
     ) noexcept nogil:
-        """Fill `result`; returns the row whose partition is not there, or -1."""
+        """Fill `result`; returns the row whose partition does not exist, or -1."""
         cdef const uint8_t* data = NULL
         cdef const int32_t* numbers = <const int32_t*>given.data
         cdef int64_t length
@@ -175,7 +175,7 @@ cdef class Partitioner:
 
 
 def group(assignment, int32_t partitions):
-    """Row numbers grouped by partition, in their order (a counting sort).
+    """Groups row numbers by partition, in their order (a counting sort).
 
     Args:
         assignment: an int32 buffer with the partition of each row.

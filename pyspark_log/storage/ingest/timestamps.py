@@ -1,6 +1,6 @@
 """Refuses records whose times are too far from the clock, as a broker does (LogValidator; KIP-937).
 
-And warns of records that retention is about to let go of, which a broker takes without a word.
+And warns of records that retention is about to delete, which a broker accepts silently.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 
 def check_times(times: pa.Array, config: TopicConfig, now: int, where: str) -> None:
-    """Checks the times that records bring.
+    """Checks the timestamps of records.
 
     Args:
         times: of each record, in ms; null and NO_TIMESTAMP are never refused.
-        config: the topic's settings; with LogAppendTime nobody looks at these times.
+        config: the topic's configs; with LogAppendTime these timestamps are not used.
         now: the time in ms.
         where: the topic, for errors.
 
@@ -58,7 +58,7 @@ def is_past_retention(newest: int, config: TopicConfig, now: int) -> bool:
 
 
 def warn_past_retention(newest: int, config: TopicConfig, where: str) -> None:
-    """Says that records of the time `newest` (ms) and before, which `is_past_retention`, are being written."""
+    """Warns that records of the time `newest` (ms) and before, past the topic's retention, are being written."""
     log.warning(
         "%s: records of time %d (ms) and before are past the topic's retention.ms (%d) already: they go with "
         "the next cleaning. Set retention.ms=-1 to keep them",

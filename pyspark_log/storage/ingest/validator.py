@@ -1,7 +1,7 @@
-"""A record batch as a client of Kafka sends it: checked as a broker checks it, and made fit for its topic.
+"""Validates a record batch of a Kafka client as a broker does, and converts it for its topic.
 
-The rules are those of Kafka's LogValidator. Where a broker would mend a batch in silence (offsets that leave some
-out, a wrong largest time), it is refused: no client sends such ones.
+The rules are those of Kafka's LogValidator. A batch that a broker would correct silently (missing
+offsets, a wrong largest time) is refused: no client sends such batches.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from pyspark_log.storage.record import (
 
 
 def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearray:
-    """The bytes that the topic's log takes for a batch: its own, or the same records in the topic's codec.
+    """Returns the bytes of a batch for the topic's log: its own, or the same records in the topic's codec.
 
     Args:
-        batch: one whole batch of format 2, with base offset 0.
-        config: the topic's settings.
+        batch: one complete batch of format 2, with base offset 0.
+        config: the topic's configs.
         now: the time in ms: that of the records if the topic has LogAppendTime.
         where: topic and partition, for errors.
 
     Raises:
         InvalidRecordError: a rule of Kafka's is broken; RecordTooLargeError: larger than max.message.bytes, or than
-            batch.max.memory.bytes once it is unpacked.
-        CorruptRecordError: the bytes are no record batch, the CRC is wrong, or the records' offsets do not rise.
+            batch.max.memory.bytes once it is decompressed.
+        CorruptRecordError: the bytes are not a record batch, the CRC is wrong, or the offsets do not increase.
     """
     if len(batch) > config.max_message_bytes:
         raise RecordTooLargeError(
@@ -52,7 +52,7 @@ def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearr
     for broken, rule in _broken_rules(header):
         if broken:
             raise InvalidRecordError(f"{where}: {rule}")
-    # That there are as many records as offsets, and that these rise, leaves no hole between them.
+    # If there are as many records as offsets, and these increase, there is no gap between them.
     try:
         chunk = decode(
             batch, 0, len(batch), from_offset=0, until_offset=INT_MAX + 1, max_bytes=INT_MAX, check_crcs=False,
@@ -107,7 +107,7 @@ def _milliseconds(columns: dict[str, pa.Array]) -> pa.Array:
 
 
 def _in_codec_of(config: TopicConfig, columns: dict[str, pa.Array], header: BatchHeader) -> bytes:
-    """The same records as one batch of the same producer, compressed as the topic wants it."""
+    """Encodes the same records as one batch of the same producer, compressed with the topic's codec."""
     records = RecordColumns(columns["key"], columns["value"], _milliseconds(columns), columns["headers"], 0)
     builder = BatchBuilder(INT_MAX, config.max_message_bytes, config.codec, config.level)
     builder.append(records, None, 0, header.count)

@@ -1,9 +1,9 @@
 """How far a partition's log is compacted, and why not further: one small file beside its state file.
 
-Its lock is that of the partition's cleaner, so two of them never work on one log. How far the log is compacted is a
-saving, no truth: if it is torn or too old, the next cleaner begins at the log start, and finds less to do than it has
-thought. Where cleaners have been is relied on. So a file that does not tell it, as a power loss can tear it while it is
-written, means: perhaps everywhere.
+A partition's cleaner holds the lock of this file, so that two cleaners never work on one log. How far the log is
+compacted only saves work: if that is torn or too old, the next cleaner begins at the log start and finds less to do.
+Which segments cleaners may have replaced is relied on. So a file that does not say it, as after a power loss in a
+write, means: perhaps all of them.
 
 Layout: docs/format.md.
 """
@@ -23,7 +23,7 @@ from pyspark_log.storage.log.state_file import PartitionState
 from pyspark_log.storage.record import crc32c
 
 VERSION = 2
-#: How far cleaners have been by a file that does not tell it: any segment may be compacted.
+#: How far cleaners may have been if the file does not say it: any segment may be compacted.
 UNKNOWN = LONG_MAX
 #: Bytes of the file: one sector, so that a write is seldom torn.
 FILE_SIZE = 512
@@ -33,12 +33,12 @@ _MOST_REASON = FILE_SIZE - _BODY.size - _CRC.size
 
 
 class CleanerCheckpoint(NamedTuple):
-    """What the last cleaner has left.
+    """What the last cleaner recorded.
 
     Attributes:
-        cleaned_to: the first offset that it did not clean: Kafka's cleaner checkpoint. 0: it has not cleaned.
-        truncations: how often the end of the partition's log had been taken back by then.
-        touched_to: above it no cleaner has replaced a segment, also none that was killed; UNKNOWN: nobody knows.
+        cleaned_to: the first offset that it did not clean: Kafka's cleaner checkpoint. 0: nothing is cleaned.
+        truncations: how often the partition's log had been truncated by then.
+        touched_to: no cleaner, not even one that was killed, has replaced a segment above it; UNKNOWN: not known.
         time: when that was, in ms.
         reason: why the partition cannot be cleaned; "" if it can.
     """
@@ -59,7 +59,7 @@ def _encode(state: CleanerCheckpoint) -> bytes:
 
 def _decode(data: bytes) -> CleanerCheckpoint:
     if not data:
-        return CleanerCheckpoint()  # Its cleaner has not come to its first swap.
+        return CleanerCheckpoint()  # Its cleaner has not reached its first swap.
     body = data[: -_CRC.size]
     if len(data) != FILE_SIZE or body[0] != VERSION or data[-_CRC.size :] != _CRC.pack(crc32c(body)):
         return CleanerCheckpoint(touched_to=UNKNOWN)
@@ -69,7 +69,7 @@ def _decode(data: bytes) -> CleanerCheckpoint:
 
 
 def read(place: PartitionPath) -> CleanerCheckpoint:
-    """What is known. If the file is torn, or of another version: that cleaners may have been everywhere. OSError."""
+    """Reads the checkpoint. If it is torn or of another version, any segment may be compacted. OSError."""
     try:
         with files.open_read(place.cleaner_path) as file:
             return _decode(file.pread(FILE_SIZE, 0))
@@ -78,15 +78,15 @@ def read(place: PartitionPath) -> CleanerCheckpoint:
 
 
 def write(place: PartitionPath, state: CleanerCheckpoint) -> None:
-    """Replaces what is known, durably; the lock of `cleaning` is held.
+    """Replaces the checkpoint durably; the caller holds the lock of `cleaning`.
 
     Raises:
-        OSError: also where that lock was lost meanwhile, on a shared file system. A server refuses writes to a locked
-            file then, but only through the file that was locked.
+        OSError: also if that lock was lost meanwhile, on a shared file system. A server then refuses writes to a locked
+            file, but only through the file that was locked.
     """
     file = lock_for(place.cleaner_path).file
     if not file.size():
-        # Its name must not be lost to the power either: who verifies the log goes by what is written now.
+        # The file's name must survive a power loss too: `verify` relies on what is written now.
         files.sync_folder(os.path.dirname(place.cleaner_path))
     file.pwrite(_encode(state), 0)
     file.sync()
@@ -97,8 +97,8 @@ def cleaning(place: PartitionPath, timeout: float = DEFAULT_TIMEOUT) -> Iterator
     """Holds the lock of the partition's cleaner.
 
     Raises:
-        LockTimeoutError: another one is at work there, for longer than `timeout` (s).
-        OSError: the file cannot be made.
+        LockTimeoutError: another cleaner works there for longer than `timeout` (s).
+        OSError: the file cannot be created.
     """
     files.open_or_create(place.cleaner_path).close()
     lock = lock_for(place.cleaner_path)
@@ -110,9 +110,9 @@ def cleaning(place: PartitionPath, timeout: float = DEFAULT_TIMEOUT) -> Iterator
 
 
 def first_dirty(known: CleanerCheckpoint, state: PartitionState) -> int:
-    """The offset from which on the log is not compacted (LogCleanerManager.cleanableOffsets).
+    """The first offset that is not compacted (LogCleanerManager.cleanableOffsets).
 
-    Where the log was truncated since, offsets can have other records now: nothing of it counts as compacted.
+    If the log was truncated since, its offsets may have other records now: nothing counts as compacted.
     """
     same = known.truncations == state.truncations
     return known.cleaned_to if same and state.log_start <= known.cleaned_to <= state.next_offset else state.log_start

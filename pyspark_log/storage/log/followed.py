@@ -6,7 +6,7 @@ from pyspark_log.storage.log.state_file import PartitionState
 
 
 class Followed:
-    """The position of a view, and the rule that says whether the view may go on from there.
+    """The position of a view, and the rule for whether the view may be continued from there.
 
     Attributes:
         position: the offset up to which the view has read.
@@ -19,18 +19,18 @@ class Followed:
         self._seen: tuple[object, int] = (None, -1)
 
     def begins_again(self, state: PartitionState, end: int, now: int, tombstones_stay: int, store: object) -> bool:
-        """Whether the view must be dropped and read again, from the log start, which is its position then.
+        """Whether the view must be dropped and rebuilt from the log start, which is its position then.
 
-        So it is if the log is another one, or was truncated or recovered. So it is, too, if the view was not followed
-        for half of the time for which compaction keeps tombstones: one can be gone that was never seen. Records that
-        were read change in no other way, but with the log start.
+        It must if the log is another one, or was truncated or recovered; also if the view was not followed for half of
+        the time for which compaction keeps tombstones: one that was never seen may be gone. Records that were read
+        change in no other way, except by a move of the log start.
 
         Args:
-            state: the log's, at this moment.
+            state: the log's current state.
             end: how far it can be read.
-            now: the time before `state` was looked at, in ms: this process may stand still in between.
+            now: the time before `state` was read, in ms: this process may be suspended in between.
             tombstones_stay: for how long compaction keeps a tombstone, in ms.
-            store: what tells the store from a copy that has taken its place.
+            store: identifies the store, so that a copy that has replaced it is recognized.
         """
         seen = (store, state.incarnation)
         slept = not 0 <= now - self._at < tombstones_stay // 2
@@ -40,5 +40,5 @@ class Followed:
         return again
 
     def reached(self, end: int, now: int) -> None:
-        """Notes that the view has read up to `end`; what could not be read to its end has not been followed."""
+        """Records that the view has read up to `end`; a view that could not be read to its end was not followed."""
         self.position, self._at = end, now

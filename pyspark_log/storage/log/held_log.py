@@ -1,4 +1,4 @@
-"""A partition's log while its lease is held: the active segment, and the changes that others are made of.
+"""A partition's log while its lease is held: the active segment, and the basic changes to the files.
 
 Recovery and the writer are built on it; the order of steps is the protocol of docs/protocol.md.
 """
@@ -29,17 +29,17 @@ _REWRITE_SIZE = 1024 * 1024
 
 
 def write_again(log: files.File, start: int, end: int) -> None:
-    """Writes the bytes [start, end) of a log once more. Else a sync after one that failed says nothing of them."""
+    """Rewrites the bytes [start, end) of a log. Without that, a sync after a failed one proves nothing about them."""
     for at in range(start, end, _REWRITE_SIZE):
         log.pwrite(log.pread(min(_REWRITE_SIZE, end - at), at), at)
 
 
 class HeldLog(Lease):
-    """One partition's log, for the process that holds its lock. Several threads may share it.
+    """One partition's log, for the process that holds its lock. Safe to use from several threads.
 
     Attributes:
         config: the topic's configs.
-        producers: what is known of idempotent producers.
+        producers: the state of idempotent producers.
         clock: what time it is.
     """
 
@@ -51,7 +51,7 @@ class HeldLog(Lease):
         self._segment: SegmentWriter | None = None
 
     def find_folder(self) -> None:
-        """Goes on in the log dir that the state names: the partition may have been moved. LogDirOfflineError."""
+        """Switches to the log dir that the state names: the partition may have been moved. LogDirOfflineError."""
         self._log_dir = self._log_dirs.check(self.state.log_dir, self.place)
         place = self.place.within(self._log_dir.path)
         if place is not self.place:
@@ -61,18 +61,18 @@ class HeldLog(Lease):
 
 
     def reload(self) -> None:
-        """Looks at everything anew, after an error that left it open whether the state was written."""
+        """Rereads everything, after an error that left it open whether the state was written."""
         self.forget()
         assert self._lock is not None
         self._loaded = state_file.load(self._lock.file)
 
     def unsynced_since(self) -> int:
-        """Since when (ms) records are not synced, if some are appended now that are not."""
+        """Since when (ms) records are unsynced, if records are appended now without a sync."""
         state = self.state
         return state.unsynced_since if state.synced < state.position else self.clock()
 
     def bases(self) -> list[int]:
-        """The base offsets of the segments that count, ascending."""
+        """The base offsets of the live segments, ascending."""
         return [base for base in list_segments(self.place.folder) if self.state.counts(base)]
 
     # ---- the active segment
@@ -89,7 +89,7 @@ class HeldLog(Lease):
         path = segment_path(folder, state.active_base, LOG)
         try:
             check_length(self.place, path, files.size_of(path), state.position)
-            # Before it is opened, which removes index entries beyond the log end.
+            # Before the segment is opened, which removes index entries beyond the log end.
             self._check_leftovers()
             return SegmentWriter(folder, state.active_base, state.position, self.config, self.clock)
         except FileNotFoundError:
@@ -107,7 +107,7 @@ class HeldLog(Lease):
         return segment
 
     def new_segment(self, base_offset: int) -> SegmentWriter:
-        """Makes the files of an empty segment, durably. Files of that name are leftovers and go first."""
+        """Creates the files of an empty segment, durably. Deletes leftover files of that name first."""
         path = segment_path(self.place.folder, base_offset, LOG)
         if self.may_cut:
             for suffix in reversed(SEGMENT_SUFFIXES[1:]):
@@ -116,7 +116,7 @@ class HeldLog(Lease):
                     self.unlink(leftover)
         self.claim()
         if self.may_cut and files.exists(path):
-            # In one step, as it may be the active one, which readers look for.
+            # Atomically, as it may be the active one, which readers look for.
             files.replace_whole(path, b"")
         else:
             files.create(path).close()
@@ -124,7 +124,7 @@ class HeldLog(Lease):
         return SegmentWriter(self.place.folder, base_offset, 0, self.config, self.clock)
 
     def use_segment(self, segment: SegmentWriter) -> None:
-        """Makes a segment the one to append to, after `save` has made it the active one."""
+        """Appends to this segment from now on, after `save` has made it the active one."""
         if self._segment is segment:
             return
         if self._segment is not None:
@@ -136,24 +136,25 @@ class HeldLog(Lease):
             log.warning("%s: no snapshot of its producers was taken: %s", self.place, error)
 
     def forget_all(self) -> None:
-        """Drops what is known of files that are others now."""
+        """Drops what is cached of files that were replaced."""
         self.forget()
         self.producers.forget()
 
     def forget(self) -> None:
-        """Drops what is known of the files; the next use looks at them again."""
+        """Drops what is cached of the files; the next use reads them again."""
         if self._segment is not None:
             self._segment.close()
         self.producers.close()
         self._segment, self._seen = None, (-1, -1)
 
     def catch_up(self) -> None:
-        """Goes on where another process left off. LogDamagedError."""
+        """Continues where another process left off. LogDamagedError."""
         self.producers.close()
         state = self.state
         if self._segment is not None:
             same = state.generation == self._seen[0] and state.active_base == self._segment.base_offset
-            # A client of a shared file system sees what others wrote for certain only in a file opened since.
+            # A client of a shared file system surely sees the writes of others only in a file that it opened after
+            # them.
             if same and not self.shared:
                 self._check_length(self._segment)
                 self._segment.resume(state.position)
@@ -164,20 +165,20 @@ class HeldLog(Lease):
     # ---- syncing
 
     def sync_log(self, segment: SegmentWriter) -> None:
-        """Makes a segment's log durable. OutcomeUnknownError as `sync_file`."""
+        """Makes a segment's log durable. Raises OutcomeUnknownError as `sync_file` does."""
         self.sync_file(segment.log)
 
     def sync_file(self, log: files.File) -> None:
-        """Makes a segment's log durable. The state is to be saved after it.
+        """Makes a segment's log durable. The caller saves the state afterwards.
 
         Raises:
-            OutcomeUnknownError: nobody knows what of it is on the disk. The kernel may call the lost pages
-                clean from now on, so a later sync of the file proves nothing: it is marked in the state,
-                and the next append begins another segment.
+            OutcomeUnknownError: it is not known what of it is on the disk. The kernel may mark the lost pages as clean,
+                so a later sync of the file proves nothing: the state marks the segment as suspect, and the next append
+                begins another one.
         """
         suspect = bool(self.state.flags & Flags.SUSPECT)
         if not suspect:
-            # Before the sync: who is killed while it waits for the disk does not learn how it ended.
+            # Before the sync: a process that is killed while it waits for the disk does not learn the outcome.
             assert self._lock is not None
             marked = self.state._replace(flags=self.state.flags | Flags.SUSPECT)
             self._loaded = state_file.store(self._lock.file, self._held, marked, durable=False)
@@ -193,13 +194,13 @@ class HeldLog(Lease):
 
 
     def settle(self) -> None:
-        """Makes all that is there durable, and gives back the reserve of offsets. The lock is held.
+        """Syncs everything, and returns the unused reserve of offsets. The lock is held.
 
         Raises:
-            OSError, OutcomeUnknownError: as append says.
+            OSError, OutcomeUnknownError: as `append`.
         """
         if self.state.flags & Flags.SUSPECT:
-            self.roll()  # A sync of this segment says nothing any more.
+            self.roll()  # A sync of this segment proves nothing any more.
         state = self.state
         if state.synced < state.position or state.reserve > state.next_offset:
             self.sync_log(self.segment)
@@ -209,7 +210,7 @@ class HeldLog(Lease):
     def close_segment(self, segment: SegmentWriter, position: int) -> None:
         """Ends a segment of `position` bytes, durably, before another one begins.
 
-        A hole that a power loss makes here would make everything behind it unreachable.
+        A hole that a power loss left here would make everything after it unreachable.
         """
         if self.state.flags & Flags.SUSPECT:
             write_again(segment.log, self.state.synced, position)
@@ -220,14 +221,14 @@ class HeldLog(Lease):
     def roll(self, *, new_incarnation: bool = False) -> None:
         """Closes the active segment and begins the next one at the log end.
 
-        With `new_incarnation`, no process takes what it knows of the log for what is there now.
+        With `new_incarnation`, no process relies on what it has cached of the log.
         """
         self.claim()
         state = self.state
         self.close_segment(self.segment, state.position)
         self.drop_newer_segments()
         segment = self.new_segment(state.next_offset)
-        # Nobody else can write to the new segment.
+        # No other process can write to the new segment.
         self._cut_off = False
         self.save(
             state._replace(
@@ -242,7 +243,7 @@ class HeldLog(Lease):
     # ---- cutting
 
     def _check_length(self, segment: SegmentWriter) -> None:
-        """Refuses an active segment that is shorter than the state says. LogDamagedError."""
+        """Raises LogDamagedError if the active segment is shorter than the state says."""
         try:
             check_length(self.place, segment.log.path, segment.log.size(), self.state.position)
         except LogDamagedError:
@@ -250,7 +251,7 @@ class HeldLog(Lease):
             raise
 
     def _check_leftovers(self) -> None:
-        """Refuses to go on where records beyond the log end may have been acknowledged. LogDamagedError."""
+        """Raises LogDamagedError if records beyond the log end may have been acknowledged."""
         reason = leftovers.acknowledged(self.place, self.state)
         if reason:
             self.forget()
@@ -261,7 +262,7 @@ class HeldLog(Lease):
             )
 
     def cut_leftovers(self) -> None:
-        """Removes what a writer that was killed has left beyond the log end. LogDamagedError: it is shorter."""
+        """Removes what a killed writer left beyond the log end. LogDamagedError: the log is shorter than its state."""
         self._check_length(self.segment)
         if self.segment.log.size() > self.state.position or self.state.flags & Flags.CUTTING:
             self._check_leftovers()
@@ -269,15 +270,14 @@ class HeldLog(Lease):
             self.cut()
 
     def cut(self) -> None:
-        """Removes all that stands behind the end: bytes, segments, index entries.
+        """Truncates the files to the log end: removes bytes, segments and index entries beyond it.
 
-        The flag makes the next holder do it again, since a truncation that was not synced can undo itself
-        when the power goes.
+        The flag makes the next holder do it again, since a power loss can undo a truncation that was not synced.
         """
         if not self.may_cut:
             self.forget()
             return
-        # Open before the claim: behind it there can be a file of that name in which another holder has gone on.
+        # Opened before the claim: after it, a file of that name may be one to which another holder appends.
         segment = self.segment
         state = self.state
         log.info("%s: removing what stands behind the log end %d", self.place, state.next_offset)
@@ -290,29 +290,30 @@ class HeldLog(Lease):
         self.save(state._replace(flags=state.flags & ~Flags.CUTTING), durable=False)
 
     def drop_newer_segments(self) -> None:
-        """Removes segments above the active one, which a killed holder left; before another one is made.
+        """Deletes segments above the active one, which a killed holder left; called before another one is created.
 
-        One that stayed would count as soon as the active segment is above it; and so would what is known of it. On a
-        shared file system one can come at any time, of a holder that stood still between its claim and the making.
+        A file that stayed would become live as soon as the active segment is above it; so would its side files. On a
+        shared file system one can appear at any time, from a holder that was suspended between its claim and the
+        creation.
         """
         newer = [base for base in list_segments(self.place.folder) if base > self.state.active_base]
         if newer or self.may_cut:
             segment_cache.drop_from(self.place, self.state.active_base)
         for base in newer:
-            # The log last: where it is left, the next holder comes for the others.
+            # The log last: as long as it is there, the next holder deletes the others too.
             for suffix in reversed(SEGMENT_SUFFIXES):
                 self.unlink(segment_path(self.place.folder, base, suffix))
 
-    # ---- what Kafka is told
+    # ---- Kafka's files
 
     def tell_folder(self) -> None:
-        """Has what Kafka keeps of a partition, beside its segments, follow where its log starts and ends. OSError."""
+        """Updates Kafka's side files of the partition after its log start or log end has moved. OSError."""
         leader_epochs.cut_start(self.place.folder, self.state.log_start)
         self.note_offsets()
         self._log_dir.write_due()
 
     def note_offsets(self) -> None:
-        """Keeps for the checkpoints where the log starts and ends by now, and how much of it is on the disk."""
+        """Records for the checkpoints the log start, the log end, and up to where the log is on the disk."""
         state = self.state
         first = min(list_segments(self.place.folder), default=state.active_base)
         self._log_dir.note(

@@ -1,8 +1,8 @@
-"""What readers of committed records may see of a partition (`isolation.level`, KIP-98): up to where transactions are
-decided, and which of them were aborted.
+"""What readers of committed records may see of a partition (`isolation.level`, KIP-98): up to which offset all
+transactions are decided, and which of them were aborted.
 
-Both are told by what Kafka keeps beside the segments: the newest snapshot of producers with the headers behind it, and
-the indexes of aborted transactions. Nothing is changed, also where a file is damaged.
+Both come from the files that Kafka keeps beside the segments: the newest snapshot of producers with the headers after
+it, and the indexes of aborted transactions. Nothing is changed, even if a file is damaged.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class AbortedRanges:
-    """Tells which batches belong to transactions that were aborted."""
+    """Looks up which batches belong to aborted transactions."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """`aborted`: all whose records may be asked for."""
+        """`aborted`: all aborted transactions whose records may be asked for."""
         self._ranges: dict[int, list[tuple[int, int]]] = {}
         for entry in aborted:
             self._ranges.setdefault(entry.producer_id, []).append((entry.first_offset, entry.last_offset))
@@ -45,13 +45,13 @@ class AbortedRanges:
 
 
 def aborted_between(folder: str, bases: Iterable[int], start: int, end: int) -> list[AbortedTransaction]:
-    """The aborted transactions that reach into [start, end).
+    """Returns the aborted transactions that reach into [start, end).
 
     Args:
         folder: the partition's.
-        bases: of the segment that holds `start`, and of those behind it: the marker of a transaction may be far behind
-            its records.
-        start, end: a range of offsets, in which all transactions are decided.
+        bases: of the segment that holds `start`, and of those after it: a transaction's marker may be far after its
+            records.
+        start, end: a range of offsets in which all transactions are decided.
 
     Raises:
         SideFileError: an index is damaged.
@@ -81,19 +81,19 @@ class LastStableOffset:
             folder: the partition's.
             state: of the partition.
             first: the base offset of its first segment.
-            segments: gives those from an offset on, each open, with the bytes of it that count.
+            segments: returns the segments from an offset on, each open, with its live bytes.
 
         Raises:
-            CorruptRecordError, LogDamagedError: a segment is damaged, or went meanwhile.
+            CorruptRecordError, LogDamagedError: a segment is damaged, or was deleted meanwhile.
         """
         with self._mutex:
             states, end = self._states, state.high_watermark
             if states is None or self._incarnation != state.incarnation or not first <= states.end_offset <= end:
                 states = _restored(folder, first, end)
             elif states.end_offset < state.active_base:
-                # The segments in between may be compacted by now, without the ends of transactions. Snapshots are not.
+                # The segments in between may be compacted by now, without transaction markers. Snapshots are not.
                 states = _restored(folder, states.end_offset + 1, end, states)
-            self._states = None  # in case that it fails halfway
+            self._states = None  # in case this fails halfway
             for segment, size in segments(states.end_offset):
                 for header, marker in idempotent_batches(segment, size, states.end_offset, end):
                     states.enter(header, marker)
@@ -105,13 +105,13 @@ class LastStableOffset:
 
 
 def _restored(folder: str, first: int, end: int, known: ProducerStates | None = None) -> ProducerStates:
-    """What the newest snapshot of [first, end] tells; if none can be read, `known`, or nothing."""
+    """The newest readable snapshot of [first, end]; if none can be read, `known`, or an empty one."""
     for offset in reversed(producer_snapshot.list_snapshots(folder)):
         if first <= offset <= end:
             try:
                 return ProducerStates(producer_snapshot.read(segment_path(folder, offset, SNAPSHOT)), offset)
             except FileNotFoundError:
-                continue  # removed meanwhile
+                continue  # deleted meanwhile
             except SideFileError as error:
                 log.warning("looking for an older snapshot: %s", error)
     return known or ProducerStates(end_offset=first)

@@ -1,7 +1,7 @@
-"""At which offset each leader epoch of a partition began (Kafka's LeaderEpochFileCache, KIP-101).
+"""The start offset of each leader epoch of a partition (Kafka's LeaderEpochFileCache, KIP-101).
 
-A copy of the log asks with it how far it agrees with another one. It stands in the partition's folder as
-the checkpoint `leader-epoch-checkpoint` with lines `epoch start-offset`.
+A follower uses it to find how far its log agrees with the leader's. It is kept in the partition's folder as the
+checkpoint `leader-epoch-checkpoint` with lines `epoch start-offset`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark_log.storage.record import BatchHeader
 log = logging.getLogger(__name__)
 
 FILE_NAME = "leader-epoch-checkpoint"
-#: Stands for "no such epoch" and "no such offset" in an answer.
+#: "No such epoch" and "no such offset" in an answer.
 UNDEFINED = -1
 
 
@@ -37,14 +37,14 @@ class LeaderEpochs:
     """
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
-        """Begins with those entries, assigned in turn."""
+        """Assigns the entries in turn."""
         self.entries: list[EpochStart] = []
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
 
     @classmethod
     def read(cls, path: str) -> LeaderEpochs:
-        """What a checkpoint says; nothing if there is no file. SideFileError names the file and the line."""
+        """Reads a checkpoint; empty if there is no file. SideFileError names the file and the line."""
         return cls(kafka_files.read_epochs(path))
 
     def write(self, path: str) -> None:
@@ -52,10 +52,10 @@ class LeaderEpochs:
         kafka_files.write_epochs(path, self.entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Says that a record of `epoch` stands at `start_offset`.
+        """Records that the batch at `start_offset` has `epoch`.
 
-        Entries that contradict it (a later epoch, or one that begins there or behind) go. A batch
-        without an epoch (-1) says nothing.
+        Removes entries that contradict it (a later epoch, or one that begins at or after that offset). A batch
+        without an epoch (-1) changes nothing.
 
         Returns:
             Whether anything changed, so that the checkpoint must be written.
@@ -70,12 +70,11 @@ class LeaderEpochs:
         return True
 
     def cut_end(self, log_end: int) -> bool:
-        """Drops the epochs that begin at the log end or behind it; whether there were any."""
+        """Removes the epochs that begin at or beyond the log end; returns whether there were any."""
         return self._replace([entry for entry in self.entries if entry.start_offset < log_end])
 
     def cut_start(self, log_start: int) -> bool:
-        """Drops the epochs that end by the log start; the one that goes on there begins there now.
-
+        """Removes the epochs that end at or below the log start; the epoch that continues there begins there now.
         Returns:
             Whether anything changed.
         """
@@ -88,7 +87,7 @@ class LeaderEpochs:
         return changed
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """Up to which offset the log agrees with a copy whose last record has `epoch`.
+        """Returns up to which offset the log agrees with a follower whose last record has `epoch`.
 
         Returns:
             The largest epoch here that is not above `epoch`, and the offset at which it ends; for an
@@ -103,10 +102,10 @@ class LeaderEpochs:
 
 
 def begin(folder: str, epoch: int, start_offset: int) -> None:
-    """Enters an epoch in the checkpoint of the partition in `folder`; before a batch has it.
+    """Adds an epoch to the checkpoint of the partition in `folder`, before a batch is written with it.
 
-    If the process dies in between, the checkpoint has the epoch begin where records of the one before may still
-    come. A copy of the log then fetches more anew than it must, but never keeps what is not there.
+    If the process dies in between, the checkpoint has the epoch begin where records of the previous one may still
+    come. A follower may then refetch too much, but never keeps records that the leader does not have.
     """
     epochs = _read_or_none(folder)
     if epochs.assign(epoch, start_offset):
@@ -114,7 +113,7 @@ def begin(folder: str, epoch: int, start_offset: int) -> None:
 
 
 def cut_start(folder: str, log_start: int) -> None:
-    """Has the checkpoint of the partition in `folder` follow the log start."""
+    """Trims the checkpoint of the partition in `folder` to the log start."""
     epochs = _read_or_none(folder)
     if epochs.cut_start(log_start):
         epochs.write(f"{folder}/{FILE_NAME}")
@@ -129,10 +128,10 @@ def _read_or_none(folder: str) -> LeaderEpochs:
 
 
 class Epochs:
-    """Leader epochs, batch by batch: they do not go down, and none is larger than the partition's.
+    """Checks leader epochs, batch by batch: they never decrease, and none is above the partition's.
 
     Attributes:
-        last: that of the last batch that had a right one; -1: none yet.
+        last: that of the last batch with a valid one; -1: none yet.
     """
 
     def __init__(self, state: PartitionState | None) -> None:

@@ -1,7 +1,7 @@
 """The lease of a partition: its lock, and the state in the locked file.
 
-The order of steps is the protocol of docs/protocol.md. On a shared file system the lock can be lost without a word:
-what follows from that is here, too (`claim`, `may_cut`).
+The order of steps is the protocol of docs/protocol.md. On a shared file system the lock can be lost without notice:
+`claim` and `may_cut` handle that.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pyspark_log.storage.log.state_file import Flags, Loaded, PartitionState
 
 
 class Lease:
-    """The right to change one partition's log, which a process has for as long as it holds the partition's lock.
+    """The right to change one partition's log, which a process has while it holds the partition's lock.
 
     Attributes:
-        place: whose log it is; its folder is right while the lock is held.
+        place: the partition; its folder is current while the lock is held.
         shared: whether other hosts may write to it too.
     """
 
@@ -35,12 +35,12 @@ class Lease:
         self._lock: FileLock | None = None
         self._state_file: files.File | None = None
         self._loaded: Loaded | None = None
-        self._seen = (-1, -1)  # generation and sequence number of the state that all that is known is of
-        self._cut_off = False  # whether the holder before may have lost its lock, and may still write to the log
+        self._seen = (-1, -1)  # generation and sequence number of the state to which all cached data belongs
+        self._cut_off = False  # whether the previous holder may have lost its lock, and may still write to the log
 
     @contextlib.contextmanager
     def _locked(self, timeout: float) -> Iterator[FileLock]:
-        """Holds the lock, with the state loaded. Errors as LogWriter.hold."""
+        """Holds the lock, with the state loaded. Raises as `LogWriter.hold` does."""
         lock = self._lock = self._lock or lock_for(self.place.state_path)
         try:
             lock.acquire(timeout)
@@ -48,7 +48,7 @@ class Lease:
             raise no_state(self.place) from None
         try:
             if lock.file is not self._state_file:
-                # The first time, or the store's folder was replaced by a copy: what was known is of other files.
+                # First use, or the store's folder was replaced by a copy: what is cached belongs to other files.
                 self.forget_all()
                 self._state_file = lock.file
             self._loaded = state_file.load(lock.file)
@@ -62,7 +62,7 @@ class Lease:
             lock.release()
 
     def forget_all(self) -> None:
-        """Drops what is known of files that are others now."""
+        """Drops what is cached of files that were replaced."""
         raise NotImplementedError
 
     @property
@@ -72,66 +72,66 @@ class Lease:
 
     @property
     def state(self) -> PartitionState:
-        """The partition's state; the lock is held, so nobody changes it but the caller."""
+        """The partition's state; the lock is held, so only the caller can change it."""
         return self._held.state
 
     def save(self, state: PartitionState, *, durable: bool) -> None:
-        """Makes `state` the partition's state (and, if `durable`, syncs it)."""
+        """Saves `state` as the partition's state (and, if `durable`, syncs it)."""
         assert self._lock is not None
         if self._cut_off:
             state = self.claiming(state)
-        # There is one copy of the log, so what is in it is visible.
+        # There is one copy of the log, so all of it is visible.
         state = state._replace(high_watermark=state.next_offset)
         self._loaded = state_file.store(self._lock.file, self._held, state, durable=durable, sync=self.shared)
         self._seen = (self._loaded.state.generation, self._loaded.state.seq)
 
     def claim(self) -> None:
-        """Comes when the files are open, and before they are changed. OSError.
+        """Marks the log as being changed. Call it after opening the files and before changing any of them. OSError.
 
-        On a shared file system a holder can lose its lock and not know: its host was cut off, or stood still, until the
-        lock was given to another. The state is in the locked file, so this write is refused then (by NFS 4 with EIO).
-        Who loses the lock a moment later may still write to the files that it has open; so its mark, which it cannot
-        take back, has the next holder go on in another segment.
+        On a shared file system a holder can lose its lock unnoticed: its host was cut off or suspended until the lock
+        was given to another one. The state is in the locked file, so this write is refused then (by NFS 4 with EIO). A
+        holder that loses the lock a moment later may still write to the files that it has open; but it cannot clear its
+        mark, which makes the next holder continue in another segment.
         """
         if self.shared:
             self.save(self.claiming(self.state), durable=True)
 
     def claiming(self, state: PartitionState) -> PartitionState:
-        """A state that says the same as `claim`."""
+        """Returns the state that `claim` would write."""
         return state._replace(flags=state.flags | Flags.CLAIMED) if self.shared else state
 
     def unlink(self, path: str) -> None:
-        """Removes a file of the log by its name, right behind a claim: it may be another holder's by now. OSError."""
+        """Deletes a file of the log by name, right after a claim: it may be another holder's by now. OSError."""
         self.claim()
         files.unlink(path)
 
     @property
     def may_cut(self) -> bool:
-        """Whether files may be cut, and segments replaced.
+        """Whether files may be truncated, and segments replaced.
 
-        On a shared file system only while that is put right which the holder before has left: if this one has lost its
-        lock they are those of others. What it leaves itself is for the next one.
+        On a shared file system only while the previous holder's leftovers are repaired: if this holder has lost its
+        lock, the files belong to others. Its own leftovers are for the next holder.
         """
         return self._cut_off or not self.shared
 
     def mend_slots(self) -> None:
-        """Writes the state over the slots that a power loss has torn; see state_file.mend."""
+        """Rewrites the slots that a power loss has torn; see `state_file.mend`."""
         assert self._lock is not None
         self._loaded = state_file.mend(self._lock.file, self._held)
 
     def trust(self) -> None:
-        """Takes the mark of a sync that may have failed from the state; the next `save` writes that."""
+        """Removes the mark of a possibly failed sync from the state; the next `save` writes that."""
         self._loaded = self._held._replace(state=self.state._replace(flags=self.state.flags & ~Flags.SUSPECT))
 
     def whereabouts(self) -> PartitionPath:
-        """Where it is at this moment, whose lock need not be held. LogDirOfflineError, LogDamagedError, OSError."""
+        """Where the partition is now; its lock need not be held. LogDirOfflineError, LogDamagedError, OSError."""
         loaded = state_file.read(self.place.state_path)
         if loaded is None:
-            return self.place  # Its topic is deleted, which the lock tells.
+            return self.place  # Its topic is deleted, which taking the lock reports.
         return self.place.within(self._log_dirs.check(loaded.state.log_dir, self.place).path)
 
     def fail(self, error: OSError) -> NoReturn:
-        """Raises an error of the system; as LogDirOfflineError if it means that the log dir has failed."""
+        """Raises a system error; as LogDirOfflineError if it means that the log dir has failed."""
         told = self._log_dirs.explained(error, self.place)
         if told is error:
             raise error

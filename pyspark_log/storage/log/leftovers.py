@@ -1,8 +1,8 @@
-"""What stands beyond the log end: what one unfinished append has left, or records that were acknowledged.
+"""What is beyond the log end: the rest of one unfinished append, or records that were acknowledged.
 
 A writer that is killed in an append leaves bytes beyond the log end. They mean nothing, and the next writer deletes
-them. But where the state file is an older one, put back beside newer segments, what stands beyond its log end was
-acknowledged. So before anything is deleted, it is asked whether one append can have left it.
+them. But if the state file is an older one that was restored beside newer segments, what is beyond its log end was
+acknowledged. So before anything is deleted, this checks whether a single append can have left it.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from pyspark_log.storage.log.state_file import Flags, Intent, PartitionState
 from pyspark_log.storage.record import CODEC_MASK, HEADER_SIZE, BatchHeader, decode
 from pyspark_log.storage.segment import INDEX, LOG, OffsetIndex, batch_at, list_segments, segment_path
 
-# An append fills each of its batches before it begins the next. Two that follow each other and are together smaller
-# than this (bytes, before compression), or than half of what the topic's batches can have, come from two appends.
+# An append fills each of its batches before it begins the next. Two consecutive batches that together are smaller than
+# this (bytes, before compression), or than half of the topic's maximum batch size, come from two appends.
 _SMALL = 256 * 1024
-# More batches than this are not looked at.
+# No more batches than this are examined.
 _MOST_BATCHES = 1000
 
 
 def acknowledged(place: PartitionPath, state: PartitionState, config: TopicConfig | None = None) -> str:
-    """Why what stands beyond the log end cannot come from one unfinished append; "" if it can, or if nothing is there.
+    """Returns why what is beyond the log end cannot come from one unfinished append; "" if it can, or there is nothing.
 
     Args:
         place: which partition.
         state: its state.
-        config: its topic's settings, by which batches are told that one append would have put into one. That is no
-            proof: one append of a table in many pieces to hundreds of partitions can leave such batches, too. None:
+        config: its topic's configs, used to recognize batches that one append would have put into one. That is no
+            proof: an append of a table in many pieces to hundreds of partitions can leave such batches, too. None:
             only proofs count.
 
     Raises:
         OSError: a file cannot be read.
     """
-    # A change of several steps was begun, whose own rules say what becomes of it; or, after a power loss, whole batches
-    # are adopted; or, on a shared file system, a writer that has lost its lock has added them since.
+    # A change of several steps was begun, whose own rules decide; or, after a power loss, whole batches are adopted;
+    # or, on a shared file system, a writer that has lost its lock has added them since.
     begun = state.intent != Intent.NONE or bool(state.flags & (Flags.CUTTING | Flags.CLAIMED))
     if begun or state.boot != state_file.this_boot() or is_shared(os.path.dirname(place.state_path)):
         return ""
@@ -56,7 +56,7 @@ def acknowledged(place: PartitionPath, state: PartitionState, config: TopicConfi
 def _of_several_appends(
     folder: str, state: PartitionState, config: TopicConfig | None, found: Sequence[BatchHeader]
 ) -> str:
-    """Why batches beyond the end of the active segment are not those of one unfinished append; "" if they can be."""
+    """Why batches beyond the active segment's end cannot come from one unfinished append; "" if they can."""
     path = segment_path(folder, state.active_base, LOG)
     if _is_indexed(folder, state):
         return f"{segment_path(folder, state.active_base, INDEX)} has entries for what follows, which come last"
@@ -70,7 +70,7 @@ def _of_several_appends(
 
 
 def first_batch(folder: str, state: PartitionState) -> BatchHeader | None:
-    """The whole batch right beyond the log end, if there is one. OSError."""
+    """The complete batch right beyond the log end, if there is one. OSError."""
     for base, position in ((state.active_base, state.position), (state.next_offset, 0)):
         found = next(_batches(folder, base, position, state.next_offset), None)
         if found is not None:
@@ -79,8 +79,8 @@ def first_batch(folder: str, state: PartitionState) -> BatchHeader | None:
 
 
 def _batches(folder: str, base: int, position: int, offset: int) -> Iterator[BatchHeader]:
-    """The whole batches from a byte of a segment on, of which the first begins at an offset, and each where the one
-    before it ends.
+    """The complete batches from a byte of a segment on; the first begins at `offset`, and each where the one before it
+    ends.
     """
     try:
         file = files.open_read(segment_path(folder, base, LOG))
@@ -107,7 +107,7 @@ def _is_indexed(folder: str, state: PartitionState) -> bool:
 
 
 def _size(path: str, header: BatchHeader) -> int:
-    """About how many bytes the records of a batch have, before compression; of a large one, as stored."""
+    """Approximate size in bytes of a batch's records, before compression; of a large batch, as stored."""
     if not header.attributes & CODEC_MASK or header.size > _SMALL:
         return header.size
     with files.open_read(path) as file:

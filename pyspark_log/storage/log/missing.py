@@ -1,4 +1,4 @@
-"""What it means that a file of a partition, or a part of one, is not there: damage, or a topic that was deleted."""
+"""Interprets a file of a partition that is missing or too short: damage, or a deleted topic."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pyspark_log.storage.segment import list_segments
 
 @contextlib.contextmanager
 def missing_is_damage(place: PartitionPath) -> Iterator[None]:
-    """Calls a segment file that is not there what it is: LogDamagedError."""
+    """Reports a missing segment file as LogDamagedError."""
     try:
         yield
     except OSError as error:
-        # On a network file system a file that another machine removed is stale.
+        # On a network file system a file that another machine deleted is stale.
         if error.errno not in (errno.ENOENT, errno.ESTALE):
             raise
         raise LogDamagedError(f"{place}: {error.filename} is missing: it was removed or moved") from None
 
 
 def check_length(place: PartitionPath, path: str, size: int, held: int) -> None:
-    """Refuses a log file that is shorter than it was. LogDamagedError.
+    """Raises LogDamagedError if a log file is shorter than its state says.
 
     Args:
-        place: whose it is.
+        place: the partition.
         path: the file.
-        size: how many bytes it has.
-        held: how many bytes the partition's state says that it has.
+        size: its size in bytes.
+        held: its size in bytes by the partition's state.
     """
     if size < held:
         raise LogDamagedError(
@@ -41,7 +41,7 @@ def check_length(place: PartitionPath, path: str, size: int, held: int) -> None:
 
 
 def no_state(place: PartitionPath) -> UnknownTopicError | LogDamagedError:
-    """Why a partition that was written to has no state file."""
+    """Returns the error for a partition that has segments but no state file."""
     if list_segments(place.folder) and place.owner() in ("", place.topic_id):
         return LogDamagedError(
             f"{place}: {place.folder} holds segments, but its state file {place.state_path} is missing: "

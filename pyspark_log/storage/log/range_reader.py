@@ -1,9 +1,9 @@
 """Reads a range of offsets from one segment, chunk by chunk, to a proven end.
 
-A range of a dense log is never taken to be over because a file was: each batch must begin where the one before it
-ends, and the last one must reach the range's end. Anything else is an error, since rows would be missing without a
-word: a file can look short for a while on a shared file system, be cut, or have a damaged base offset, which
-no CRC covers.
+The end of a file is never taken for the end of a range in a dense log: each batch must begin where the one before it
+ends, and the last one must reach the range's end. Anything else is an error, since rows would be missing silently:
+a file can look short for a while on a shared file system, be truncated, or have a damaged base offset, which no CRC
+covers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pyspark_log.storage.segment import SWAP, SegmentReader, batch_size
 
 #: Bytes that are read from a segment at a time, unless a batch is larger.
 READ_SIZE = 1024 * 1024
-# A bad batch is read this often before it is called damaged: on a shared file system the first look can be
-# at pages that another machine has since rewritten.
+# A bad batch is read this often before it is reported as damaged: on a shared file system the first read can return
+# pages that another machine has since rewritten.
 _TRIES = 3
 
 
@@ -31,14 +31,14 @@ class RangeReader:
         self, place: PartitionPath, max_bytes: int, headers: bool, check_crcs: bool, max_batch_bytes: int,
         dense: bool = True,
     ) -> None:  # fmt: skip
-        """Reads nothing yet.
+        """Opens nothing yet.
 
         Args:
             place: which partition.
             max_bytes: about how many bytes of records a chunk holds, before compression.
             headers: whether to add their column.
-            check_crcs: whether to compare checksums.
-            max_batch_bytes: the most that one batch may become in memory; a larger one is an error.
+            check_crcs: whether to verify checksums.
+            max_batch_bytes: the most that one batch may take in memory; a larger one is an error.
             dense: whether each offset has a record; if not, a range may have gaps, also at its end.
         """
         self._place = place
@@ -51,22 +51,22 @@ class RangeReader:
         self._buffer = memoryview(bytearray(READ_SIZE))
 
     def leave_out(self, aborted: AbortedRanges) -> None:
-        """Has the records of these transactions left out from now on."""
+        """Leaves out the records of these transactions from now on."""
         self._aborted = aborted.hold if aborted else None
 
     def read(
         self, segment: SegmentReader, size: int, start: int, until: int, following: int | None
     ) -> Iterator[Chunk]:
-        """The records [start, until) of a segment.
+        """Reads the records [start, until) of a segment.
 
         Args:
             segment: which one.
-            size: how many of its bytes count.
+            size: its live bytes.
             start, until: offsets; the segment holds all records of the range.
             following: the base offset of the next segment; None: it is the active one.
 
         Raises:
-            CorruptRecordError, LogDamagedError: as LogReader.read says.
+            CorruptRecordError, LogDamagedError: as `LogReader.read`.
         """
         offset, position, tries = start, segment.position_of(start, size), 0
         follows = segment.base_offset if position == 0 else -1
@@ -111,11 +111,11 @@ class RangeReader:
         )
 
     def _check_bound(self, segment: SegmentReader, position: int, size: int, following: int | None) -> None:
-        """Refuses a batch, at which a range has ended, that belongs to later segments.
+        """Refuses a batch that ends a range but belongs to later segments.
 
-        Its base offset is under no CRC, and in a log with gaps no batch says where the next one begins; what stands
-        behind it would be missing without a word. The cleaner merges segments, though: what it has made takes the place
-        of those that are about to go.
+        No CRC covers its base offset, and in a log with gaps no batch says where the next one begins; what is after it
+        would be missing silently. The cleaner merges segments, though: a cleaned one replaces those that are about to
+        be deleted.
         """
         if following is None or self._dense or position >= size or segment.log.path.endswith(SWAP):
             return
@@ -128,7 +128,7 @@ class RangeReader:
             )
 
     def _grow(self, segment: SegmentReader, position: int, size: int) -> None:
-        """Makes the buffer as large as the batch at its start says that it is."""
+        """Enlarges the buffer to the size that the batch at its start declares."""
         filled = min(len(self._buffer), size - position)
         try:
             needed = batch_size(self._buffer[:filled], size - position, self._max_batch_bytes)

@@ -1,7 +1,7 @@
-"""One partition of a topic, for readers: where its log starts and ends, and the records between.
+"""Reads one partition of a topic: its log start and log end, and the records between them.
 
-Readers take no lock. The end that they see, the high watermark, comes from the state file; below it every byte
-counts, beyond it none does, whatever stands in the files.
+Readers take no lock. The end that they see, the high watermark, comes from the state file; every byte below it
+counts, and none beyond it, whatever the files hold.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 
 _T = TypeVar("_T")
 
-#: Bytes of records (before compression) in a batch that a read gives.
+#: Bytes of records (before compression) in a batch that a read yields.
 READ_BYTES = 8 * 1024 * 1024
 
 
 def holds_segments(folders: LogDirs | None, place: PartitionPath) -> bool:
-    """Whether there are segments of a partition that has no state; False where its log dir has failed. OSError.
+    """Whether a partition without a state has segments; False if its log dir has failed. OSError.
 
-    A partition that was never written to is looked for in the first folder, and that one must not take it out.
+    A partition that was never written to is looked for in the first log dir, which a failure must not take offline.
     """
     try:
         return bool(list_segments(place.folder))
@@ -59,25 +59,25 @@ class LogReader:
     def __init__(
         self, place: PartitionPath, max_batch_bytes: int = MAX_BATCH_BYTES, log_dirs: LogDirs | None = None
     ) -> None:
-        """Looks at nothing yet.
+        """Reads nothing yet.
 
         Args:
             place: which partition.
-            max_batch_bytes: the most that one batch may become in memory; a larger one is refused.
-            log_dirs: of the store; None: it stays where it is.
+            max_batch_bytes: the most that one batch may take in memory; a larger one is refused.
+            log_dirs: of the store; None: the partition never moves.
         """
         self.place = place
         self._log_dirs = log_dirs
         self._max_batch_bytes = max_batch_bytes
         self._written = False  # whether it ever had a state file
         self._segments: tuple[int, list[int]] = (-1, [])
-        # Which of a broker's segments are closed is not written down anywhere.
+        # Which of a broker's segments are inactive is not recorded anywhere.
         self._closed: SegmentCache | None = SegmentCache(place)
         self._dense = True
         self._stable = LastStableOffset()
 
     def state(self) -> PartitionState:
-        """The partition's state at this moment.
+        """The partition's current state.
 
         Raises:
             UnknownTopicError: the topic was deleted.
@@ -85,7 +85,7 @@ class LogReader:
         """
         loaded = state_file.read(self.place.state_path)
         if loaded is None and (self._written or holds_segments(self._log_dirs, self.place)):
-            # Perhaps it was made between the two looks; files are made with the first write, the state first.
+            # Perhaps it was created between the two looks; the first write creates the files, the state first.
             loaded = state_file.read(self.place.state_path)
             if loaded is None:
                 raise no_state(self.place)
@@ -105,12 +105,12 @@ class LogReader:
         return self.place_in(state).folder
 
     def _check_folder(self, state: PartitionState) -> None:
-        """Tells a log that is damaged from a folder that has failed. LogDirOfflineError."""
+        """Raises LogDirOfflineError if the log dir has failed, so that the log is not taken for damaged."""
         if self._log_dirs is not None:
             self._log_dirs.check(state.log_dir, self.place)
 
     def _fail(self, error: OSError) -> NoReturn:
-        """Raises an error of the system; as LogDirOfflineError if it means that the log dir has failed."""
+        """Raises a system error; as LogDirOfflineError if it means that the log dir has failed."""
         told = error
         if self._log_dirs is not None:
             told = self._log_dirs.explained(error, self.place)
@@ -119,9 +119,9 @@ class LogReader:
         raise told from error
 
     def segments(self, state: PartitionState) -> list[int]:
-        """The base offsets of the segments that count in `state`, ascending.
+        """The base offsets of the live segments of `state`, ascending.
 
-        A newer file is one whose making was not finished, and one that lies below the log start is about to go.
+        A newer file is one whose creation was not finished, and one below the log start is about to be deleted.
         """
         generation, bases = self._segments
         if generation != state.generation:
@@ -131,14 +131,14 @@ class LogReader:
         return bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
 
     def _present(self, state: PartitionState) -> list[int]:
-        """The same, where something was written: a folder without segments was moved, or is not there."""
+        """The same for a partition that was written to: without segments, its folder was moved or is missing."""
         bases = self.segments(state)
         if not bases:
             raise LogDamagedError(f"{self.place}: no segments in {self._folder(state)}: files were removed or moved")
         return bases
 
     def size(self) -> int:
-        """Bytes of the `.log` files that count."""
+        """Bytes of the live `.log` files."""
 
         def look(state: PartitionState, _: bool) -> int:
             closed = [base for base in self.segments(state) if base != state.active_base]
@@ -151,9 +151,9 @@ class LogReader:
         return segment_path(self._folder(state), base, LOG)
 
     def _settled(self, look: Callable[[PartitionState, bool], _T]) -> _T:
-        """What `look` finds. Segments may go while it looks; then it looks again.
+        """Returns the result of `look`, which is called again if segments are deleted while it runs.
 
-        It is told whether to list the folder: if not, it may go by what is known of closed segments.
+        Its flag says whether to list the folder: if not, it may use the cached entries of inactive segments.
         """
         listed = self._closed is None
         while True:
@@ -175,7 +175,7 @@ class LogReader:
 
         Raises:
             UnknownTopicError, LogDamagedError: as `state`.
-            CorruptRecordError: a batch behind the newest snapshot of producers is damaged.
+            CorruptRecordError: a batch after the newest snapshot of producers is damaged.
         """
         return self._settled(self._last_stable)
 
@@ -188,13 +188,13 @@ class LogReader:
         )
 
     def _aborted(self, start: int, end: int) -> AbortedRanges:
-        """The transactions with records in [start, end) that were aborted, where all are decided."""
+        """The aborted transactions with records in [start, end), a range in which all are decided."""
 
         def look(state: PartitionState, _: bool) -> AbortedRanges:
             bases = self._present(state)
             found = self._aborted_by(bases[max(bisect_right(bases, start) - 1, 0) :], start, end, state)
-            # An index goes before its log, when the log start has moved: without it nothing is known. And one that went
-            # with others, to another log dir or in favour of a cleaned one, must not be taken for empty.
+            # An index is deleted before its log when the log start has moved: without it nothing is known. And one that
+            # was removed with others, by a move to another log dir or by a swap, must not be taken for empty.
             now = self.state()
             self._check_range(start, end, now)
             if now.generation != state.generation:
@@ -204,25 +204,25 @@ class LogReader:
         return self._settled(look)
 
     def _aborted_by(self, bases: list[int], start: int, end: int, state: PartitionState) -> list[AbortedTransaction]:
-        """What the indexes of some segments, and of those behind them, say of [start, end)."""
+        """What the indexes of some segments, and of those after them, say of [start, end)."""
         return aborted_between(self._folder(state), bases, start, end)
 
     def read(
         self, start: int, end: int, *, max_bytes: int, headers: bool = False, check_crcs: bool = True,
         committed: bool = False, state: PartitionState | None = None,
     ) -> Iterator[Chunk]:  # fmt: skip
-        """The records of [start, end) in order, in chunks of some `max_bytes` before compression.
+        """Reads the records of [start, end) in order, in chunks of some `max_bytes` before compression.
 
-        With `committed`, those of transactions that were aborted are left out; `end` is at most the last stable offset.
-        `state` is what the caller has found before; None: it is looked at when the first chunk is asked for.
+        With `committed`, records of aborted transactions are left out; `end` is at most the last stable offset.
+        `state` is the one that the caller has read before; None: it is read when the first chunk is asked for.
 
         Raises:
             OffsetOutOfRangeError: `start` below the log start, or `end` above the log end; or records of
                 the range were deleted before they were read.
             SideFileError: with `committed`, an index of aborted transactions is damaged.
             UnknownTopicError: the topic was deleted.
-            CorruptRecordError: a damaged batch, with its place. What stands before it was given out.
-                BatchTooLargeError: it becomes more in memory than it may.
+            CorruptRecordError: a damaged batch, with its place. The records before it were yielded.
+                BatchTooLargeError: it takes more memory than it may.
             LogDamagedError: a segment is missing or shorter than it was.
         """
         state = state or self.state()
@@ -240,13 +240,13 @@ class LogReader:
                 for chunk in reader.read(segment, size, position, until, following):
                     yield chunk
                     position = max(position, chunk.next_offset)
-                # Not in a `finally`: that would run when somebody drops this generator, and a Ctrl-C that comes while
-                # it does is lost. Files that are dropped close without it.
+                # Not in a `finally`: that would run when this generator is dropped, and a Ctrl-C that comes during it
+                # is lost. Files that are dropped close without it.
                 segment.close()
                 # The segment was read to a proven end, so what is missing up to here was compacted away.
                 position = until
             except LogDamagedError:
-                # Not if what was looked for was deleted meanwhile, or lies in other files by now.
+                # Unless the requested offset was deleted meanwhile, or is in other files by now.
                 now = self.state()
                 self._check_range(position, end, now)
                 if now.generation == state.generation:
@@ -266,7 +266,7 @@ class LogReader:
                 )
 
     def _segment_of(self, offset: int, state: PartitionState, listed: bool) -> tuple[int, int | None]:
-        """The base of the segment in which `offset` is, and of the one behind it (None: it is active)."""
+        """The base of the segment that holds `offset`, and of the one after it (None: it is active)."""
         if offset >= state.active_base:
             return state.active_base, None
         if self._closed is not None and not listed and self._segments[0] != state.generation:
@@ -283,19 +283,19 @@ class LogReader:
         return bases[number], bases[number + 1]
 
     def _open(self, base: int, following: int | None, state: PartitionState) -> tuple[SegmentReader, PartitionState]:
-        """Opens a segment that a state has; gives the state after that, too."""
+        """Opens a segment of a state; returns the state after that, too."""
         with missing_is_damage(self.place):
             segment = SegmentReader(self._folder(state), base, until=NO_OFFSET if following is None else following)
-        # The folder may belong to a newer topic of the same name by now; but not if this one still lives.
+        # The folder may belong to a newer topic of the same name by now; but not if this one still exists.
         now = self.state()
         if now.incarnation != state.incarnation:
             raise LogDamagedError(f"{self.place}: the log was truncated while it was read")
         return segment, now
 
     def _counted(self, segment: SegmentReader, state: PartitionState, now: PartitionState) -> int:
-        """How many bytes count of the segment that is active by a state, and was opened between that and `now`.
+        """The live bytes of the segment that is active by a state, and was opened between that and `now`.
 
-        Once it is closed the cleaner may replace it by another file, of which the state's position says nothing.
+        Once it is inactive the cleaner may replace it by another file, to which the state's position does not apply.
         """
         if now.active_base == state.active_base:
             check_length(self.place, segment.log.path, segment.log.size(), state.position)
@@ -309,8 +309,8 @@ class LogReader:
     def find_max_timestamp(self) -> OffsetAndTimestamp | None:
         """The record with the largest time, of several the first; None if no record has a time.
 
-        As Kafka answers a ListOffsets request for -3 (KIP-734), but for records that were deleted. So a marker of
-        a transaction counts as a record.
+        As Kafka answers a ListOffsets request for -3 (KIP-734), but deleted records do not count. So a transaction
+        marker counts as a record.
         """
         return self._settled(self._find_max)
 
@@ -344,7 +344,7 @@ class LogReader:
         return self._find(largest, state, listed, control=True) or self._look_for_max(state, listed)
 
     def _look_for_max(self, state: PartitionState, listed: bool) -> OffsetAndTimestamp | None:
-        """The record with the largest time, by all batches that are there."""
+        """The record with the largest time, found by reading all batches."""
         best = OffsetAndTimestamp(-1, NO_TIMESTAMP)
         for segment, size in self._segments_from(state.log_start, state, listed):
             for header in segment.since(NO_TIMESTAMP + 1, state.log_start, size):
@@ -361,7 +361,7 @@ class LogReader:
     def _segments_from(
         self, offset: int, state: PartitionState, listed: bool
     ) -> Iterator[tuple[SegmentReader, int]]:
-        """The segment in which `offset` is and those behind it, each with the size that counts."""
+        """The segment that holds `offset` and those after it, each with its live size."""
         position: int | None = offset
         while position is not None and position < state.high_watermark:
             base, position = self._segment_of(position, state, listed)
@@ -370,12 +370,12 @@ class LogReader:
             segment.close()
 
     def opened(self, state: PartitionState) -> Iterator[tuple[SegmentReader, int]]:
-        """The segments of `state`, oldest first, each open until the next one is asked for, with the bytes that count.
+        """Yields the segments of `state`, oldest first, each open until the next one is asked for, with its live bytes.
 
-        The active one is opened before all others: it may be closed, and even compacted, before its turn comes.
+        The active one is opened before all others: it may be rolled, and even compacted, before its turn comes.
 
         Raises:
-            LogDamagedError: one is missing, or went meanwhile.
+            LogDamagedError: one is missing, or was deleted meanwhile.
             LogDirOfflineError: the log dir has failed.
         """
         try:
@@ -403,7 +403,7 @@ class LogReader:
     def _times(
         self, segment: SegmentReader, header: BatchHeader, state: PartitionState
     ) -> tuple[pa.Array, pa.Array]:
-        """The offsets and the times (ms) of the records of a batch that can be read."""
+        """The offsets and the times (ms) of the readable records of a batch."""
         try:
             if header.size > self._max_batch_bytes:
                 raise BatchTooLargeError(header.size, self._max_batch_bytes, 0, header.base_offset)

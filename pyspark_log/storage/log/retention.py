@@ -1,8 +1,8 @@
-"""Lets go of old segments: those below the log start, those beyond a topic's size, those past its time.
+"""Deletes old segments: those below the log start, those beyond a topic's size, those past its time.
 
-The rules are Kafka's (UnifiedLog.deleteOldSegments). Segments go from the front only, whole, and the log start moves
-to the next one's base. First the state says so, durably; then the files get the suffix `.deleted`, under which
-readers that have them open go on; and after file.delete.delay.ms whoever does the next pass removes them.
+The rules are Kafka's (UnifiedLog.deleteOldSegments). Only whole segments at the front are deleted, and the log start
+moves to the next one's base. First the state records that, durably; then the files get the suffix `.deleted`, under
+which readers that have them open go on; and after file.delete.delay.ms the next pass of any process deletes them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ log = logging.getLogger(__name__)
 
 
 def clean(held: HeldLog) -> int:
-    """One pass over a partition, whose lock is held; returns how many segments went.
+    """Runs one pass over a partition, whose lock is held; returns how many segments were deleted.
 
     Raises:
-        OSError, OutcomeUnknownError: what is done so far counts; the next pass goes on.
+        OSError, OutcomeUnknownError: what is done so far stays; the next pass continues.
     """
     place, config, state = held.place, held.config, held.state
     now = held.clock()
     bases = held.bases()
-    # An empty active segment never goes; one that is not empty may, with all before it.
+    # An empty active segment is never deleted; one that is not empty may be, with all before it.
     limit = len(bases) if state.position else len(bases) - 1
     count = _below_start(held, bases)
     if config.deletes and config.retention_bytes >= 0:
@@ -44,23 +44,23 @@ def clean(held: HeldLog) -> int:
         _let_go(held, bases, count)
     held.tell_folder()
     _note_closed(held, bases[count:])
-    # The time anew: what was let go just now is younger than the time from before.
+    # The time is read again: the files that were just marked are younger than the time from before.
     remove_overdue(place.folder, config.file_delete_delay_ms, held.clock())
     return count
 
 
 def delete_before(held: HeldLog, offset: int) -> None:
-    """Moves the log start up to `offset`, durably; the lock is held. A start that is beyond it stays.
+    """Moves the log start up to `offset`, durably; the lock is held. A log start beyond it is kept.
 
     Raises:
         OffsetOutOfRangeError: above the log end.
-        OSError, OutcomeUnknownError: whether the log start has moved is not certain; it can be done again.
+        OSError, OutcomeUnknownError: it is not known whether the log start has moved; the call can be repeated.
     """
     state, place = held.state, held.place
     if not 0 <= offset <= state.next_offset:
         raise OffsetOutOfRangeError(place.topic, place.partition, offset, state.log_start, state.next_offset)
     if offset > state.log_start:
-        # Synced first: the log must not end before its start after a power loss.
+        # Synced first: after a power loss the log must not end below its start.
         held.settle()
         held.save(held.state._replace(log_start=offset), durable=True)
     bases = held.bases()
@@ -72,7 +72,7 @@ def delete_before(held: HeldLog, offset: int) -> None:
 
 
 def remove_overdue(folder: str, delay_ms: int, now: int) -> None:
-    """Removes the files in a partition's folder that were let go `delay_ms` or more before `now` (ms)."""
+    """Deletes the files in a partition's folder that were marked as deleted `delay_ms` or more before `now` (ms)."""
     for name in files.list_folder(folder):
         if name.endswith(DELETED):
             path = f"{folder}/{name}"
@@ -82,12 +82,12 @@ def remove_overdue(folder: str, delay_ms: int, now: int) -> None:
 
 
 def _note_closed(held: HeldLog, left: Sequence[int]) -> None:
-    """Has what is known of closed segments follow, after a roll too; `left` are the segments that did not go."""
+    """Updates the cache of inactive segments, after a roll too; `left` are the segments that were not deleted."""
     segment_cache.bring_up(held.place, left or [held.state.active_base])
 
 
 def _below_start(held: HeldLog, bases: Sequence[int]) -> int:
-    """How many segments end before the log start: those behind which another one begins by then."""
+    """How many segments end at or below the log start: the next one begins there or earlier."""
     return bisect_right(bases[1:], held.state.log_start)
 
 
@@ -97,7 +97,7 @@ def _sizes(held: HeldLog, bases: Sequence[int]) -> list[int]:
 
 
 def _beyond_size(sizes: Sequence[int], count: int, limit: int, most: int) -> int:
-    """How many segments go by size, `count` of them anyway: as many as leave `most` bytes or more."""
+    """How many segments exceed the size, `count` of them in any case: as many as leave `most` bytes or more."""
     excess = sum(sizes[count:]) - most
     while count < limit and excess >= sizes[count]:
         excess -= sizes[count]
@@ -106,13 +106,13 @@ def _beyond_size(sizes: Sequence[int], count: int, limit: int, most: int) -> int
 
 
 def _newest(held: HeldLog, base: int, until: int, enough: int) -> int:
-    """The largest time of a segment's records, in ms, or one that is `enough`; if they have none, its file's."""
+    """The largest time of a segment's records, in ms, or one of at least `enough`; if they have none, its file's."""
     reader = SegmentReader(held.place.folder, base, until=until)
     try:
         size = held.state.position if base == held.state.active_base else reader.log.size()
         largest = reader.largest_timestamp(size)
         if largest < enough:
-            # An index that has lost entries says too little, and what goes does not come back: the log must say so too.
+            # An index that has lost entries gives too small a time, and a deletion is final: the log must confirm it.
             largest = max(header.max_timestamp for header in reader.headers(0, size))
         return largest if largest >= 0 else os.fstat(reader.log.fd).st_mtime_ns // 1_000_000
     except CorruptRecordError as error:

@@ -1,12 +1,12 @@
-"""What is known of a partition's closed segments: where each begins and ends, and how late its records are.
+"""A cache of a partition's inactive segments: where each begins and ends, and how late its records are.
 
-One small file beside the state file, to which a roll adds an entry. Without it, who looks for the first time has to
-list the folder, and for a time to open the time index of each segment: the longer the log, the longer it takes.
+One small file beside the state file, to which a roll adds an entry. Without it, a first lookup has to list the
+folder, and one by time has to open the time index of each segment: the longer the log, the longer it takes.
 
-It is a cache and is never synced. Each entry has a CRC and says by itself what holds of a range of offsets; since an
-offset that was shown never gets another record, that stays true, whatever becomes of the segments' files, and
-whichever other entries are missing, old or out of order. Two things keep false ones out. An entry for what is not
-closed (yet, or any more, after a truncation) does not count; and before offsets are given to other records,
+The cache is never synced. Each entry has a CRC and is a fact about a range of offsets by itself; since an offset
+that was shown never gets another record, it stays true, whatever becomes of the segments' files, and whichever other
+entries are missing, old or out of order. Two rules keep false entries out. An entry for a segment that is not
+inactive (yet, or any more, after a truncation) does not count; and before offsets are given to other records,
 entries that reach beyond the log's active segment are removed, durably.
 
 Layout: docs/format.md.
@@ -35,17 +35,17 @@ _ENTRY = struct.Struct(_BODY.format + "I")
 WIDTH = _ENTRY.size
 # A search ends with so many entries in one read: fewer calls for little more bytes.
 _AT_ONCE = 32
-# So many are read at a time where all are read.
+# So many entries are read at a time when all are read.
 _BLOCK = 1024
 
 
 class InactiveSegment(NamedTuple):
-    """One segment that is closed, and the log up to its end.
+    """One inactive segment, and the log up to its end.
 
     Attributes:
         first_offset: the offset from which on `largest_so_far` holds, the base of an earlier segment.
         base_offset: its own.
-        next_offset: that of the segment behind it.
+        next_offset: that of the segment after it.
         largest: no record of [base_offset, next_offset) has a later time (ms); NO_TIMESTAMP: none has one.
         largest_so_far: no record of [first_offset, next_offset) has a later time.
     """
@@ -58,7 +58,7 @@ class InactiveSegment(NamedTuple):
 
 
 def _seed(place: PartitionPath) -> int:
-    """What the CRCs begin with, so that no entry counts in another partition's file."""
+    """The seed of the CRCs, so that no entry is valid in another partition's file."""
     return crc32c(os.path.basename(place.state_path).encode())
 
 
@@ -74,7 +74,7 @@ def _decode(data: bytes, at: int, seed: int) -> InactiveSegment | None:
 
 
 def _entries(file: files.File, seed: int, start: int, end: int) -> list[InactiveSegment | None]:
-    """The entries with the numbers [start, end), as far as they are there; None for each that is torn."""
+    """The entries with the numbers [start, end), as far as they exist; None for each that is torn."""
     data = file.pread((end - start) * WIDTH, start * WIDTH)
     return [_decode(data, at, seed) for at in range(0, len(data) - WIDTH + 1, WIDTH)]
 
@@ -94,7 +94,7 @@ def read_all(place: PartitionPath) -> Iterator[InactiveSegment | None]:
 
 
 class SegmentCache:
-    """What the file says, for readers. What it does not say, they find out by themselves.
+    """Looks up the cached entries for readers. What is not cached, they find in the segments.
 
     Safe to use from several threads.
     """
@@ -106,7 +106,7 @@ class SegmentCache:
         self._last: tuple[int, Sequence[InactiveSegment]] = (-1, ())
 
     def holding(self, offset: int, state: PartitionState) -> InactiveSegment | None:
-        """The closed segment in which `offset` is; None: not known."""
+        """The inactive segment that holds `offset`; None: not known."""
         generation, entries = self._last
         if generation != state.generation or (found := _holding(entries, offset)) is None:
             entries = self._search(lambda entry: entry.next_offset > offset, state)
@@ -114,7 +114,7 @@ class SegmentCache:
         return found
 
     def start_by_time(self, timestamp: int, state: PartitionState) -> int:
-        """Where to begin to look for `timestamp` (ms): no record before it that can be read is of then or later."""
+        """Where to begin to look for `timestamp` (ms): no readable record before it is of then or later."""
 
         def reaches(entry: InactiveSegment) -> bool:
             return entry.largest_so_far >= timestamp or entry.next_offset > state.active_base
@@ -134,14 +134,14 @@ class SegmentCache:
         return NO_TIMESTAMP, state.log_start
 
     def _search(self, reached: Callable[[InactiveSegment], bool], state: PartitionState) -> Sequence[InactiveSegment]:
-        """Some entries around the first for which `reached` holds, as it does for all behind that one."""
+        """Some entries around the first for which `reached` holds, as it does for all after that one."""
         if state.log_start >= state.active_base:
             return ()
         try:
             with files.open_read(self._path) as file:
                 around = self._around(file, reached)
         except OSError:
-            # It is not there, or was removed by another machine, or the disk does not give it.
+            # It does not exist, or another machine deleted it, or the disk cannot read it.
             return ()
         entries = [entry for entry in around if entry is not None]
         self._last = (state.generation, entries)
@@ -158,7 +158,7 @@ class SegmentCache:
                 high = middle
             else:
                 low = middle
-        # With the one that is reached, where the search has met it.
+        # With the one that is reached, if the search has met it.
         return _entries(file, self._seed, low, high + 1)
 
 
@@ -168,14 +168,14 @@ def _holding(entries: Sequence[InactiveSegment], offset: int) -> InactiveSegment
 
 
 def bring_up(place: PartitionPath, bases: Sequence[int]) -> None:
-    """Makes the file say what holds of the closed segments, and of no others. The partition's lock is held.
+    """Updates the file to describe exactly the inactive segments. The partition's lock is held.
 
     Args:
         place: which partition.
-        bases: the base offsets of its segments, ascending; all are closed but the last. That must be durable.
+        bases: the base offsets of its segments, ascending; all are inactive but the last. That must be durable.
 
     Raises:
-        OSError: whatever was written is right.
+        OSError: the entries written so far are valid.
     """
     if len(bases) < 2 and not files.exists(place.segments_path):
         return
@@ -184,7 +184,7 @@ def bring_up(place: PartitionPath, bases: Sequence[int]) -> None:
         if len(spans) > 1 and file.size() == (len(spans) - 1) * WIDTH:
             (last,) = _entries(file, seed, len(spans) - 2, len(spans) - 1)
             if last is not None and (last.first_offset, last.next_offset) == (bases[0], bases[-2]):
-                # As always behind a roll. No look at the others, which are many in a long log.
+                # The usual case after a roll. The others, of which a long log has many, are not read.
                 _write(file, seed, len(spans) - 1, _chain(place, bases[0], spans[-1:], {}, last.largest_so_far))
                 return
         wanted = set(spans)
@@ -217,7 +217,7 @@ def _chain(
     known: Mapping[tuple[int, int], int],
     so_far: int,
 ) -> Iterator[InactiveSegment]:
-    """The entries of closed segments, as far as the segments can be read; `known` are the largest times of some."""
+    """The entries of inactive segments, as far as the segments can be read; `known` are the largest times of some."""
     for span in spans:
         largest = known.get(span)
         if largest is None:
@@ -225,7 +225,7 @@ def _chain(
             try:
                 largest = reader.largest_timestamp(reader.log.size())
             except CorruptRecordError:
-                return  # It is told to who reads it.
+                return  # Readers will report the damage.
             finally:
                 reader.close()
         so_far = max(so_far, largest)
@@ -233,13 +233,13 @@ def _chain(
 
 
 def drop_from(place: PartitionPath, active_base: int) -> None:
-    """Removes entries for what is not closed, durably. The partition's lock is held.
+    """Removes entries for segments that are not inactive, durably. The partition's lock is held.
 
     There are some if the log ends earlier than it once did. Its offsets get other records now, and an entry that
     stayed would count as soon as the log is as long again.
 
     Raises:
-        OSError: they may be there.
+        OSError: such entries may still be there.
     """
     try:
         file = files.open_write(place.segments_path)
@@ -249,7 +249,7 @@ def drop_from(place: PartitionPath, active_base: int) -> None:
         try:
             kept = _sound(file, active_base) * WIDTH
         except OSError:
-            # The disk does not give it, and it can be made anew.
+            # The disk cannot read it, and it can be rebuilt.
             files.unlink(place.segments_path)
             files.sync_folder(os.path.dirname(place.segments_path))
             return
@@ -259,9 +259,9 @@ def drop_from(place: PartitionPath, active_base: int) -> None:
 
 
 def _sound(file: files.File, active_base: int) -> int:
-    """How many entries, of the first, are of closed segments in order.
+    """How many leading entries are of inactive segments in order.
 
-    CRCs are not looked at, which takes long: what a power loss leaves of an entry is seen without.
+    CRCs are not checked, which takes long: an entry that a power loss has torn is recognized without them.
     """
     count, end = 0, -1
     for start in range(0, file.size() // WIDTH, _BLOCK):

@@ -1,12 +1,12 @@
-"""A partition's state file: the truth about where its log starts and ends.
+"""A partition's state file: the authority on its log start and log end.
 
 Four slots, one in each 512-byte sector, of which the valid one with the highest sequence number
-counts (as the two meta pages do in LMDB). A slot is written over the older one of its pair, so a
-write that the power takes costs nothing but itself. Moves of the end go to slots 0 and 1 and are not
-synced; what must survive a power loss (intents, rolls, cuts) goes to slots 2 and 3 and is. The pairs
-never mix: an ordinary move must not take the only durable trace of an intent.
+counts (as with the two meta pages of LMDB). A write replaces the older slot of its pair, so a
+write that a power loss tears loses nothing but itself. Moves of the end are written to slots 0 and 1 and are not
+synced; what must survive a power loss (intents, rolls, truncations) is written to slots 2 and 3, and synced. The pairs
+never mix: an ordinary move must not overwrite the only durable copy of an intent.
 
-A slot that is not valid is explained by a power loss alone, and only until the first writer after it has
+Only a power loss explains a slot that is not valid, and only until the first writer after it has
 recovered the partition. At any other time it is damage: the state that counts would be older than what
 was acknowledged.
 
@@ -35,17 +35,17 @@ SLOT_COUNT = 4
 FILE_SIZE = SLOT_COUNT * SLOT_DISTANCE
 VERSION = 2
 SLOT_SIZE = 256
-# A slot that is being written is not valid for a moment. While a writer holds the partition's lock it gets this long
-# (s) before the slot is called damaged, as it may be held up on a busy machine. Pauses between looks double.
+# A slot that is being written is invalid for a moment. While a writer holds the partition's lock, it gets this long
+# (s) before the slot is reported as damaged, as a busy machine may delay it. Pauses between looks double.
 _PATIENCE = 1.0
 _FIRST_PAUSE = 0.0005
 
-# Offsets end where sums of them still fit into 64 bits.
+# Offsets are limited so that sums of them still fit into 64 bits.
 _MAX_OFFSET = 1 << 62
 _BODY = struct.Struct(">BBHIQ8sQqqqIIqqqiIqqqIHxxqIIqi4xqq")
 _CRC = struct.Struct(">I")
 _CRC_AT = SLOT_SIZE - _CRC.size
-# Of each slot the sequence number and the CRC.
+# The sequence number and the CRC of each slot.
 _MARKS = struct.Struct(">" + "8xQ236xI256x" * SLOT_COUNT)
 _STARTS = range(0, FILE_SIZE, SLOT_DISTANCE)
 _NEVER_WRITTEN = bytes(SLOT_SIZE)
@@ -56,12 +56,12 @@ log = logging.getLogger(__name__)
 
 
 class Flags(IntFlag):
-    """What is going on in a partition."""
+    """What is in progress in a partition."""
 
     NONE = 0
     DEAD = 1  # the topic was deleted: nothing may be done here any more
-    CUTTING = 2  # bytes behind the end are being removed; the next holder does it again
-    SUSPECT = 4  # the active segment could not be synced; the next append begins another
+    CUTTING = 2  # bytes beyond the log end are being removed; the next holder does it again
+    SUSPECT = 4  # the active segment could not be synced; the next append begins another one
     PRODUCERS = 8  # a batch with a producer id was written here at some time
     CLAIMED = 16  # on a shared file system: its holder is changing the log; one that was cut off may still do so
 
@@ -73,13 +73,13 @@ class Intent(IntEnum):
     """A change of several steps that was begun and must be finished or dropped."""
 
     NONE = 0
-    APPLY = 1  # the records of a decision are being written behind the end
-    SWAP = 2  # segments are being replaced by a cleaned one; all of them are there, or it is
-    SWAPPED = 3  # it is there; those that it takes the place of are going, and do not count any more
+    APPLY = 1  # the records of a decision are being written beyond the log end
+    SWAP = 2  # segments are being replaced by a cleaned one; all of them exist, or the cleaned one does
+    SWAPPED = 3  # the cleaned one exists; those that it replaces are being deleted, and do not count any more
 
 
 class PartitionState(NamedTuple):
-    """Everything that a slot says.
+    """All fields of a slot.
 
     Attributes:
         intent: see Intent; the fields `intent_*` belong to it.
@@ -90,9 +90,9 @@ class PartitionState(NamedTuple):
         log_start: the first offset that readers may see.
         active_base: the base offset of the segment that is appended to.
         next_offset: the log end: the offset of the next record.
-        position: the size in bytes of the active segment up to the end.
+        position: the size in bytes of the active segment up to the log end.
         synced: the position up to which the active segment is known to be on the disk.
-        unsynced_since: when the first bytes behind it were appended (ms); of no meaning if there are none.
+        unsynced_since: when the first bytes after it were appended (ms); without meaning if there are none.
         reserve: no offset at or above it was ever shown without being synced.
         applied: the last decision whose records are in this log; -1 = none.
         first_undone: in the decision log, the first decision that is not done.
@@ -100,13 +100,13 @@ class PartitionState(NamedTuple):
         intent_digest: CRC-32C over the CRC fields of the batches that are being applied.
         intent_decision: the decision that is being applied.
         intent_next, intent_base, intent_position: next_offset, active_base and position afterwards. Of a swap, the
-            second is the base offset of the cleaned segment, the first that of the segment behind it, and the third
-            how many bytes the cleaned log has.
-        log_dir: in which of the store's log dirs its log is.
+            second is the base offset of the cleaned segment, the first that of the segment after it, and the third
+            the size of the cleaned log in bytes.
+        log_dir: which of the store's log dirs holds its log.
         high_watermark: the visible end: readers see the records below it. The log end, in a store of one copy.
-        incarnation: rises when the log may go on otherwise than a process knows it: after a power loss, after a
-            truncation, and where a writer was cut off. What a process has read of another incarnation is read again.
-        truncations: how often the end of the log was taken back, so that offsets were given to other records.
+        incarnation: rises when the log may differ from what a process has cached of it: after a power loss, after a
+            truncation, and when a writer was cut off. What a process has read of another incarnation is read again.
+        truncations: how often the log was truncated, so that offsets were given to other records.
         owner_epoch, owner_node: the node that alone may write, and the epoch of that right; 0, 0: any process that
             holds the partition's lock.
         local_log_start: the first offset that is in this log, if those before it were copied to another storage and
@@ -149,16 +149,16 @@ class PartitionState(NamedTuple):
         return self.intent in (Intent.SWAP, Intent.SWAPPED)
 
     def counts(self, base: int) -> bool:
-        """Whether the segment with that base offset counts, if it is there.
+        """Whether the segment with that base offset is live, if it exists.
 
-        Above the active one there may be some that a killed writer has left. And those that a cleaned segment has
-        taken the place of are gone as soon as the state says so; their files go a moment later.
+        Above the active one there may be some that a killed writer has left. And segments that a cleaned one has
+        replaced are gone as soon as the state says so; their files are deleted a moment later.
         """
         replaced = self.intent == Intent.SWAPPED and self.intent_base < base < self.intent_next
         return base <= self.active_base and not replaced
 
     def without_intent(self) -> PartitionState:
-        """The same state with nothing going on."""
+        """The same state without an intent."""
         return self._replace(
             intent=Intent.NONE, intent_digest=0, intent_decision=-1,
             intent_next=0, intent_base=0, intent_position=0,
@@ -166,7 +166,7 @@ class PartitionState(NamedTuple):
 
 
     def contradiction(self) -> str:
-        """What in it cannot be; "" for every state that a writer leaves."""
+        """Returns which fields contradict each other; "" for every state that a writer leaves."""
         if not (
             0 <= self.log_start <= self.high_watermark <= self.next_offset <= _MAX_OFFSET
             and 0 <= self.active_base <= self.next_offset
@@ -202,13 +202,13 @@ class PartitionState(NamedTuple):
         return ""
 
 
-#: A partition that nothing was ever written to has no files; this is its state.
+#: The state of a partition that was never written to, which has no files.
 EMPTY = PartitionState()
 
 
 @cache
 def this_boot() -> bytes:
-    """Eight bytes that differ from boot to boot of this machine; zeros where the system does not tell."""
+    """Eight bytes that differ from boot to boot of this machine; zeros if the system does not provide any."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return bytes.fromhex(file.read().replace("-", ""))[:8]
@@ -217,7 +217,7 @@ def this_boot() -> bytes:
 
 
 def encode_slot(state: PartitionState) -> bytes:
-    """The 256 bytes of a slot."""
+    """Encodes a slot (256 bytes)."""
     data = bytearray(SLOT_SIZE)
     # In the order of the fields, with the sequence number where every version has it.
     _BODY.pack_into(data, 0, VERSION, *state)
@@ -226,13 +226,13 @@ def encode_slot(state: PartitionState) -> bytes:
 
 
 def decode_slot(data: bytes, path: str) -> PartitionState | None:
-    """What a slot says, or None if it is torn or was never written.
+    """Decodes a slot; None if it is torn or was never written.
 
-    Bytes between the last field and the CRC belong to fields that a later version has added. They are not looked at: a
+    Bytes between the last field and the CRC belong to fields that a later version has added. They are ignored: a
     field that an older version must not miss comes with a flag, or with another version number.
 
     Raises:
-        StoreVersionError: a whole slot of another version, or one that says what this version does not know.
+        StoreVersionError: an intact slot of another version, or one with values that this version does not know.
     """
     if len(data) < SLOT_SIZE or data[0] == 0:
         return None
@@ -244,7 +244,7 @@ def decode_slot(data: bytes, path: str) -> PartitionState | None:
 
 
 def _decode_body(data: bytes, at: int, path: str) -> PartitionState:
-    """What the slot at a byte says, whose CRC is right. StoreVersionError."""
+    """Decodes the slot at a byte, whose CRC is right. StoreVersionError."""
     version, intent, flags, *rest = _BODY.unpack_from(data, at)
     if version != VERSION or flags & ~_ALL_FLAGS or intent > max(Intent):
         raise StoreVersionError(
@@ -261,7 +261,7 @@ def _decode_body(data: bytes, at: int, path: str) -> PartitionState:
 
 
 def _refuse_version_1(data: bytes, path: str) -> None:
-    """Tells a slot of version 1, which has 128 bytes, from a damaged one. StoreVersionError."""
+    """Raises StoreVersionError for a slot of version 1, which has 128 bytes and would look damaged."""
     if data[0] == 1 and _CRC.unpack_from(data, 124)[0] == crc32c(data[:124]):
         raise StoreVersionError(
             f"{path}: written in version 1 of the state format, this pyspark-log knows version {VERSION}: use the "
@@ -270,7 +270,7 @@ def _refuse_version_1(data: bytes, path: str) -> None:
 
 
 class Loaded(NamedTuple):
-    """The state as it was read, and where each slot stood; what a write needs to choose its slot.
+    """The state as it was read, and the sequence number of each slot; what a write needs to choose its slot.
 
     Attributes:
         state: the newest valid slot.
@@ -289,18 +289,18 @@ class Loaded(NamedTuple):
 
 
 def load(file: files.File) -> Loaded:
-    """Reads the slots; the partition's lock is held, or the file is looked at once only.
+    """Reads the slots; the partition's lock is held, or a single look is enough.
 
     Raises:
-        LogDamagedError: no slot is valid, or one is not and no power loss explains it, or what the newest one says
-            cannot be.
+        LogDamagedError: no slot is valid, or an invalid one is not explained by a power loss, or the newest one
+            contradicts itself.
         StoreVersionError: another version wrote it.
     """
     return checked(file.path, _look(file))
 
 
 def checked(path: str, loaded: Loaded | None) -> Loaded:
-    """What a look has found, if it may be relied on. LogDamagedError."""
+    """Returns what a look has found, if it can be relied on. LogDamagedError."""
     if loaded is None:
         problem = f"none of its {SLOT_COUNT} slots is valid"
     elif -1 in loaded.seqs and not explained_by_power_loss(path, loaded.state):
@@ -321,7 +321,7 @@ def checked(path: str, loaded: Loaded | None) -> Loaded:
 
 
 def explained_by_power_loss(path: str, newest: PartitionState) -> bool:
-    """Whether a slot that is not valid can be what a power loss has left of a write.
+    """Whether a power loss during a write can have left an invalid slot.
 
     Only until the partition is recovered, which gives its state the machine's boot id. Not on a shared file system: no
     host knows of the power losses of others, and a write that its server did not finish is sent to it again.
@@ -339,7 +339,7 @@ def _look(file: files.File) -> Loaded | None:
     ]
     newest = seqs.index(max(seqs))
     if seqs[newest] <= 0:
-        # None is valid, unless they are of another version, which is to be told.
+        # None is valid, unless they are of another version, which must be reported.
         for at in _STARTS:
             decode_slot(data[at : at + SLOT_SIZE], file.path)
         return None
@@ -347,9 +347,9 @@ def _look(file: files.File) -> Loaded | None:
 
 
 def read(path: str) -> Loaded | None:
-    """Reads the state in a file, without a lock; None if there is none. Errors as of `load`.
+    """Reads the state in a file, without a lock; None if there is none. Raises as `load` does.
 
-    Opens the file each time: a process may look at thousands of partitions, and a store's folder may be
+    Opens the file each time: a process may read thousands of partitions, and a store's folder may be
     replaced by a copy of it.
     """
     def look() -> Loaded | None:
@@ -369,13 +369,13 @@ def _is_settled(path: str, found: Loaded | None) -> bool:
 
 
 def patiently(path: str, look: Callable[[], _T], is_settled: Callable[[_T], bool]) -> _T:
-    """What a look at a state file finds; of several looks, if the first may have met a slot that was being written."""
+    """Returns what a look at a state file finds; looks again if it may have met a slot that was being written."""
     found, pause = look(), _FIRST_PAUSE
     deadline = time.monotonic() + _PATIENCE
     while not is_settled(found) and time.monotonic() < deadline:
         with files.open_read(path) as file:
             if _is_free(file):
-                return look()  # Nobody is writing: what is found now stays.
+                return look()  # No process is writing: what is found now stays.
         time.sleep(pause)
         pause *= 2
         found = look()
@@ -383,7 +383,7 @@ def patiently(path: str, look: Callable[[], _T], is_settled: Callable[[_T], bool
 
 
 def _is_free(file: files.File) -> bool:
-    """Whether no process holds the partition's lock; then this one shares it until the file is closed."""
+    """Whether no process holds the partition's lock; if so, this process shares it until the file is closed."""
     try:
         fcntl.flock(file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -414,9 +414,9 @@ def store(file: files.File, before: Loaded, state: PartitionState, *, durable: b
 
 
 def _take_back(file: files.File, before: Loaded, slot: int) -> None:
-    """After a write that failed: where a part of it is in the slot, the state before takes its place.
+    """Undoes a write that failed: if a part of it is in the slot, the previous state replaces it.
 
-    What is there in part would be damage. What is there whole stays, as readers may have gone by it.
+    A partial slot would be damage. A complete one stays, as readers may have used it.
     """
     try:
         found = _look(file)
@@ -427,9 +427,9 @@ def _take_back(file: files.File, before: Loaded, slot: int) -> None:
 
 
 def confirm(file: files.File, loaded: Loaded) -> None:
-    """Makes the newest slot durable, whoever wrote it; the caller holds the partition's lock.
+    """Makes the newest slot durable, whichever process wrote it; the caller holds the partition's lock.
 
-    It is written once more: if its writer's sync failed, the kernel calls it clean, and a sync alone would do nothing.
+    It is rewritten: if its writer's sync failed, the kernel considers it clean, and a sync alone would do nothing.
     """
     file.pwrite(encode_slot(loaded.state), loaded.slot * SLOT_DISTANCE)
     file.sync()
@@ -438,8 +438,8 @@ def confirm(file: files.File, loaded: Loaded) -> None:
 def mend(file: files.File, loaded: Loaded) -> Loaded:
     """Writes the newest state over the slots that a power loss has torn; the caller holds the partition's lock.
 
-    Before any slot has the new boot id: a torn one beside it would be damage. The newest state itself is taken, so a
-    write of this that is torn in its turn costs nothing.
+    Called before any slot has the new boot id: a torn one beside it would be damage. The newest state itself is
+    written, so nothing is lost if this write is torn in its turn.
     """
     seqs = list(loaded.seqs)
     for slot in loaded.torn:
@@ -449,7 +449,7 @@ def mend(file: files.File, loaded: Loaded) -> Loaded:
 
 
 def create(path: str, state: PartitionState = EMPTY) -> None:
-    """Makes a state file, durably and as a whole. Who comes second leaves the first one's in place."""
+    """Creates a state file atomically and durably. If it already exists, it is kept."""
     first = encode_slot(state._replace(seq=1, boot=this_boot()))
     try:
         files.create_whole(path, bytes(2 * SLOT_DISTANCE) + first + bytes(FILE_SIZE - 2 * SLOT_DISTANCE - SLOT_SIZE))

@@ -1,4 +1,4 @@
-"""Reads a state file slot by slot, for those who must know more of it than which slot counts."""
+"""Reads a state file slot by slot, for callers that need more than the slot that counts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pyspark_log.storage.log.state_file import (
 
 
 class Slots(NamedTuple):
-    """What the slots of a state file say.
+    """The contents of a state file's slots.
 
     Attributes:
         state: the newest valid one; None if there is none, or if it contradicts itself.
         torn: the numbers of those that were written and are not valid.
         explained: whether a power loss explains them, after which the partition was not recovered.
-        size: bytes of the file; -1: there is none.
-        problem: why a whole slot cannot be understood; "" if none is so.
-        contradiction: what cannot be in the newest valid one; "" if it makes sense.
+        size: bytes of the file; -1: it does not exist.
+        problem: why an intact slot cannot be understood; "" if all can.
+        contradiction: which fields of the newest valid one contradict each other; "" if none do.
         log_dirs: the log dirs that the valid ones name.
     """
 

@@ -1,4 +1,4 @@
-"""Takes back the end of a log, for replicas that have to follow another one."""
+"""Truncates the end of a log, for replicas that have to follow another one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pyspark_log.storage.segment import SegmentReader, read_headers
 
 
 def truncate(held: LogWriter, offset: int) -> int:
-    """Takes back records from `offset` on, durably; the lock is held. For replicas: readers may have seen them.
+    """Removes the records from `offset` on, durably; the lock is held. For replicas: readers may have seen them.
 
-    Batches go whole: the log then ends behind the last batch that lies before `offset`. (Kafka ends it at `offset`
-    itself, with a hole in front; no log of ours has one.) If that would be before the log start, nothing
-    stays, and the log goes on at its start. After a power loss in the middle the end may lie in between.
+    Only whole batches are removed: the log then ends after the last batch that is below `offset`. (Kafka ends it at
+    `offset` itself, with a hole in front; no log of ours has one.) If that would be below the log start, the log is
+    emptied and continues at its start. After a power loss in the middle the end may be in between.
 
     Returns:
         The log end.
@@ -35,20 +35,20 @@ def truncate(held: LogWriter, offset: int) -> int:
     base, position, end = _place_of(held, offset)
     empty = end < state.log_start
     if empty:
-        # What a killed writer has left above the active segment would count, once that is above it.
+        # What a killed writer has left above the active segment would count once it is above the active one.
         held.drop_newer_segments()
         files.sync_folder(place.folder)
-        # Its file comes after the state: before that it would stand in the midst of segments that still count.
+        # Its file is created after the state is saved: earlier it would be among segments that still count.
         base, position, end = state.log_start, 0, state.log_start
     synced = min(position, state.synced) if base == state.active_base else position
-    # The epochs that began beyond the new end go; the current one goes on there.
+    # The epochs that began beyond the new end are removed; the current one continues there.
     leader_epochs.begin(place.folder, state.leader_epoch, end)
     held.save(
         state._replace(
-            # What stands behind the new end is now a leftover, which the next holder removes if this one cannot.
+            # What is beyond the new end is now a leftover, which the next holder removes if this one cannot.
             flags=state.flags | Flags.CUTTING, active_base=base, position=position, synced=synced,
             next_offset=end, generation=state.generation + 1,
-            # Offsets that are given to other records: nothing that is known of them holds any more.
+            # Offsets are given to other records: nothing that is cached of them is valid any more.
             incarnation=state.incarnation + 1, truncations=state.truncations + 1,
         ),
         durable=True,
@@ -57,7 +57,7 @@ def truncate(held: LogWriter, offset: int) -> int:
     held.cut()
     held.tell_folder()
     if empty:
-        # Older segments may hold what was taken back. What they tell of producers before that stays known.
+        # Older segments may hold removed records. What they say of producers before them stays known.
         held.producers.take_snapshot(held.state, held.clock())
         delete_before(held, end)
     return end

@@ -1,7 +1,7 @@
 """Changes one partition's log: appends, rolls, flushes.
 
-Everything here happens while the partition's lock is held (`hold`). In short: bytes first, then the end,
-then the index entries. Until the end moves, nothing that was written exists for anybody.
+The partition's lock is held throughout (`hold`). In short: bytes first, then the log end, then the index
+entries. Until the end moves, no reader sees what was written.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 
 log = logging.getLogger(__name__)
 
-#: How far ahead of unsynced records offsets are reserved: one sync in so many records.
+#: How far beyond unsynced records offsets are reserved: one sync in so many records.
 RESERVE = 1 << 20
 
 
 class Appended(NamedTuple):
-    """The offsets [base_offset, next_offset) that records have; `duplicate`: they had them before."""
+    """The offsets [base_offset, next_offset) of appended records; `duplicate`: they had them before."""
 
     base_offset: int
     next_offset: int
@@ -43,20 +43,20 @@ class Appended(NamedTuple):
 
 
 class LogWriter(HeldLog):
-    """The one that changes a partition, for this process. Several threads may share it."""
+    """Changes a partition for this process. Safe to use from several threads."""
 
     @contextlib.contextmanager
     def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[LogWriter]:
-        """Holds the partition's lock, with its log in order: no intent, nothing beyond the log end.
+        """Holds the partition's lock, with its log recovered: no intent, nothing beyond the log end.
 
-        What a killed holder, or a power loss, has left is finished or taken back first.
+        What a killed holder, or a power loss, has left is finished or undone first.
 
         Raises:
-            LockTimeoutError: not to be had within `timeout` seconds.
+            LockTimeoutError: the lock was not acquired within `timeout` seconds.
             UnknownTopicError: the topic was deleted.
             LogDamagedError: the files are shorter than the state says.
-            LogDirOfflineError: the folder in which its log is has failed; nothing was changed.
-            PartitionOwnedError: a node owns the partition, and writes to it alone.
+            LogDirOfflineError: the log dir that holds its log has failed; nothing was changed.
+            PartitionOwnedError: a node owns the partition, and it alone may write.
             OSError: the store cannot be written.
         """
         with self._locked(timeout) as lock:
@@ -99,7 +99,7 @@ class LogWriter(HeldLog):
         Args:
             data: batches in format 2, back to back, with dense offsets from 0; their offsets are set here. A batch
                 with a producer id comes alone.
-            sync: True: what is acknowledged survives a power loss.
+            sync: True: acknowledged records survive a power loss.
             first_undone: for the decision log: its new value in the state.
 
         Returns:
@@ -109,9 +109,9 @@ class LogWriter(HeldLog):
             RecordTooLargeError: larger than a segment may be.
             ProducerError: the batch does not follow its producer's last one; nothing was appended.
             OSError: e.g. a full disk; nothing was appended.
-            OutcomeUnknownError: a sync failed; nothing was appended as far as readers see, but the disk
-                can no longer be trusted with this segment. The next append begins another. Or what a failed append
-                wrote could not be removed: the next writer does that, unless the power goes before.
+            OutcomeUnknownError: a sync failed; readers see nothing of the append, but the disk can no longer be
+                trusted with this segment. The next append begins another one. Or what a failed append wrote could
+                not be removed: the next writer does that, unless a power loss comes first.
         """
         if len(data) > self.config.segment_bytes:
             raise RecordTooLargeError(
@@ -132,7 +132,7 @@ class LogWriter(HeldLog):
             self.maintain()
         sync = sync or self.must_sync(end)
         if not sync and end > self.state.reserve:
-            # Before readers see offsets that a power loss could take back: none of these is ever used again.
+            # Before readers see offsets that a power loss could undo: none of these is ever used again.
             self.save(self.state._replace(reserve=end + RESERVE), durable=True)
         segment = self.segment
         self.claim()
@@ -154,7 +154,7 @@ class LogWriter(HeldLog):
             flags=state.flags & ~Flags.CLAIMED | (Flags.NONE if numbered is None else Flags.PRODUCERS),
         )  # fmt: skip
         try:
-            # A power loss can take this back and leave the batches, which are then adopted.
+            # A power loss can undo this and leave the batches, which are then adopted.
             self.save(moved, durable=False)
         except OSError as error:
             self.forget()
@@ -169,7 +169,7 @@ class LogWriter(HeldLog):
         return Appended(base, end)
 
     def _judge(self, headers: Sequence[BatchHeader], data: bytearray) -> ProducerAppendInfo | None:
-        """What a batch with a producer id means for this partition; None for all others."""
+        """Checks a batch with a producer id against this partition's producers; None for all others."""
         if all(header.producer_id < 0 for header in headers):
             return None
         if len(headers) != 1:
@@ -177,10 +177,10 @@ class LogWriter(HeldLog):
         return self.producers.judge(self.state, data, headers[0], self.clock())
 
     def must_sync(self, end: int) -> bool:
-        """Whether the log must be synced, though nobody asks for it, before it ends at `end`.
+        """Whether the log must be synced before it ends at `end`, though the caller does not ask for it.
 
-        Always on a shared file system; else by flush.messages and flush.ms. No process runs for ever that could
-        sync at a given time, so what flush.ms asks for is done by the first append that comes later.
+        Always on a shared file system; else by flush.messages and flush.ms. No process runs all the time that could
+        sync at a given time, so the first append after flush.ms syncs.
         """
         if self.shared:
             return True
@@ -193,14 +193,15 @@ class LogWriter(HeldLog):
         if config.flush_ms == LONG_MAX:
             return False
         age = self.clock() - state.unsynced_since if unsynced else 0
-        # A time that is to come says nothing: the clock was set back.
+        # A time in the future says nothing: the clock was set back.
         return not 0 <= age < config.flush_ms
 
     def _undo(self, failure: OSError | OutcomeUnknownError) -> None:
-        """After a failed write: nothing stays behind the end.
+        """Removes everything beyond the log end after a failed write.
 
         Raises:
-            OutcomeUnknownError: even that failed. The next holder cuts; after a power loss whole batches are adopted.
+            OutcomeUnknownError: that failed too. The next holder truncates; after a power loss whole batches are
+            adopted.
         """
         try:
             self.cut()
@@ -211,9 +212,10 @@ class LogWriter(HeldLog):
             ) from failure
 
     def index(self, headers: Sequence[BatchHeader]) -> None:
-        """Adds index entries for batches that readers see by now.
+        """Adds index entries for batches that readers see already.
 
-        If that fails the batches are there all the same. Whoever opens the segment next makes up for it.
+        If that fails the batches are visible all the same, and the next process that opens the segment adds the
+        entries.
         """
         try:
             self.segment.enter(headers)
@@ -222,7 +224,7 @@ class LogWriter(HeldLog):
             self.forget()
 
     def maintain(self) -> None:
-        """Lets go of segments that are too old. Nobody's write fails for it: an error is logged, the next one tries."""
+        """Deletes expired segments. Errors are logged, never raised; the next append tries again."""
         try:
             retention.clean(self)
         except (OSError, PylogError) as error:

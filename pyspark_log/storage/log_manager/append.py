@@ -9,14 +9,14 @@ from pyspark_log.storage.log import LogWriter
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import AppendResult
 
-# An append of more bytes than this is made in several, so that others get their turn.
+# An append of more bytes than this is split into several, so that other writers get their turn.
 _APPEND_BYTES = 16 * 1024 * 1024
 
 
 def append_rows(
     partitions: LogManager, topic: str, data: pa.RecordBatch | pa.Table, partition: int | None, sync: bool
 ) -> list[AppendResult]:
-    """Appends records to a topic, be it the engine's own; arguments and errors are those of Store.append."""
+    """Appends records to any topic, also an internal one; arguments and errors are those of `Store.append`."""
     opened = partitions.topic(topic)
     count = opened.description.partitions
     if partition is not None:
@@ -36,7 +36,7 @@ def append_rows(
         try:
             results.append(_append_all(partitions.appender(topic, target), encoded, sync))
         except Exception as error:
-            # Of any type: the caller must know what is there by now.
+            # Whatever the error: the caller must know what was appended so far.
             error.results = results  # type: ignore[attr-defined]
             raise
     return results

@@ -1,4 +1,4 @@
-"""What is done with all partitions of a store: deleting what retention lets go of, or somebody asks for; syncing."""
+"""Operations on all partitions of a store: retention, deleting records on request, syncing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pyspark_log.types import LATEST
 
 log = logging.getLogger(__name__)
 
-# How long cleaning waits for a partition's lock, in seconds; what is left is for the next time.
+# How long cleaning waits for a partition's lock, in seconds; what is left is for the next pass.
 _TIMEOUT = 5.0
 
 
 def clean(partitions: LogManager, topics: Iterable[str]) -> int:
-    """Lets go of segments that retention no longer asks for; returns how many went.
+    """Deletes segments that retention no longer keeps; returns how many.
 
     Raises:
         UnknownTopicError, InvalidTopicError: no such topic.
-        PylogError, OSError: the first that a partition gave; the others were cleaned.
+        PylogError, OSError: the first error of a partition; the others were cleaned.
     """
     count = 0
     failed: PylogError | OSError | None = None
@@ -40,7 +40,7 @@ def clean(partitions: LogManager, topics: Iterable[str]) -> int:
 
 
 def flush(partitions: LogManager, topics: Iterable[str]) -> None:
-    """Makes durable what was appended; see Store.flush."""
+    """Syncs what was appended; see `Store.flush`."""
     failed: PylogError | OSError | None = None
     for topic in topics:
         opened = partitions.topic(topic)
@@ -58,7 +58,7 @@ def flush(partitions: LogManager, topics: Iterable[str]) -> None:
 
 
 def delete_records(partitions: LogManager, topic: str, partition: int, before_offset: int) -> int:
-    """Deletes the records before an offset, or all for LATEST, and returns the log start; see Store.delete_records."""
+    """Deletes the records before an offset, or all for LATEST; returns the log start. See `Store.delete_records`."""
     check_not_internal(topic)
     if not partitions.topic(topic).config.deletes:
         raise InvalidConfigError(f"topic {topic!r}: records are deleted only where cleanup.policy has delete")

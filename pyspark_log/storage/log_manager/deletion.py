@@ -1,8 +1,9 @@
-"""What is left of a deleted topic's partitions, and how it goes.
+"""What is left of a deleted topic's partitions, and how it is deleted.
 
-A topic is deleted when its description is moved away. Then, partition by partition: the state file is marked
-dead under its lock, so that a writer that waited for it learns of it; and the folder gets the name that Kafka gives to
-one that is being deleted, so that its name is free. Readers that have files open go on. At last all of it is removed.
+A topic is deleted by moving its description away. Then, partition by partition: the state file is marked
+dead under its lock, so that a writer that waited for the lock notices; and the folder gets the name that Kafka gives
+to one that is being deleted, so that its name is free. Readers that have files open go on. Finally all of it is
+deleted.
 """
 
 from __future__ import annotations
@@ -16,44 +17,44 @@ from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files, lock_for
 from pyspark_log.storage.log import EMPTY, SLOT_COUNT, Flags, Loaded, state_file
 
-#: How the name of a partition's folder ends that is being deleted, or is on its way from another log dir.
+#: The suffix of a partition's folder that is being deleted, or is being moved from another log dir.
 ASIDE = DELETE, FUTURE = "delete", "future"
-#: Such a name: the topic's id in hex, and the ending.
+#: Such a name: the topic's id in hex, and the suffix.
 ASIDE_NAME = re.compile(r".*-[0-9]+\.([0-9a-f]{32})-(delete|future)")
-# The longest name of a file on the file systems that a store is made on (and Kafka's limit).
+# The longest file name on the file systems that a store is created on (and Kafka's limit).
 _MAX_NAME = 255
 
 
 def bury(place: PartitionPath) -> None:
-    """Ends a partition of a deleted topic for its writers and frees its folder's name. May be done again.
+    """Marks a partition of a deleted topic as dead and frees its folder's name. Can be repeated.
 
-    There is no topic of that name, or it would lose the folder that it is about to make.
+    There must be no topic of that name, or it would lose the folder that it is about to create.
 
     Raises:
-        LockTimeoutError, OSError: nothing, or the first half, was done.
+        LockTimeoutError, OSError: nothing, or only the first half, was done.
     """
     mark_dead(place)
     owner = place.owner()
-    # Without an owner, and with another folder put away, it is that of a newer topic, whose writer was killed before
-    # the folder could say so.
+    # Without an owner, and with another folder renamed already, it is that of a newer topic, whose writer was killed
+    # before it wrote the owner into the folder.
     if owner == place.topic_id or (not owner and not files.is_folder(tombstone_path(place))):
         put_away(place)
 
 
 def put_away(place: PartitionPath) -> None:
-    """Gives the folder of a partition the name of one that is being deleted. Not durable by itself. OSError."""
+    """Renames the folder of a partition to the name of one that is being deleted. Not durable by itself. OSError."""
     grave = tombstone_path(place)
     if files.is_folder(place.folder):
-        # What a partition left that was moved twice; or the store is a copy that has the folder by both names.
+        # Left by a partition that was moved twice; or the store is a copy that has the folder by both names.
         files.remove_folder(grave)
         files.rename(place.folder, grave)
 
 
 def remove(place: PartitionPath) -> None:
-    """Removes what is left of a buried partition, but for folders.
+    """Deletes what is left of a dead partition, except folders.
 
-    Its state file may go even if somebody waits for its lock: a waiter finds that the name is gone, and a new
-    state file of that name is made only while there is a topic of that id.
+    Its state file may be deleted even if a writer waits for its lock: that writer finds that the name is gone, and a
+    new state file of that name is created only while there is a topic of that id.
     """
     files.unlink(place.segments_path)
     files.unlink(place.cleaner_path)
@@ -63,7 +64,7 @@ def remove(place: PartitionPath) -> None:
 
 
 def mark_dead(place: PartitionPath) -> None:
-    """Ends a partition for its writers. LockTimeoutError, OSError."""
+    """Marks a partition as dead, for its writers. LockTimeoutError, OSError."""
     lock = lock_for(place.state_path)
     try:
         lock.acquire()
@@ -82,21 +83,21 @@ def mark_dead(place: PartitionPath) -> None:
 
 
 def tombstone_path(place: PartitionPath) -> str:
-    """Where the folder of a partition is that is being deleted (LocalLog.logDeleteDirName)."""
+    """The path of a partition's folder while it is being deleted (LocalLog.logDeleteDirName)."""
     return aside(place, DELETE)
 
 
 def aside(place: PartitionPath, ending: str) -> str:
-    """Where a folder of a partition is that does not count."""
+    """The path of a partition's folder that does not count."""
     return f"{os.path.dirname(place.folder)}/{aside_name(place.topic, place.topic_id, place.partition, ending)}"
 
 
 def aside_name(topic: str, topic_id: str, partition: int, ending: str) -> str:
-    """A name of Kafka's for a folder of a partition that does not count (LocalLog.logDirNameWithSuffix)."""
+    """Kafka's name for a folder of a partition that does not count (LocalLog.logDirNameWithSuffix)."""
     suffix = f"-{partition}.{hex_id(topic_id)}-{ending}"
     return topic[: _MAX_NAME - len(suffix)] + suffix
 
 
 def hex_id(topic_id: str) -> str:
-    """A topic's id as these names have it."""
+    """A topic's id as it is written in these names."""
     return base64.urlsafe_b64decode(topic_id + "==").hex()

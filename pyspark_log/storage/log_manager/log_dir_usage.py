@@ -1,4 +1,4 @@
-"""What is in each log dir of a store: which partitions, how large they are, and how much room is left."""
+"""The contents of each log dir of a store: its partitions, their sizes, and the free space."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.types import TopicPartition
 
-#: A size that nobody can tell.
+#: A size that cannot be determined.
 UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """One log dir (as Kafka's DescribeLogDirs has it).
+    """One log dir (as in Kafka's DescribeLogDirs).
 
     Attributes:
-        path: where it is.
+        path: its absolute path.
         problem: why it cannot be used; "" if it can.
-        partitions: the bytes of the `.log` files of each partition in it; UNKNOWN where it has failed.
-        free, total: bytes of its file system; UNKNOWN if that does not say.
+        partitions: the bytes of the `.log` files of each partition in it; UNKNOWN if the log dir has failed.
+        free, total: bytes of its file system; UNKNOWN if the system does not report them.
     """
 
     path: str
@@ -43,7 +43,7 @@ def describe_log_dirs(partitions: LogManager) -> list[LogDirDescription]:
     partitions.check_writable()
     folders = partitions.log_dirs
     folders.refresh()
-    # Who may only read is not told of folders that they may not write to.
+    # A process that may only read gets no warning about folders that it may not write to.
     writes = files.may(partitions.path, os.W_OK)
     problems = {folder.path: folder.write_problem() if writes else folder.problem() for folder in folders}
     found: dict[str, dict[TopicPartition, int]] = {path: {} for path in problems}

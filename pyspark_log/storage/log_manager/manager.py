@@ -31,14 +31,14 @@ from pyspark_log.types import TopicDescription
 
 log = logging.getLogger(__name__)
 
-# How long a reader waits for who puts a partition right, in seconds.
+# How long a reader waits for another process that recovers a partition, in seconds.
 _RECOVERY_TIMEOUT = 10.0
-# Of so few partitions each is looked for by its name; else all state files are listed.
+# Up to this many partitions are each looked up by name; for more all state files are listed.
 _FEW_PARTITIONS = 64
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
-# What the system says to who may not write.
+# The system's errors for a process that may not write.
 _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-# Partitions that a process keeps open for appending, with five open files each; the least used go first.
+# Partitions that a process keeps open for appending, with five open files each; the least recently used is closed.
 _OPEN_APPENDERS = 128
 
 
@@ -46,15 +46,15 @@ class TopicLogs:
     """A topic with its partitions, as long as its description stays the same.
 
     Attributes:
-        description: what the store says of it.
-        config: its resolved settings.
+        description: the topic's, as stored.
+        config: its resolved configs.
     """
 
     def __init__(
         self, path: str, settings: Mapping[str, str], description: TopicDescription, log_dirs: LogDirs
     ) -> None:
         """`path`, `settings` and `log_dirs` are the store's."""
-        # No reference to the store: without a circle, its files close as soon as nobody uses it.
+        # No reference to the store: without a cycle, its files close as soon as it is dropped.
         self._path = path
         self.description = description
         self.config = TopicConfig.resolve(description.configs, settings)
@@ -62,19 +62,19 @@ class TopicLogs:
         self._readers: dict[int, LogReader] = {}
 
     def check(self, partition: int) -> None:
-        """Refuses a partition that the topic does not have. UnknownTopicError."""
+        """Raises UnknownTopicError if the topic does not have that partition."""
         if not 0 <= partition < self.description.partitions:
             raise UnknownTopicError(
                 f"topic {self.description.name!r} has no partition {partition}; it has {self.description.partitions}"
             )
 
     def state_path(self, partition: int) -> str:
-        """A partition's state file. UnknownTopicError."""
+        """The path of a partition's state file. UnknownTopicError."""
         self.check(partition)
         return f"{self._path}/{STATE_FOLDER}/{self.description.topic_id}-{partition}"
 
     def place(self, partition: int) -> PartitionPath:
-        """Where a partition's files are at this moment. UnknownTopicError."""
+        """Where a partition's files are now. UnknownTopicError."""
         path = self.state_path(partition)
         return self.place_in(partition, _log_dir_of(self._log_dirs, path, f"{self.description.name}-{partition}"))
 
@@ -86,7 +86,7 @@ class TopicLogs:
         )
 
     def written(self) -> list[int]:
-        """The partitions that something was ever written to, ascending. OSError."""
+        """The partitions that were ever written to, ascending. OSError."""
         count = self.description.partitions
         if count <= _FEW_PARTITIONS:
             return [number for number in range(count) if files.exists(self.state_path(number))]
@@ -99,26 +99,26 @@ class TopicLogs:
         return sorted(number for text in numbers if _NUMBER.fullmatch(text) and (number := int(text)) < count)
 
     def places(self) -> list[PartitionPath]:
-        """Where those are that something was ever written to."""
+        """Where the partitions are that were ever written to."""
         return [self.place(partition) for partition in self.written()]
 
     def left(self) -> list[PartitionPath]:
-        """Where those are of which there is anything: a state file, or a folder, by whatever name. OSError."""
+        """Where the partitions are that have a state file, or a folder of any name. OSError."""
         found = set(self.written())
         name = re.compile(
             re.escape(self.description.name) + r"-(0|[1-9][0-9]{0,9})|"
             r".*-([0-9]+)\." + deletion.hex_id(self.description.topic_id) + "-[a-z]+"
         )
         for folder in self._log_dirs:
-            # One that has failed has no names; what is in it waits, as its partitions' state files tell.
+            # A failed log dir lists no names; what is in it waits, as its partitions' state files name it.
             with contextlib.suppress(OSError):
                 matches = filter(None, map(name.fullmatch, files.list_folder(folder.path)))
                 found.update(int(match[1] or match[2]) for match in matches)
         return [self.place(number) for number in sorted(found) if number < self.description.partitions]
 
     def reader(self, partition: int) -> LogReader:
-        """The partition, for reading. UnknownTopicError."""
-        # Two threads may make one each at first; both are right.
+        """The reader of a partition. UnknownTopicError."""
+        # Two threads may create one each at first; both are valid.
         found = self._readers.get(partition)
         if found is None:
             found = self._readers[partition] = self._open(self.place(partition))
@@ -133,17 +133,17 @@ class LogManager:
 
     Attributes:
         path, cluster_id, settings: the store's.
-        clock: what time it is, for all that is done with this store.
-        recorded_cluster_id: the store's id; None if its folder does not say it.
+        clock: the clock of everything that is done with this store.
+        recorded_cluster_id: the store's id; None if its folder has none.
         catalog: the descriptions of its topics.
-        log_dirs: the folders of all partitions' folders.
+        log_dirs: the store's log dirs.
     """
 
     def __init__(
         self, path: str, cluster_id: str, settings: Mapping[str, str],
         log_dirs: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT, next_log_dir: int = len(log_dir_list.DEFAULT),
     ) -> None:  # fmt: skip
-        """Looks at nothing yet. The arguments are what store.json says."""
+        """Reads nothing yet. The arguments are the contents of store.json."""
         self.path = path
         self.cluster_id = cluster_id
         self.settings = settings
@@ -154,7 +154,7 @@ class LogManager:
         self._topics: dict[str, TopicLogs] = {}
         self._appenders: OrderedDict[str, LogWriter] = OrderedDict()  # by their state files
         self._recovered: set[PartitionPath] = set()  # those that were written to since the machine was started
-        self._used: dict[str, PartitionPath] = {}  # those that `appender` gave out since the last `close`
+        self._used: dict[str, PartitionPath] = {}  # those that `appender` returned since the last `close`
         self._mutex = Mutex()
 
     #: Whether it is a folder of a Kafka broker, which is only read.
@@ -162,13 +162,13 @@ class LogManager:
 
     @property
     def writable(self) -> bool:
-        """Whether this process may change the store; a reader need not be allowed to."""
+        """Whether this process may change the store; a reader does not need that."""
         return not self.is_brokers and files.may(self.path, os.W_OK)
 
     # ---- topics
 
     def topics(self, *, internal: bool = False) -> list[str]:
-        """The names of the topics, sorted; with `internal` also the engine's own and those of Kafka's brokers."""
+        """The names of the topics, sorted; with `internal` also internal ones, of the engine and of Kafka's brokers."""
         return [name for name in self.catalog.names() if internal or name not in INTERNAL_TOPICS]
 
     def describe_topic(self, name: str) -> TopicDescription:
@@ -180,14 +180,14 @@ class LogManager:
         return self.topic(name).config
 
     def written_partitions(self, topic: str) -> list[int]:
-        """The partitions of which there are files, ascending; of a broker's topic those that are here.
+        """The partitions that have files, ascending; of a broker's topic those that are here.
 
-        It costs as much as there are of these, however many partitions the topic has. UnknownTopicError.
+        The cost grows with these, not with the topic's number of partitions. UnknownTopicError.
         """
         return [place.partition for place in self.topic(topic).left()]
 
     def topic(self, name: str) -> TopicLogs:
-        """A topic as it is at this moment. UnknownTopicError, InvalidTopicError."""
+        """A topic as it is now. UnknownTopicError, InvalidTopicError."""
         description = self.catalog.describe(name)
         with self._mutex:
             topic = self._topics.get(name)
@@ -202,41 +202,42 @@ class LogManager:
         return TopicLogs(self.path, self.settings, description, self.log_dirs)
 
     def recorded_topic_id(self, name: str) -> str | None:
-        """A topic's id; None if no file says it. UnknownTopicError, InvalidTopicError."""
+        """A topic's id; None if no file has it. UnknownTopicError, InvalidTopicError."""
         return self.catalog.describe(name).topic_id
 
     # ---- partitions
 
     def place(self, topic: str, partition: int) -> PartitionPath:
-        """Where a partition's files are at this moment. UnknownTopicError."""
+        """Where a partition's files are now. UnknownTopicError."""
         return self.topic(topic).place(partition)
 
     def reader(self, topic: str, partition: int) -> LogReader:
-        """The partition, for reading as it is. UnknownTopicError."""
+        """The reader of a partition as it is. UnknownTopicError."""
         return self.topic(topic).reader(partition)
 
     def recovered(self, topic: str, partition: int) -> LogReader:
-        """The partition, for reading; put right first, if possible, if the machine went down since it was written to.
+        """The reader of a partition, which is first recovered, if possible, if a crash came after the last write.
 
-        Else readers would meet what is left of records that were never synced, until somebody writes.
+        Without that readers would meet what is left of records that were never synced, until the next write.
         UnknownTopicError.
         """
         reader = self.topic(topic).reader(partition)
         try:
             self._recover(reader.place)
         except (PylogError, OSError) as error:
-            # What stands in the way is told to who reads there.
+            # The error is reported to the reader of that partition.
             log.info("%s: %s could not be put right after the machine went down: %s", self.path, reader.place, error)
         return reader
 
     def put_right(self, topic: str, partition: int) -> LogReader:
-        """The same for who relies on what is read: an error if it could not be put right.
+        """The same for a caller that relies on what is read: an error if the partition could not be recovered.
 
-        Who may not write to the store cannot, and changes nothing by what it finds; so it reads what is there.
+        A process that may not write to the store cannot recover, and changes nothing by what it finds; it reads what is
+        there.
 
         Raises:
             UnknownTopicError: there is no such topic.
-            LockTimeoutError, LogDamagedError, OSError: the end that could be read may be too low.
+            LockTimeoutError, LogDamagedError, OSError: the readable end may be too low.
         """
         reader = self.topic(topic).reader(partition)
         try:
@@ -258,7 +259,7 @@ class LogManager:
         self._recovered.add(place)
 
     def appender(self, topic: str, partition: int) -> LogWriter:
-        """The partition, for changing it. UnknownTopicError."""
+        """The writer of a partition. UnknownTopicError."""
         opened = self.topic(topic)
         path = opened.state_path(partition)
         if not files.exists(path):
@@ -268,18 +269,18 @@ class LogManager:
             if found is None or found.config is not opened.config:
                 found = LogWriter(opened.place(partition), opened.config, self.log_dirs, self.clock)
             self._used[path] = found.place
-            # One that goes here while it is at work is closed when it is done.
+            # A writer that is dropped here while it is in use is closed when it is done.
             self._appenders[path] = found
             if len(self._appenders) > _OPEN_APPENDERS:
                 self._appenders.popitem(last=False)
         return found
 
     def check_log_dirs(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Looks whether partitions can be written to, as far as their log dirs go; by a real look at each disk.
+        """Checks that the log dirs of partitions can be written to, by reading from each disk.
 
         Raises:
             UnknownTopicError: there is no such topic.
-            LogDirOfflineError: a folder has failed; or none can take a partition that is new.
+            LogDirOfflineError: a log dir has failed; or none can take a new partition.
         """
         looked = set()
         for topic, partition in partitions:
@@ -293,18 +294,18 @@ class LogManager:
                 looked.add(number)
 
     def check_writable(self) -> None:
-        """Refuses what nobody may write to. ReadOnlyError."""
+        """Raises ReadOnlyError if the store is one that is never written to."""
 
     def close(self) -> None:
-        """Settles the partitions that were asked for to be changed, and lets their files go.
+        """Settles the partitions that were opened for changes, and closes their files.
 
         Raises:
-            PylogError, OSError: the first that a partition gave; the next call tries that one again.
+            PylogError, OSError: the first error of a partition; the next call tries that one again.
         """
         failed: PylogError | OSError | None = None
         for path, place in list(self._used.items()):
             try:
-                # Not a topic of the same name that was made since.
+                # Not a topic of the same name that was created since.
                 if self.topic(place.topic).description.topic_id == place.topic_id:
                     with self.appender(place.topic, place.partition).hold() as appender:
                         appender.settle()
@@ -321,19 +322,19 @@ class LogManager:
             raise failed
 
     def forget_appenders(self, name: str, topic_id: str) -> None:
-        """Closes the files of other topics of that name, which were deleted: open, they still take room."""
+        """Closes the files of deleted topics of that name: while they are open, they still take space."""
         with self._mutex:
             for path, appender in list(self._appenders.items()):
                 if appender.place.topic == name and appender.place.topic_id != topic_id:
                     del self._appenders[path]
 
     def make_state(self, opened: TopicLogs, partition: int, log_dir: int | None = None) -> None:
-        """Gives a partition its state file, with its first record; but not that of a topic that is deleted.
+        """Creates a partition's state file, before its first record; not for a topic that is deleted.
 
         Args:
             opened: the topic.
             partition: which one.
-            log_dir: where its log is to be; None: where there is most room for one.
+            log_dir: where its log is to be; None: `LogDirs.choose` decides.
 
         Raises:
             LogDirOfflineError: none of the log dirs can be used.
@@ -344,7 +345,7 @@ class LogManager:
             if self.catalog.describe(place.topic).topic_id != place.topic_id:
                 raise UnknownTopicError(f"{place}: the topic was deleted")
             if files.exists(place.state_path):
-                return  # Another one was faster.
+                return  # Another process was faster.
             if holds_segments(self.log_dirs, place) and (
                 not self.log_dirs.had_several or place.owner() in ("", place.topic_id)
             ):
@@ -352,13 +353,13 @@ class LogManager:
             number = self.log_dirs.choose(str(place)) if log_dir is None else log_dir
             state_file.create(place.state_path, state_file.EMPTY._replace(log_dir=number))
             if self.log_dirs.at(number).directory_id:
-                # So that the next one which is placed finds it counted.
+                # So that it is counted when the next one is placed.
                 files.make_folder(opened.place_in(partition, number).folder)
 
     def make_folders(self) -> None:
-        """Makes the folders that topics and partitions need, if they are missing. OSError.
+        """Creates the folders that topics and partitions need, if they are missing. OSError.
 
-        A log dir that has an id is never made anew: it would look like one in which nothing was ever written.
+        A log dir that has an id is never recreated: it would look like one to which nothing was ever written.
         """
         files.make_folder(f"{self.path}/{STATE_FOLDER}")
         self.log_dirs.refresh()
@@ -368,24 +369,24 @@ class LogManager:
                 folder.introduce()
 
     def add_log_dir(self, name: str) -> None:
-        """Gives the store one more log dir; see Store.add_log_dir."""
+        """Adds a log dir to the store; see `Store.add_log_dir`."""
         self.make_folders()
         with self.catalog.changing():
             store_json.add_log_dir(self.path, name)
         self.log_dirs.refresh()
 
     def write_checkpoints(self) -> None:
-        """Has Kafka's checkpoints say what is known, where it is time; never fails."""
+        """Updates Kafka's checkpoints if they are due; never fails."""
         for folder in self.log_dirs:
             folder.write_due()
 
 
 def _log_dir_of(folders: LogDirs, state_path: str, name: str) -> int:
-    """In which log dir a partition is, by its state; by its folder, where there is no state that can be read.
+    """The number of the log dir that a partition is in, by its state; without a readable state, by its folder.
 
     Args:
-        folders: those of the store.
-        state_path: its state file.
+        folders: the store's log dirs.
+        state_path: the partition's state file.
         name: of its folder.
     """
     try:

@@ -1,12 +1,12 @@
 """Moves a partition from one log dir to another, while others read it and write to it (KIP-113).
 
-The log is copied into a folder with the name that Kafka gives to a replica that is on its way (`-future`): without the
+The log is copied into a folder with the name that Kafka gives to a future replica (`-future`): without the
 partition's lock as long as there is much to copy, and the rest with it. All of it is on the disk when that folder gets
-the partition's name. Then one durable write of the state, which names the new log dir, is the moment of the move.
-The old folder gets the name of one that is being deleted, and goes later: readers have its files open.
+the partition's name. Then one durable write of the state, which names the new log dir, completes the move.
+The old folder gets the name of one that is being deleted, and is deleted later: readers have its files open.
 
-A program that is stopped leaves the partition whole where its state says, and perhaps a copy elsewhere that does not
-count. The next move, or `pylog clean`, removes it.
+A process that is stopped leaves the partition complete where its state says, and perhaps a copy elsewhere that does
+not count. The next move, or `pylog clean`, deletes it.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ log = logging.getLogger(__name__)
 
 _LOCK = "moves.lock"
 _PIECE = 1024 * 1024
-# So much is copied while the partition's lock is held; more only if writers are faster than the copying.
+# This much is copied while the partition's lock is held; more only if writers are faster than the copying.
 _LITTLE = 8 * _PIECE
 _PASSES = 10
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)")
 
 
 def move(partitions: LogManager, topic: str, partition: int, folder: str) -> int:
-    """Moves a partition; returns the bytes that were copied. See Store.move_partition."""
+    """Moves a partition; returns the number of bytes copied. See `Store.move_partition`."""
     partitions.check_writable()
     opened = partitions.topic(topic)
     opened.check(partition)
     with moving(partitions, DEFAULT_TIMEOUT):
-        # With the lock: nobody takes it off the list now.
+        # With the lock: no process takes the log dir off the list now.
         number = partitions.log_dirs.find(folder)
         sweep_held(partitions)
         target = opened.place_in(partition, number)
@@ -53,7 +53,7 @@ def move(partitions: LogManager, topic: str, partition: int, folder: str) -> int
         if not files.exists(target.state_path):
             partitions.make_state(opened, partition, number)
         try:
-            # What a cleaner is writing beside the log does not come with it.
+            # What a cleaner is writing beside the log is not copied.
             with cleaner_checkpoint.cleaning(target, DEFAULT_TIMEOUT):
                 copied = _Move(partitions, opened, partition, number).run()
         except OSError as error:
@@ -66,9 +66,9 @@ def move(partitions: LogManager, topic: str, partition: int, folder: str) -> int
 
 
 def sweep(partitions: LogManager) -> None:
-    """Removes what moves have left: copies that do not count at once, old folders after file.delete.delay.ms.
+    """Deletes what moves have left: dead copies at once, old folders after file.delete.delay.ms.
 
-    What is in the way is logged, and left to the next time. Nothing is done while a partition is being moved.
+    Errors are logged, and the rest is left to the next time. Does nothing while a partition is being moved.
     """
     if partitions.log_dirs.had_several:
         with contextlib.suppress(LockTimeoutError), moving(partitions, 0):
@@ -77,7 +77,7 @@ def sweep(partitions: LogManager) -> None:
 
 @contextlib.contextmanager
 def moving(partitions: LogManager, timeout: float) -> Iterator[None]:
-    """Holds the lock of all moves; it comes before all others. LockTimeoutError, OSError."""
+    """Holds the lock of all moves, which is taken before any other. LockTimeoutError, OSError."""
     partitions.make_folders()
     path = f"{partitions.path}/{STATE_FOLDER}/{_LOCK}"
     files.open_or_create(path).close()
@@ -99,7 +99,7 @@ class _Move:
         self._target = opened.place_in(partition, number)
 
     def run(self) -> int:
-        """Does it; returns the bytes that were copied."""
+        """Runs the move; returns the number of bytes copied."""
         target, folders = self._target, self._partitions.log_dirs
         state = self._reader.state()
         if state.log_dir == self._number:
@@ -125,7 +125,7 @@ class _Move:
         return copy.bytes
 
     def _make_room(self) -> None:
-        # What an earlier move has left, if that could not be removed before.
+        # Left by an earlier move that could not delete it.
         _remove_stray(self._partitions, self._opened, self._target.partition, self._number)
         if files.exists_as_link(self._target.folder):
             raise InvalidConfigError(
@@ -134,7 +134,7 @@ class _Move:
             )
 
     def _switch(self, held: LogWriter, copy: _Copy) -> None:
-        """The partition is in its new folder; its lock is held, and all of it was copied."""
+        """Switches to the new folder; the partition's lock is held, and all of it was copied."""
         state, old, log_dir = held.state, held.place, os.path.dirname(self._target.folder)
         copy.settle()
         held.claim()
@@ -156,7 +156,7 @@ class _Move:
 
 
 class _Copied(NamedTuple):
-    """What of a file was copied: which file it was, up to which byte, and in which incarnation."""
+    """What was copied of a file: which file it was, up to which byte, and in which incarnation."""
 
     device: int
     inode: int
@@ -169,17 +169,17 @@ class _Copy:
     """The copy of a partition's folder that is being made.
 
     Attributes:
-        folder: where it is.
-        bytes: how many were copied, in all.
+        folder: its path.
+        bytes: how many were copied in total.
     """
 
     def __init__(self, source: str, folder: str) -> None:
-        """Makes the folder anew."""
+        """Recreates the folder."""
         self.folder = folder
         self.bytes = 0
         self._source = source
         self._known: dict[str, _Copied] = {}
-        # The log that grew at the last pass. While it is open its inode is no other file's.
+        # The log that grew at the last pass. While it is open, no other file gets its inode.
         self._growing: files.File | None = None
         files.remove_folder(folder)
         files.make_folder(folder)
@@ -192,14 +192,14 @@ class _Copy:
             locked: its lock is held, so this is the last time.
 
         Raises:
-            OSError: e.g. a full disk; or the disk does not give back what was written.
+            OSError: e.g. a full disk; or the disk does not return what was written.
         """
         before = self.bytes
         wanted = self._wanted(state)
         for name in self._known.keys() - wanted.keys():
             self._drop(name)
         for name, (base, size) in wanted.items():
-            # By its time alone nobody can tell that a file was not changed a moment ago.
+            # The time alone does not prove that a file was not changed a moment ago.
             again = locked and base == state.active_base and size < 0
             try:
                 self._copy(name, size, state, again=again)
@@ -209,13 +209,13 @@ class _Copy:
         return self.bytes - before
 
     def _wanted(self, state: PartitionState) -> dict[str, tuple[int, int]]:
-        """The files that belong to the log: of which segment, and how many bytes count; -1: all."""
+        """The files that belong to the log: of which segment, and how many bytes are live; -1: all."""
         active = os.path.basename(segment_path(self._source, state.active_base, LOG))
         wanted: dict[str, tuple[int, int]] = {}
         try:
             names = sorted(files.list_folder(self._source))
         except FileNotFoundError:
-            names = []  # It is made with the first record; whoever holds the lock knows whether there was one.
+            names = []  # It is created with the first record; the lock's holder knows whether there was one.
         for name in names:
             match = _SEGMENT_FILE.fullmatch(name)
             if match and int(match[1]) <= state.active_base:
@@ -246,9 +246,9 @@ class _Copy:
             source.close()
 
     def _has_grown(self, status: os.stat_result, known: _Copied, found: _Copied) -> bool:
-        """Whether a file is the log that was copied before, with more behind that.
+        """Whether a file is the log that was copied before, with more bytes appended.
 
-        Below its end a log changes only if it is cut, and then its incarnation is another one.
+        Below its end a log changes only by a truncation, and then its incarnation is another one.
         """
         same = self._growing is not None and os.path.samestat(status, os.fstat(self._growing.fd))
         return same and known.incarnation == found.incarnation and known.size <= found.size
@@ -260,7 +260,7 @@ class _Copy:
                 data = source.pread(min(_PIECE, end - at), at)
                 checksum = crc32c(data, checksum)
                 target.pwrite(data, at)
-            # Retention goes by it where records have no times.
+            # Retention uses it where records have no times.
             target.set_modified(found.modified)
             target.sync()
             target.drop_cached()
@@ -276,30 +276,30 @@ class _Copy:
         files.sync_folder(self.folder)
 
     def close(self) -> None:
-        """Lets the source's files go."""
+        """Closes the source's files."""
         if self._growing is not None:
             self._growing.close()
             self._growing = None
 
     def remove(self) -> None:
-        """Removes the copy, as far as it can."""
+        """Deletes the copy, as far as possible."""
         try:
             files.remove_folder(self.folder)
         except OSError as error:
             log.warning("%s is left to `pylog clean`: %s", self.folder, error)
 
 
-# ---- what is left
+# ---- leftovers
 
 
 def _put_away(place: PartitionPath) -> None:
-    """Gives a folder that is not the partition's any more the name of one that is being deleted. OSError."""
+    """Renames a folder that is no longer the partition's to the name of one that is being deleted. OSError."""
     topic_remains.put_away(place)
     files.sync_folder(os.path.dirname(place.folder))
 
 
 def sweep_held(partitions: LogManager) -> None:
-    """Removes what moves have left, as far as it can; the lock of moves is held."""
+    """Deletes what moves have left, as far as possible; the lock of moves is held."""
     topics: dict[str, TopicLogs] = {}
     for name in partitions.catalog.names():
         with contextlib.suppress(PylogError):
@@ -325,7 +325,7 @@ def _remove_aside(path: str, ending: str, opened: TopicLogs, now: int) -> None:
 
 
 def _remove_stray(partitions: LogManager, opened: TopicLogs, partition: int, number: int) -> None:
-    """Puts a folder away that bears a partition's name, where its state says that it is elsewhere."""
+    """Marks a folder as deleted that has a partition's name, if the partition's state names another log dir."""
     if partition >= opened.description.partitions:
         return
     place = opened.place_in(partition, number)

@@ -1,8 +1,8 @@
 """Takes a log dir off a store's list: one durable write of store.json, when no partition is in it.
 
-No partition can get there meanwhile. Whoever gives one a log dir holds the lock of all topics, or that of moves,
-and looks into store.json under it; both are held here. The folder's number is not given again, so that one in a
-state file never comes to mean another folder.
+No partition can be placed there meanwhile. A process that places one holds the lock of all topics, or that of moves,
+and reads store.json under it; both are held here. The log dir's number is not used again, so that a number in a
+state file never names another log dir.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pyspark_log.storage.log_manager.partition_move import moving, sweep_held
 log = logging.getLogger(__name__)
 
 _STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})")
-# So many of what is in the way are named.
+# At most this many obstacles are named.
 _NAMED = 10
 
 
 def remove(partitions: LogManager, name: str) -> str:
-    """Takes a log dir off the list; returns what is left in it. See Store.remove_log_dir."""
+    """Takes a log dir off the list; returns what is left in it. See `Store.remove_log_dir`."""
     partitions.check_writable()
     with moving(partitions, DEFAULT_TIMEOUT):
         number = partitions.log_dirs.find(name)
@@ -47,7 +47,7 @@ def remove(partitions: LogManager, name: str) -> str:
 
 
 def _check_states(partitions: LogManager, number: int, problem: str) -> None:
-    """Refuses if the state of a partition names the folder, or could do so again after a power loss."""
+    """Refuses if the state of a partition names the log dir, or could do so again after a power loss."""
     names = {}
     for topic in partitions.catalog.names():
         try:
@@ -63,14 +63,14 @@ def _check_states(partitions: LogManager, number: int, problem: str) -> None:
         path = f"{partitions.path}/{STATE_FOLDER}/{name}"
         slots = read_slots(path)
         if slots.size < 0:
-            continue  # That of a deleted topic, which has just gone.
+            continue  # That of a deleted topic, which was just removed.
         shown = f"{names.get(match[1], match[1])}-{match[2]}"
         if slots.state is None:
             raise LogDamagedError(
                 f"{shown}: nobody can tell in which log dir it is, as its state {path} cannot be read; "
                 "`pylog verify` says more. Nothing was changed"
             )
-        # What a deleted topic has there goes, or is lost, with the folder.
+        # What a deleted topic has there is deleted, or lost, with the log dir.
         if number in slots.log_dirs and not slots.state.flags & Flags.DEAD:
             if slots.state.log_dir == number:
                 inside.append(shown)
@@ -92,15 +92,15 @@ def _check_states(partitions: LogManager, number: int, problem: str) -> None:
 
 
 def _settle(path: str) -> None:
-    """Makes a state durable that names another folder than one before it. LockTimeoutError, LogDamagedError, OSError.
+    """Syncs a state that names another log dir than an older one. LockTimeoutError, LogDamagedError, OSError.
 
-    Who moved the partition may have been killed before it was, and what is older must not count again.
+    The process that moved the partition may have been killed before its sync, and the older state must not count again.
     """
     lock = lock_for(path)
     try:
         lock.acquire()
     except FileNotFoundError:
-        return  # The topic is deleted, and its time has come.
+        return  # The topic is deleted, and its delay is over.
     try:
         loaded = state_file.load(lock.file)
         state_file.store(lock.file, loaded, loaded.state, durable=True)
@@ -109,7 +109,7 @@ def _settle(path: str) -> None:
 
 
 def _content_problem(folder: LogDir) -> str:
-    """Refuses if there are logs in a folder, or what is left of some; why that cannot be told, if it fails now."""
+    """Refuses if a log dir holds logs, or leftovers of some; returns why that is not known, if it has failed."""
     try:
         names = sorted(files.list_folder(folder.path))
     except OSError as error:
@@ -129,7 +129,7 @@ def _content_problem(folder: LogDir) -> str:
 
 
 def _leave(partitions: LogManager, folder: LogDir) -> str:
-    """Removes what marks a folder as the store's, and one in the store itself if it is empty; why not all is gone."""
+    """Removes the store's marks from a log dir, and an empty one inside the store; returns why something is left."""
     try:
         folder.leave()
         names = files.list_folder(folder.path)

@@ -1,4 +1,4 @@
-"""Makes, changes and deletes the topics of a store."""
+"""Creates, changes and deletes the topics of a store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class TopicAdmin:
-    """Changes topics, each change under the lock of all topics. What the methods raise stands at those of Store."""
+    """Changes topics, each change under the lock of all topics. Errors are documented at the methods of Store."""
 
     def __init__(self, partitions: LogManager) -> None:
         """For the store of `partitions`."""
@@ -29,7 +29,7 @@ class TopicAdmin:
         self._path = partitions.path
 
     def create(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> TopicDescription:
-        """Makes a topic; None: with the store's num.partitions."""
+        """Creates a topic; None: with the store's num.partitions."""
         if partitions is None:
             partitions = int_setting(self._partitions.settings, "num.partitions")
         self._partitions.make_folders()
@@ -40,17 +40,17 @@ class TopicAdmin:
     def bring(
         self, description: TopicDescription, states: Mapping[int, PartitionState], folders: Mapping[int, str]
     ) -> None:
-        """Makes a topic of partitions whose logs are ready: all of it, or nothing.
+        """Creates a topic from partitions whose logs are ready: all of it, or nothing.
 
         Args:
             description: with an id of its own.
-            states: of the partitions that have a log; they say in which log dir.
-            folders: where these are, in the same log dir.
+            states: of the partitions that have a log; they name its log dir.
+            folders: the folders of these logs, in the same log dir.
 
         Raises:
             TopicExistsError: there is one of that name.
             LogDirOfflineError: one of the log dirs has failed, or was taken off the list meanwhile.
-            OSError: what was done is removed with the deleted topics.
+            OSError: what was done so far is deleted with the deleted topics.
         """
         name, opened = description.name, self._partitions.open(description)
         with self._catalog.changing():
@@ -68,7 +68,7 @@ class TopicAdmin:
             self._catalog.bring(description)
 
     def create_if_missing(self, name: str) -> bool:
-        """Makes a topic that is about to be written to, where the store lets writers do so; True if it did."""
+        """Creates a topic that is about to be written to, if the store allows that; returns whether it did."""
         try:
             self._catalog.describe(name)
         except UnknownTopicError:
@@ -84,21 +84,21 @@ class TopicAdmin:
         return True
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
-        """Gives a topic more partitions, `total` in all."""
+        """Raises a topic's number of partitions to `total`."""
         check_not_internal(name)
         self._partitions.make_folders()
         with self._catalog.changing():
             return self._catalog.add_partitions(name, total)
 
     def alter_configs(self, name: str, configs: Mapping[str, str], delete: Collection[str]) -> TopicDescription:
-        """Changes settings of a topic; those that are deleted follow the store's again."""
+        """Changes configs of a topic; those in `delete` follow the store's again."""
         check_not_internal(name)
         self._partitions.make_folders()
         with self._catalog.changing():
             return self._catalog.alter_configs(name, configs, delete)
 
     def delete(self, name: str) -> None:
-        """Deletes a topic, and removes what deleted topics have left for long enough."""
+        """Deletes a topic, and removes topics that were deleted long enough ago."""
         check_not_internal(name)
         self._partitions.make_folders()
         with self._catalog.changing():
@@ -111,11 +111,11 @@ class TopicAdmin:
         self.remove_deleted()
 
     def _make_room(self, name: str) -> None:
-        """Ends deleted topics of a name that there is to be again. The topics' lock is held.
+        """Ends deleted topics whose name is about to be used again. The topics' lock is held.
 
         Raises:
             InvalidTopicError: no topic can have that name.
-            TopicExistsError: there is one of that name; it can have a folder that does not say so yet.
+            TopicExistsError: there is one of that name; its folder may have no `partition.metadata` yet.
         """
         check_name(name)
         if self._catalog.exists(name):
@@ -125,16 +125,16 @@ class TopicAdmin:
                 self._bury(deleted.topic)
 
     def _bury(self, topic: TopicDescription) -> None:
-        """Ends the partitions of a deleted topic, of whose name there is no other yet. The topics' lock is held.
+        """Marks the partitions of a deleted topic as dead; no other has its name yet. The topics' lock is held.
 
-        What is in a log dir that has failed waits until that is back.
+        What is in a failed log dir waits until that is back.
         """
         touched: dict[str, PartitionPath] = {}
         for place in self._partitions.open(topic).left():
             with self._failed_folder_waits(place):
                 problem = self._partitions.log_dirs.problem_of(place)
                 if problem:
-                    # What is there is not this topic's, or not this store's.
+                    # What is there belongs to another topic, or to another store.
                     deletion.mark_dead(place)
                     log.warning("%s: what is left of %s has to wait: %s", self._path, place, problem)
                     continue
@@ -155,7 +155,7 @@ class TopicAdmin:
             log.warning("%s: what is left of %s has to wait: %s", self._path, place, told)
 
     def remove_deleted(self) -> None:
-        """Removes the files of deleted topics whose time has come."""
+        """Deletes the files of deleted topics whose delay is over."""
         for topic, since in self._catalog.deleted():
             opened = self._partitions.open(topic)
             if self._partitions.clock() - since < opened.config.file_delete_delay_ms:
@@ -163,8 +163,8 @@ class TopicAdmin:
             try:
                 with self._catalog.changing():
                     if not self._catalog.is_deleted(topic.topic_id):
-                        continue  # It has only just come: an import has brought it.
-                    if not self._catalog.exists(topic.name):  # Else it was buried before that one was made.
+                        continue  # It was just created: by an import.
+                    if not self._catalog.exists(topic.name):  # Otherwise it was marked before that one was created.
                         self._bury(topic)
                 places = opened.left()
                 failed = {place.folder for place in places if self._remove_folders(place)}
@@ -177,7 +177,7 @@ class TopicAdmin:
                 log.warning("%s: files of the deleted topic %s are still there: %s", self._path, topic.name, error)
 
     def _remove_folders(self, place: PartitionPath) -> str:
-        """Removes the folders of a buried partition; why they have to wait, if its log dir has failed."""
+        """Deletes the folders of a dead partition; returns why they have to wait, if its log dir has failed."""
         problem = ""
         for folder in self._partitions.log_dirs:
             there = place.within(folder.path)

@@ -1,5 +1,5 @@
 # The columns that records are read into, as compiled code fills them. Each parser of a format appends rows;
-# `RowColumns` has made the room before, so that no row needs a check of its own.
+# `RowColumns` has reserved the room before, so that no row needs a check of its own.
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -17,7 +17,7 @@ cdef struct HeaderField:
 
 
 cdef struct Rows:
-    # Output columns, with room for all rows that the batches can give, and how far they are filled.
+    # Output columns, with room for all rows that the batches can have, and how far they are filled.
     int64_t* offset
     int64_t* time
     int32_t* time_type
@@ -30,15 +30,15 @@ cdef struct Rows:
     int64_t count
     int64_t key_nulls
     int64_t value_nulls
-    # Headers are noted first and copied at the end, when it is known how many there are.
-    int32_t* headers_edge  # NULL: nobody wants them
+    # Headers are noted first and copied at the end, when their number is known.
+    int32_t* headers_edge  # NULL: no column of headers is asked for
     uint8_t* headers_valid
     int64_t headers_nulls
     HeaderField* header
     int64_t header_count
     int64_t header_room
     int64_t header_limit
-    bint too_many_headers  # the limit was met
+    bint too_many_headers  # the limit was reached
 
 
 cdef inline bint time_fits(int64_t time) noexcept nogil:
@@ -53,14 +53,14 @@ cdef inline void clear_bit(uint8_t* bitmap, int64_t index) noexcept nogil:
 cdef inline void copy_value(
     uint8_t* to, const uint8_t* data, Py_ssize_t length, const uint8_t* end
 ) noexcept nogil:
-    # Columns have room for a block behind their last byte; the source may not.
+    # Columns have room for a block after their last byte; the source may not.
     if length <= BLOCK and end - data >= BLOCK:
         memcpy(to, data, BLOCK)
     else:
         memcpy(to, data, length)
 
 
-# Notes a header of the row that comes next; returns what is wrong, or NULL.
+# Notes a header of the next row; returns what is wrong, or NULL.
 cdef const char* note_header(Rows* rows, const HeaderField* field) noexcept nogil
 
 
@@ -68,7 +68,7 @@ cdef class RowColumns:
     cdef Rows rows
     cdef dict buffers
 
-    # Makes room for `capacity` rows with `size` bytes of keys and values, and for columns of headers if
+    # Reserves room for `capacity` rows with `size` bytes of keys and values, and for columns of headers if
     # there may be more than -1 of them.
     cdef int allocate_all(self, int64_t capacity, Py_ssize_t size, int64_t header_limit) except -1
 

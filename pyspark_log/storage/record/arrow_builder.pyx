@@ -35,7 +35,7 @@ cdef const char* note_header(Rows* rows, const HeaderField* field) noexcept nogi
 
 
 cdef class RowColumns:
-    """Columns of received records in the making: allocated, filled by a parser, finished."""
+    """Columns of received records while they are built: allocated, filled by a parser, finished."""
 
     def __cinit__(self):
         memset(&self.rows, 0, sizeof(Rows))
@@ -53,7 +53,7 @@ cdef class RowColumns:
         rows.value_edge = self.allocate_edges("value_edge", capacity)
         rows.key_valid = self.allocate_bitmap("key_valid", capacity)
         rows.value_valid = self.allocate_bitmap("value_valid", capacity)
-        # Room for all bytes of the batches, since nobody knows what part of them is keys. Pages that
+        # Room for all bytes of the batches, since it is not known what part of them is keys. Pages that
         # are not written to cost nothing.
         rows.key = self.allocate("key", size + BLOCK)
         rows.value = self.allocate("value", size + BLOCK)
@@ -64,8 +64,8 @@ cdef class RowColumns:
         return 0
 
     cdef uint8_t* allocate(self, str name, Py_ssize_t size) except NULL:
-        """A buffer of Arrow's memory pool, which hands out the same pages again and again."""
-        # At least a byte, so that there is an address.
+        """A buffer of Arrow's memory pool, which reuses the same pages."""
+        # At least one byte, so that there is an address.
         buffer = pa.allocate_buffer(size + 1, resizable=True)
         self.buffers[name] = buffer
         return <uint8_t*><uintptr_t>buffer.address
@@ -81,7 +81,7 @@ cdef class RowColumns:
         return bitmap
 
     cdef object taken_buffer(self, str name, Py_ssize_t size):
-        """The buffer, cut to what was filled of it."""
+        """The buffer, truncated to its filled part."""
         buffer = self.buffers[name]
         buffer.resize(size, shrink_to_fit=True)
         return buffer
@@ -145,7 +145,7 @@ cdef class RowColumns:
 
 
 cdef object as_text(keys):
-    """Header keys as strings. What is no UTF-8 becomes U+FFFD, as it does in Kafka's clients."""
+    """Header keys as strings. Invalid UTF-8 becomes U+FFFD, as in Kafka's clients."""
     try:
         return keys.cast(STRING)  # validates, copies nothing
     except pa.ArrowInvalid:

@@ -1,7 +1,7 @@
-"""Where the buffers of an Arrow array lie, for the compiled code that reads them.
+"""The addresses of an Arrow array's buffers, for the compiled code that reads them.
 
-Arrow arrays come from other programs (a Spark worker's stream is not validated), so that sizes are
-compared here and offsets in the compiled code, once for each column.
+Arrow arrays come from other programs (a Spark worker's stream is not validated), so sizes are
+checked here and offsets in the compiled code, once for each column.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark_log.errors import InvalidRecordError
 
 
 class View(NamedTuple):
-    """Addresses of an array's buffers; 0 for one that is not there.
+    """Addresses of an array's buffers; 0 for one that is missing.
 
     Attributes:
         array: the array, to keep the buffers alive.
@@ -38,7 +38,7 @@ class View(NamedTuple):
 
 
 def bytes_view(array: pa.Array, column: str) -> View | None:
-    """The buffers of a column of bytes or text; None for the null type, which has none.
+    """Returns the buffers of a column of bytes or text; None for the null type, which has none.
 
     Args:
         array: binary or string in any of Arrow's layouts.
@@ -50,7 +50,7 @@ def bytes_view(array: pa.Array, column: str) -> View | None:
     kind = array.type
     if pa.types.is_null(kind):
         return None
-    # These have no offsets, so that they are laid out anew; Spark does not send them.
+    # These have no offsets, so they are converted; Spark does not send them.
     if pa.types.is_fixed_size_binary(kind) or pa.types.is_binary_view(kind):
         array = array.cast(pa.large_binary())
     elif pa.types.is_string_view(kind):
@@ -62,7 +62,7 @@ def bytes_view(array: pa.Array, column: str) -> View | None:
 
 
 def list_view(array: pa.Array, column: str) -> View:
-    """The buffers of a list column; `size` is the number of values of all its lists.
+    """Returns the buffers of a list column; `size` is the number of values of all its lists.
 
     Raises:
         InvalidRecordError: another type, or buffers that are too short for the array.
@@ -75,7 +75,7 @@ def list_view(array: pa.Array, column: str) -> View:
 
 
 def fixed_view(array: pa.Array, column: str, kinds: tuple[pa.DataType, ...]) -> View:
-    """The buffers of a column of numbers of one of the types `kinds`.
+    """Returns the buffers of a column of numbers of one of the types `kinds`.
 
     Raises:
         InvalidRecordError: another type, or buffers that are too short for the array.
@@ -92,7 +92,7 @@ def fixed_view(array: pa.Array, column: str, kinds: tuple[pa.DataType, ...]) -> 
 
 
 def struct_view(array: pa.StructArray, column: str) -> View:
-    """The validity of a struct column.
+    """Returns the validity of a struct column.
 
     Raises:
         InvalidRecordError: a bitmap that is too short for the array.

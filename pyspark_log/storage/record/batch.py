@@ -1,8 +1,8 @@
-"""The header of a record batch in format 2 (Kafka's DefaultRecordBatch, KIP-98), and what is known of a batch.
+"""The header of a record batch in format 2 (Kafka's DefaultRecordBatch, KIP-98), and constants of batches.
 
 All integers are big-endian. The CRC covers everything from the attributes on, so that base offset
-and leader epoch can be set later without computing it anew. The header is never compressed; the
-records behind it are one compressed stream.
+and leader epoch can be set later without recomputing it. The header is never compressed; the
+records after it are one compressed stream.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ BASE_SEQUENCE_AT: Final = PRODUCER_EPOCH_AT + 2  # int32: -1 for none
 COUNT_AT: Final = BASE_SEQUENCE_AT + 4  # int32: how many records there are (compaction lowers it)
 HEADER_SIZE: Final = COUNT_AT + 4
 
-#: The fewest bytes that a batch can have: those of a message of format 0 with neither key nor value.
+#: The smallest batch in bytes: a message of format 0 with neither key nor value.
 SMALLEST_MESSAGE: Final = 26
 #: Bytes of a batch that its length field does not count: the base offset and the length itself.
 LENGTH_PREFIX: Final = LEADER_EPOCH_AT
-#: Bytes that must be there to tell a batch's size and format.
+#: Bytes that are needed to read a batch's size and format.
 SCAN_SIZE: Final = MAGIC_AT + 1
 #: The format that is written.
 MAGIC: Final = 2
@@ -43,21 +43,21 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
-#: The count of a batch whose header does not tell it: a compressed set of messages of format 0 or 1.
+#: The count of a batch whose header does not have it: a compressed set of messages of format 0 or 1.
 UNKNOWN_COUNT: Final = -1
 
-#: What the columns hold of a record or a header besides its bytes: offset, time, lengths.
+#: Bytes in the columns of a record or a header besides its content: offset, time, lengths.
 ROW_BYTES: Final = 32
 
-#: Names of the codecs by their number in the attributes; 5 to 7 are no codecs.
+#: Names of the codecs by their number in the attributes; 5 to 7 are invalid.
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
-#: The header as one struct, in the order of `BatchHeader`'s fields behind `position`.
+#: The header as one struct, in the order of `BatchHeader`'s fields after `position`.
 HEADER: Final = Struct(">qiibIhiqqqhii")
 
 
 class BatchHeader(NamedTuple):
-    """A batch's header, and where the batch is.
+    """A batch's header, and the batch's position.
 
     A message of formats 0 and 1 (Kafka's LegacyRecord) is a batch of its own. It has no leader epoch, no
     producer and no flags of format 2. If it is a compressed set of messages, its header has the offset of
@@ -71,9 +71,9 @@ class BatchHeader(NamedTuple):
         leader_epoch: epoch of the leader that assigned the offsets; -1 for none.
         magic: format, 0 to 2.
         crc: CRC-32C of the bytes from the attributes on; in formats 0 and 1 CRC-32 from the magic on.
-        attributes: codec and flags; without the bits that the format does not know.
+        attributes: codec and flags; without the bits that the format does not define.
         last_offset_delta: last offset - base offset; compaction keeps it even if the last record
-            is gone.
+            is removed.
         base_timestamp: ms that the records' times are relative to; the delete horizon, if the
             batch has one.
         max_timestamp: largest time of a record in ms, or the time of the append; -1 for none, as
@@ -96,7 +96,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which a header has no use for
+    count: int  # type: ignore[assignment]  # hides tuple.count, which a header does not need
 
     @property
     def last_offset(self) -> int:
@@ -105,17 +105,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Offset behind the batch."""
+        """Offset after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def end(self) -> int:
-        """Byte behind the batch."""
+        """Position of the byte after the batch."""
         return self.position + self.size
 
     @property
     def codec(self) -> str:
-        """Name of the codec that the records are compressed with, one of `CODECS`."""
+        """Name of the compression codec of the records, one of `CODECS`."""
         return CODECS[self.attributes & CODEC_MASK]
 
     @property
@@ -127,7 +127,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a transaction marker or the like, and no records of users."""
+        """Whether the batch holds a control record, such as a transaction marker, and no records of users."""
         return bool(self.attributes & CONTROL)
 
     @property
@@ -137,7 +137,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon(self) -> int | None:
-        """From when on (ms) the cleaner may drop the batch's tombstones; None until it was set."""
+        """The time (ms) from which the cleaner may remove the batch's tombstones; None: not set yet."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 

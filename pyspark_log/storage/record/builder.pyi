@@ -29,7 +29,7 @@ class BatchBuilder:
         level: int | None = None,
         max_batch_bytes: int = ...,
     ) -> None: ...
-    # `rows`: any buffer of int32, as `partitioner.group` gives.
+    # `rows`: any buffer of int32, as `partitioner.group` returns.
     def append(self, columns: RecordColumns, rows: Any | None, lo: int, hi: int) -> int: ...
     def seal(
         self,

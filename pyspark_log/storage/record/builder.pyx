@@ -37,8 +37,8 @@ cdef int LOG_APPEND_TIME = layout.LOG_APPEND_TIME
 cdef int TRANSACTIONAL = layout.TRANSACTIONAL
 cdef int CONTROL = layout.CONTROL
 
-# What is written must be readable. A batch of more than one record stays small enough not to become more in a
-# reader than it may, if it is all headers of two bytes, which become so many times as much.
+# What is written must be readable. A batch of more than one record stays small enough for a reader's memory limit,
+# even if it is all headers of two bytes, which grow the most.
 cdef Py_ssize_t ROW_COST = ROW_BYTES
 cdef Py_ssize_t MOST_GROWN = 1 + ROW_BYTES // 2
 
@@ -56,12 +56,12 @@ cdef extern from *:
 cdef class RecordColumns:
     """Columns of records to be written, seen as raw memory; keeps them alive.
 
-    All checks happen here, once for each column, so that nothing is refused half-way.
+    All checks happen here, once for each column, so that nothing is refused halfway.
 
     Args:
         key, value: binary or string in any of Arrow's layouts; None or the null type: all null.
         timestamp: int64 or timestamp in ms; a null is `now`, -1 is "no time".
-        headers: list<struct<key: string, value: binary>>; a null list is no headers.
+        headers: list<struct<key: string, value: binary>>; a null list: no headers.
         now: ms since the epoch.
 
     Raises:
@@ -153,7 +153,7 @@ cdef inline int64_t _time_of(RecordColumns columns, int64_t row) noexcept nogil:
 
 
 cdef inline int64_t _headers_size(RecordColumns columns, int64_t row, int64_t* count) noexcept nogil:
-    """Bytes of the headers of a row without their count, which goes to `count`."""
+    """Bytes of the headers of a row without their count, which is written to `count`."""
     cdef int64_t index, first, stop, length, size = 0
     cdef const uint8_t* unused
     count[0] = 0
@@ -193,20 +193,20 @@ cdef enum Stop:
 
 
 cdef class BatchBuilder:
-    """One record batch in the making; takes rows of any number of RecordColumns. Not thread-safe.
+    """Builds one record batch; takes rows of any number of RecordColumns. Not thread-safe.
 
     Args:
-        batch_size: bytes of uncompressed records at which a batch is full. A larger record makes a
+        batch_size: bytes of uncompressed records at which a batch is full. A larger record gets a
             batch of its own.
         max_message_bytes: the largest batch, in bytes with its header, after compression.
         codec: one of `batch.CODECS`.
         level: the codec's level; None for Kafka's default.
-        max_batch_bytes: the most that the batch may become in a reader's memory, as `decode` counts it.
+        max_batch_bytes: the most that the batch may take in a reader's memory, as `decode` counts it.
 
     Attributes:
         count: records in the batch so far.
         size: their bytes, before compression and without the header.
-        capacity: bytes of memory that the batch has taken so far.
+        capacity: bytes of memory that the batch has allocated so far.
 
     Raises:
         InvalidConfigError: an unknown codec or level.
@@ -217,11 +217,11 @@ cdef class BatchBuilder:
     cdef Py_ssize_t batch_size
     cdef Py_ssize_t max_message_bytes
     cdef Py_ssize_t max_batch_bytes
-    cdef Py_ssize_t most_filled  # bytes of records that never become more than that
+    cdef Py_ssize_t most_filled  # bytes of records that never take more than that
     cdef object codec
     cdef object level
     # The batch grows inside the bytes object that `seal` returns, so that it is never copied.
-    # Nobody else sees the object before that. Its records start behind the room for the header.
+    # No other code sees the object before that. Its records start after the room for the header.
     cdef PyObject* target
     cdef uint8_t* data
     cdef readonly Py_ssize_t capacity
@@ -254,7 +254,7 @@ cdef class BatchBuilder:
         self.base_timestamp = self.max_timestamp = -1
 
     cdef int reserve(self, Py_ssize_t more) except -1:
-        """Make room for `more` bytes behind the records."""
+        """Make room for `more` bytes after the records."""
         cdef Py_ssize_t needed = HEADER_SIZE + self.size + more
         cdef Py_ssize_t wanted
         if needed <= self.capacity:
@@ -292,8 +292,8 @@ cdef class BatchBuilder:
             always fits.
 
         Raises:
-            RecordTooLargeError: a single record that would be more than `max_batch_bytes` to a reader.
-            IndexError: a row that is not there.
+            RecordTooLargeError: a single record that would take more than `max_batch_bytes` in a reader.
+            IndexError: a row that does not exist.
         """
         cdef Py_buffer view
         cdef const int32_t* picked = NULL
@@ -336,7 +336,7 @@ cdef class BatchBuilder:
     cdef Stop write(
         self, RecordColumns columns, const int32_t* picked, Py_ssize_t* at, Py_ssize_t hi, Py_ssize_t* needed
     ) noexcept nogil:
-        """Write rows from `at` on, which moves along; says why it stopped."""
+        """Write rows from `at` on, which is advanced; returns why it stopped."""
         cdef Py_ssize_t index = at[0]
         cdef Py_ssize_t size = self.size
         cdef Py_ssize_t count = self.count
@@ -409,7 +409,7 @@ cdef class BatchBuilder:
         int16_t producer_epoch=-1, int32_t base_sequence=-1, bint transactional=False, bint control=False,
         log_append_time=None,
     ):
-        """The batch as bytes: compressed, with its header and CRC-32C. The builder is empty afterwards.
+        """Returns the batch: compressed, with its header and CRC-32C. The builder is empty afterwards.
 
         Args:
             base_offset: offset of its first record; the others follow without gaps.
@@ -462,9 +462,9 @@ cdef class BatchBuilder:
             self.clear()
 
     cdef bytes uncompressed(self):
-        """The bytes object that the batch grew in, cut to its size; the builder lets go of it."""
+        """The bytes object of the batch, truncated to its size; the builder releases it."""
         cdef PyObject* target = self.target
-        # The next batch will be about as large; room that it does not need would be given back each time.
+        # The next batch will be about as large; unneeded room would be freed each time.
         self.usual = HEADER_SIZE + self.size + self.size // 4
         self.target = NULL
         self.capacity = 0
@@ -474,7 +474,7 @@ cdef class BatchBuilder:
         return result
 
     cdef bytes compressed(self):
-        """Room for a header, and the compressed records behind it."""
+        """Room for a header, followed by the compressed records."""
         records = PyMemoryView_FromMemory(<char*>self.data + HEADER_SIZE, self.size, PyBUF_READ)
         cdef Bytes payload = Bytes(compress(self.codec, records, self.level), 0, 0)
         result = PyBytes_FromStringAndSize(NULL, HEADER_SIZE + payload.view.len)

@@ -1,5 +1,5 @@
-# Reading Arrow columns by row from compiled code, without Arrow's headers. Inline code only;
-# `arrow_views.View` says what the fields mean. An absent column is a column of nulls.
+# Reads Arrow columns by row from compiled code, without Arrow's headers. Inline code only;
+# `arrow_view.View` documents the fields. A missing column is a column of nulls.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
@@ -43,7 +43,7 @@ cdef inline bint is_null(const Column* c, int64_t row) noexcept nogil:
 
 
 cdef inline int64_t edge(const Column* c, int64_t row) noexcept nogil:
-    # Where the value of that row starts; that of the row before it ends there.
+    # The start of that row's value; the value of the row before it ends there.
     return c.narrow[c.first + row] if c.narrow != NULL else c.wide[c.first + row]
 
 
@@ -58,7 +58,7 @@ cdef inline int64_t find(const Column* c, int64_t row, const uint8_t** value) no
 
 
 cdef inline bint edges_fit(const Column* c) noexcept nogil:
-    # Whether all values lie inside the data: checked once, so that `find` needs not.
+    # Whether all values are inside the data: checked once, so that `find` need not check.
     cdef int64_t row
     cdef bint falls = 0
     if c.absent or c.rows == 0:

@@ -1,16 +1,16 @@
 """The codecs of record batches, as Kafka writes and reads them (KIP-98, KIP-110, KIP-390).
 
-Everything is done by native libraries. What they decompress is bounded, so that a few bytes cannot
-become gigabytes; whatever is wrong with the input, the error is a `CorruptRecordError` (without a
+Native libraries do all the work. The size of their output is bounded, so that a few bytes cannot
+become gigabytes; any invalid input gives a `CorruptRecordError` (without a
 position, which only the caller knows).
 
-What Kafka's readers want of each codec, and where libraries differ:
+What Kafka's readers require of each codec, and where libraries differ:
 
 - gzip: several members are read as one; what follows the last one is ignored.
 - snappy: the framing of xerial's snappy-java (a header of 16 bytes, then blocks of 32 KiB, each with
   its length before it), not the official framing format. One raw block without a header is read too.
 - lz4: one frame of independent blocks. Linked blocks, the default of most libraries, are refused. In
-  message format 0 the frame's header has a wrong checksum, which `mend_lz4_header` sets right.
+  message format 0 the frame's header has a wrong checksum, which `mend_lz4_header` corrects.
 - zstd: one frame or several, with or without their size in the header.
 """
 
@@ -28,7 +28,7 @@ import zstandard
 
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError
 
-#: Any object that gives contiguous bytes.
+#: Any object with contiguous bytes.
 BytesLike = bytes | bytearray | memoryview
 
 #: Lowest, highest and default level of each codec that has levels, as in Kafka (KIP-390).
@@ -56,7 +56,7 @@ _LZ4_RATIO: Final = 255
 _LZ4_FASTEST: Final = 0
 _LZ4_HIGHEST: Final = 16
 
-# A zstd block is at least 3 bytes and becomes at most 128 KiB, so one step adds no more than 128 MiB.
+# A zstd block is at least 3 bytes and becomes at most 128 KiB, so one step adds at most 128 MiB.
 _ZSTD_STEP: Final = 3 * 1024
 _ZSTD_MAX_WINDOW: Final = 1 << 27
 
@@ -64,7 +64,7 @@ _FIRST_GUESS: Final = 1 << 16
 
 
 class _Contexts(threading.local):
-    """Reused by each thread: making a context costs more than a small batch does."""
+    """Reused by each thread: creating a context costs more than compressing a small batch."""
 
     def __init__(self) -> None:
         self.snappy = pa.Codec("snappy")
@@ -89,7 +89,7 @@ def check_codec(codec: str, level: int | None) -> None:
 
 
 def compress(codec: str, data: BytesLike, level: int | None = None) -> BytesLike:
-    """`data` as one compressed stream.
+    """Compresses `data` into one stream.
 
     Args:
         codec: one of `batch.CODECS`.
@@ -104,15 +104,15 @@ def compress(codec: str, data: BytesLike, level: int | None = None) -> BytesLike
 
 
 def decompress(codec: str, data: BytesLike, limit: int) -> BytesLike:
-    """What `data` was before it was compressed.
+    """Decompresses `data`.
 
     Args:
         codec: one of `batch.CODECS`.
         data: any contiguous bytes-like object.
-        limit: the most bytes that may come out.
+        limit: the largest output in bytes.
 
     Raises:
-        CorruptRecordError: `data` is no such stream; BatchTooLargeError: it holds more than `limit` bytes.
+        CorruptRecordError: `data` is not such a stream; BatchTooLargeError: it holds more than `limit` bytes.
         InvalidConfigError: an unknown codec.
     """
     check_codec(codec, None)
@@ -122,7 +122,7 @@ def decompress(codec: str, data: BytesLike, limit: int) -> BytesLike:
         raise CorruptRecordError(f"the {codec} stream is damaged: {error}") from error
 
 
-# What the libraries raise for bytes that they do not like. pyarrow's errors are OSError and ValueError.
+# What the libraries raise for invalid bytes. pyarrow's errors are OSError and ValueError.
 _LIBRARY_ERRORS: Final = (
     zlib.error, zstandard.ZstdError, OSError, RuntimeError, ValueError, EOFError, OverflowError,
 )
@@ -154,7 +154,7 @@ def _gunzip(data: BytesLike, limit: int) -> bytes:
     size = position = 0
     while True:
         member = zlib.decompressobj(_GZIP_WINDOW)
-        # In steps, since what is behind a member is copied each time one ends.
+        # In steps, since the bytes after a member are copied each time one ends.
         while not member.eof:
             step = member.unconsumed_tail
             if not step:
@@ -222,7 +222,7 @@ def _unsnappy_block(block: memoryview, room: int, limit: int) -> BytesLike:
 
 
 def _lz4(data: BytesLike, level: int | None) -> bytes:
-    # Kafka takes its default, 9, to mean the fast compressor; only other levels choose the strong one.
+    # Kafka takes its default, 9, to mean the fast compressor; only other levels select the strong one.
     effort = _LZ4_FASTEST if level in (None, LEVELS["lz4"][2]) else min(level or 0, _LZ4_HIGHEST)
     result: bytes = lz4.frame.compress(
         data, compression_level=effort, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False
@@ -243,7 +243,7 @@ def _unlz4(data: BytesLike, limit: int) -> bytes:
         raise CorruptRecordError("the lz4 frame needs a dictionary")
     guess = max(4 * len(source), _FIRST_GUESS)
     if flags & _LZ4_CONTENT_SIZE:
-        guess = int.from_bytes(source[6:14], "little")  # behind magic, flags and block size
+        guess = int.from_bytes(source[6:14], "little")  # after magic, flags and block size
         if guess > limit:
             raise BatchTooLargeError(len(data), limit)
         if guess > len(source) * _LZ4_RATIO:
@@ -264,10 +264,10 @@ def _unlz4(data: BytesLike, limit: int) -> bytes:
 
 
 def mend_lz4_header(data: BytesLike) -> BytesLike:
-    """An lz4 frame with the checksum that its header should have.
+    """Returns an lz4 frame with the correct checksum in its header.
 
-    Kafka's writers of format 0 computed it over the frame's magic number too, so that its readers do not
-    look at it there (KIP-57). What is too short for a frame is returned as it is.
+    Kafka's writers of format 0 computed it over the frame's magic number too, so its readers do not
+    check it there (KIP-57). Input that is too short for a frame is returned as it is.
     """
     mended = bytearray(data)
     if len(mended) < _LZ4_SHORTEST:
@@ -313,7 +313,7 @@ def _unzstd(data: BytesLike, limit: int) -> bytes:
         try:
             return _contexts.zstd_reader.decompress(data, allow_extra_data=False)
         except zstandard.ZstdError:
-            pass  # more than one frame, or damaged: the loop below tells which
+            pass  # more than one frame, or damaged: the loop below finds out
     return _unzstd_frames(memoryview(data), limit)
 
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Record batches of any format, to Arrow columns.
+"""Decodes record batches of any format to Arrow columns.
 
-First batches are admitted: their headers and CRCs are checked, and they are decompressed. Then, when it is
-known how many rows there can be, all their records are read in one go, without a Python object for any.
+First batches are admitted: their headers and CRCs are checked, and they are decompressed. Then, when the largest
+possible number of rows is known, all their records are read at once, without a Python object for any.
 Any bytes give rows or a CorruptRecordError.
 """
 
@@ -36,7 +36,7 @@ cdef const char* read_spans(
     const Span* spans, Py_ssize_t count, int64_t from_offset, int64_t until_offset, Rows* rows,
     Py_ssize_t* done, int32_t* bad
 ) noexcept nogil:
-    """Append the records of batches to `rows`, up to a bad one; `done` tells how many were good."""
+    """Append the records of batches to `rows`, up to a bad one; `done` is set to the number of good ones."""
     cdef const char* reason
     cdef int64_t header_count
     done[0] = 0
@@ -54,17 +54,17 @@ cdef const char* read_spans(
 
 
 cdef class Chunk:
-    """What `decode` made of some batches.
+    """The result of `decode`.
 
     Attributes:
         columns: key, value (binary), offset (int64), timestamp (timestamp[us, UTC]), timestampType
             (int32: 0 created, 1 appended, -1 none), and headers if they were asked for.
         num_rows: length of the columns.
         position: where the last batch that was consumed ends, in bytes from the start of the buffer.
-        next_offset: the offset behind that batch; what was asked for, if there was none. `until_offset`, if the
-            batch behind it begins there or later.
-        follows: what the next call is to be given as `follows`: the offset behind the last batch, passed
-            over or not.
+        next_offset: the offset after that batch; what was asked for, if there was none. `until_offset`, if the
+            batch after it begins there or later.
+        follows: the argument `follows` of the next call: the offset after the last batch, skipped or
+            not.
     """
 
     cdef readonly dict columns
@@ -84,10 +84,10 @@ cdef class Decoder:
     cdef int64_t next_offset
     cdef int64_t from_offset
     cdef int64_t until_offset
-    cdef int64_t follows  # the offset behind the last batch, or -1
+    cdef int64_t follows  # the offset after the last batch, or -1
     cdef bint dense
     cdef bint check_crcs
-    cdef object aborted  # None, or tells whether a transactional batch is to be left out
+    cdef object aborted  # None, or decides whether a transactional batch is left out
     cdef int64_t limit  # bytes in memory
     cdef list kept  # decompressed streams that spans point into
     cdef Span* spans
@@ -128,7 +128,7 @@ cdef class Decoder:
         return 0
 
     cdef bint step(self, Header* h) except -1:
-        """Admit one batch or pass it over; False if the chunk ends before it."""
+        """Admit one batch or skip it; False if the chunk ends before it."""
         cdef bint is_set = h.magic < MAGIC and (h.attributes & CODEC_MASK) != 0
         # Where a set of messages begins is known only once it is decompressed.
         if not is_set and not self.continues(h):
@@ -152,7 +152,7 @@ cdef class Decoder:
         return True
 
     cdef bint admit_plain(self, const Header* h) except -1:
-        """Admit a batch of format 2, or a message that stands for itself."""
+        """Admit a batch of format 2, or a single message."""
         cdef const uint8_t* p = self.source.data + self.position
         cdef Py_ssize_t size = h.size - HEADER_SIZE
         cdef int codec = h.attributes & CODEC_MASK
@@ -191,7 +191,7 @@ cdef class Decoder:
         return Bytes(decompress(CODECS[codec], stream, self.limit), 0, 0)
 
     cdef bint add_span(self, const Header* h, const uint8_t* data, Py_ssize_t size, Bytes held) except -1:
-        """Note where the records of a batch are; False if it is too much for this chunk."""
+        """Record where the records of a batch are; False if it is too much for this chunk."""
         cdef int64_t cost = size + ROW_COST * h.count
         cdef Span* span
         if cost > self.limit:
@@ -231,7 +231,7 @@ cdef class Decoder:
         cdef int32_t bad = 0
         cdef const char* reason
         if headers:
-            # What one batch may have. Others share it: those that do not get by are left to the next chunk.
+            # What one batch may have. Others share it: those for which it is not enough are left to the next chunk.
             header_limit = self.limit // ROW_COST
             if self.span_count:
                 header_limit = (self.limit - self.spans[0].cost) // ROW_COST
@@ -271,10 +271,10 @@ def decode(
     Py_ssize_t max_bytes, bint check_crcs=True, bint headers=False, bint dense=False, int64_t follows=-1,
     int64_t max_batch_bytes=MAX_BATCH_BYTES, aborted=None,
 ):
-    """Records of the whole batches in `buffer[start:end]`, as columns.
+    """Decodes the records of the complete batches in `buffer[start:end]` to columns.
 
-    Batches that end before `from_offset` are passed over by their headers; control batches are
-    checked but give no rows. It stops at a batch that is not all there, at one that starts at
+    Batches that end before `from_offset` are skipped by their headers; control batches are
+    checked but give no rows. It stops at an incomplete batch, at one that starts at
     `until_offset` or later, and once `max_bytes` are reached.
 
     Args:
@@ -283,25 +283,25 @@ def decode(
         from_offset, until_offset: records outside [from_offset, until_offset) are dropped.
         max_bytes: bytes of uncompressed records after which to stop, at the end of a batch. At least
             one batch is read.
-        check_crcs: whether to compare each batch's CRC.
-        headers: whether to give a column of headers.
-        dense: whether each batch must begin where the one before it ends. The base offset is not under the
-            CRC, so this is what tells that it is damaged, where a log has no gaps. Where it has some, each must at
-            least not begin before that. A compressed set of messages of format 0 or 1 that is passed over does not
-            tell where it begins.
+        check_crcs: whether to verify each batch's CRC.
+        headers: whether to return a column of headers.
+        dense: whether each batch must begin where the one before it ends. The CRC does not cover the base
+            offset, so in a log without gaps this is what reveals that it is damaged. With gaps, each must at
+            least not begin before that. A compressed set of messages of format 0 or 1 that is skipped does not
+            reveal where it begins.
         follows: the offset at which the first batch must begin, or which it must have reached; -1 for any.
-        max_batch_bytes: the most that one batch may become in memory, in bytes: its uncompressed records,
+        max_batch_bytes: the most that one batch may take in memory, in bytes: its uncompressed records,
             and batch.ROW_BYTES for each record, and for each header if they are asked for. At most 2^31 - 64. A
             chunk takes no more than about three times as much, whatever `max_bytes` is.
-        aborted: tells of a producer id and the base offset of a transactional batch whether it is to give no rows;
-            None: all give theirs.
+        aborted: returns for a producer id and the base offset of a transactional batch whether to leave its rows
+            out; None: all are returned.
 
     Returns:
         A Chunk. Batches before a bad one are returned first: the error comes when the bad one is at
         `start`.
 
     Raises:
-        CorruptRecordError: the bytes at `start` are no record batch; BatchTooLargeError: they are one that becomes
+        CorruptRecordError: the bytes at `start` are not a record batch; BatchTooLargeError: they are one that takes
             more than `max_batch_bytes`.
         ValueError: a limit that is out of range.
     """

@@ -1,8 +1,8 @@
-"""The record inside a control batch that ends a transaction (Kafka's EndTransactionMarker, KIP-98).
+"""The control record that ends a transaction (Kafka's EndTransactionMarker, KIP-98).
 
 A marker's key is `version int16, type int16` (0 abort, 1 commit), its value `version int16, coordinator
-epoch int32`; what a later version adds behind them is skipped. The batch's header says whose transaction
-it ends.
+epoch int32`; fields that a later version adds after them are skipped. The batch's header has the producer whose
+transaction it ends.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pyspark_log.storage.record.compression import decompress
 _ABORT, _COMMIT = 0, 1
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
-# Far more than any control record holds. Brokers do not compress these batches, but may read them so.
+# Far more than any control record has. Brokers do not compress these batches, but may read them so.
 _MAX_RECORD_BYTES = 64 * 1024
-#: So much of a control batch is enough to read its record.
+#: This many bytes of a control batch are enough to read its record.
 MAX_MARKER_BYTES = HEADER_SIZE + _MAX_RECORD_BYTES
 
 
@@ -31,17 +31,17 @@ class EndTxnMarker(NamedTuple):
 
 
 def decode_end_txn_marker(data: bytes | memoryview, header: BatchHeader) -> EndTxnMarker | None:
-    """The marker in a control batch.
+    """Decodes the marker in a control batch.
 
     Args:
         data: the whole batch.
         header: its header; a control batch.
 
     Returns:
-        None for a batch whose marker the cleaner took out, and for control records of other types.
+        None for a batch whose marker the cleaner removed, and for control records of other types.
 
     Raises:
-        CorruptRecordError: no control record; its position is the header's.
+        CorruptRecordError: not a control record; its position is the header's.
     """
     if header.count == 0:
         return None
@@ -73,7 +73,7 @@ def _field(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint and the place behind it; ten bytes hold the longest one."""
+    """Decodes a zigzag varint; returns it and the position after it. The longest has ten bytes."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[at]

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The headers of record batches: found in bytes, and changed in place.
+"""Scans the headers of record batches, and changes them in place.
 
-In formats 0 and 1 every message stands for itself, so that each is taken for a batch. One that is a
-compressed set of messages shows its last offset only: the others come to light when it is decompressed.
+In formats 0 and 1 every message is a batch of its own. One that is a compressed set of messages shows its
+last offset only: the others are known once it is decompressed.
 """
 
 from zlib import crc32
@@ -118,7 +118,7 @@ cdef inline void read_batch(const uint8_t* p, Header* h) noexcept nogil:
 
 
 cdef inline void read_message(const uint8_t* p, Header* h) noexcept nogil:
-    # Bits that its format does not know are dropped, so that nobody takes them for those of format 2.
+    # Bits that its format does not define are dropped, so that they are not taken for those of format 2.
     h.attributes = p[MESSAGE_ATTRIBUTES_AT] & (CODEC_MASK | LOG_APPEND_TIME if h.magic else CODEC_MASK)
     h.crc = load_u32(p + MESSAGE_CRC_AT)
     h.base_timestamp = h.max_timestamp = load_i64(p + MESSAGE_TIME_AT) if h.magic else -1
@@ -172,21 +172,21 @@ cdef object as_tuple(const Header* h, Py_ssize_t position):
 
 
 def scan(buffer, Py_ssize_t start, Py_ssize_t end, *, bint check_crcs=False):
-    """Headers of the whole batches in `buffer[start:end]`, without looking at their records.
+    """Returns the headers of the complete batches in `buffer[start:end]`, without reading their records.
 
-    It ends, without an error, at a batch that is not all there, and at a length field of 0 (the zeros
-    of a file that was made longer in advance).
+    It ends, without an error, at an incomplete batch, and at a length field of 0 (the zeros
+    of a preallocated file).
 
     Args:
         buffer: any contiguous bytes-like object.
         start, end: the range in bytes; `start` is the start of a batch.
-        check_crcs: whether to compare each batch's CRC.
+        check_crcs: whether to verify each batch's CRC.
 
     Returns:
         A list of BatchHeader; positions count from the start of the buffer.
 
     Raises:
-        CorruptRecordError: a header that makes no sense, or a wrong CRC.
+        CorruptRecordError: invalid header fields or a CRC mismatch.
     """
     cdef Bytes source = Bytes(buffer, start, end)
     cdef Header h
@@ -205,21 +205,21 @@ def scan(buffer, Py_ssize_t start, Py_ssize_t end, *, bint check_crcs=False):
 
 
 def headers_in(window, Py_ssize_t position, Py_ssize_t end):
-    """Headers of the batches that begin in a piece of a log; only their headers need be in the piece.
+    """Returns the headers of the batches that begin in a piece of a log; only the headers need be in it.
 
-    It ends, without an error, at a header that is not all in the window, at a batch that would pass
-    `end`, and at a length field of 0. CRCs are not looked at.
+    It ends, without an error, at a header that is not completely in the window, at a batch that would pass
+    `end`, and at a length field of 0. CRCs are not checked.
 
     Args:
         window: the bytes of the log from `position` on, where a batch starts.
-        position, end: in bytes; the log counts up to `end`.
+        position, end: in bytes; the log's live bytes end at `end`.
 
     Returns:
         A list of BatchHeader with positions in the log. Those before a bad one are returned first: the
         error comes when the bad one is the window's first.
 
     Raises:
-        CorruptRecordError: the window's first header makes no sense.
+        CorruptRecordError: the window's first header has invalid fields.
     """
     cdef Bytes source = Bytes(window, 0, 0)
     cdef Py_ssize_t at = 0
@@ -251,21 +251,21 @@ cdef int read_own(const uint8_t* p, Py_ssize_t position, Py_ssize_t end, Header*
 
 
 def assign_offsets(buffer, Py_ssize_t start, Py_ssize_t end, int64_t base_offset, int32_t leader_epoch):
-    """Give the batches in `buffer[start:end]` consecutive offsets and a leader epoch, in place.
+    """Assigns consecutive offsets and a leader epoch to the batches in `buffer[start:end]`, in place.
 
     The CRC covers neither field. Nothing is changed if an error is raised.
 
     Args:
         buffer: a writable contiguous buffer.
-        start, end: the range in bytes; it must hold whole batches of format 2 only.
+        start, end: the range in bytes; it must hold complete batches of format 2 only.
         base_offset: offset of the first record of the first batch.
-        leader_epoch: the epoch that goes into every header.
+        leader_epoch: the epoch for every header.
 
     Returns:
-        The offset behind the last batch.
+        The offset after the last batch.
 
     Raises:
-        CorruptRecordError: the range is no chain of whole batches.
+        CorruptRecordError: the range is not a chain of complete batches.
         ValueError: the offsets would be negative or pass 64 bits.
     """
     cdef Bytes target = Bytes(buffer, start, end, writable=True)
@@ -291,18 +291,18 @@ def assign_offsets(buffer, Py_ssize_t start, Py_ssize_t end, int64_t base_offset
 
 
 def set_log_append_time(buffer, Py_ssize_t start, Py_ssize_t end, int64_t log_append_time):
-    """Give the batches in `buffer[start:end]` the time of their append, in place, with the CRCs that fit.
+    """Sets the append time of the batches in `buffer[start:end]`, in place, and updates their CRCs.
 
-    It becomes the time of all their records (timestamp type LogAppendTime); what each record stores is
-    left as it is, as Kafka's brokers do. Nothing is changed if an error is raised.
+    It becomes the time of all their records (timestamp type LogAppendTime); the time stored in each record
+    is not changed, as in Kafka's brokers. Nothing is changed if an error is raised.
 
     Args:
         buffer: a writable contiguous buffer.
-        start, end: the range in bytes; it must hold whole batches of format 2 only.
+        start, end: the range in bytes; it must hold complete batches of format 2 only.
         log_append_time: ms since the epoch.
 
     Raises:
-        CorruptRecordError: the range is no chain of whole batches, or a CRC is wrong: a new CRC would
+        CorruptRecordError: the range is not a chain of complete batches, or a CRC is wrong: a new CRC would
             hide that.
         ValueError: a time that no record can have.
     """

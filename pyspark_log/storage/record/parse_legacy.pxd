@@ -5,26 +5,26 @@ from pyspark_log.storage.record.parse_v2 cimport Span
 from pyspark_log.storage.record.arrow_builder cimport Rows
 
 
-# The value of a whole message that is a compressed set: from the pointer that is returned up to `stop`,
-# which is where the message ends. CorruptRecordError: it has none.
+# The value of a complete message that is a compressed set: from the returned pointer up to `stop`,
+# where the message ends. CorruptRecordError: it has none.
 cdef const uint8_t* wrapped_set(const uint8_t* p, const uint8_t* stop) except NULL
 
-# Completes the header of a compressed set by its decompressed messages: how many there are, the first and
-# the last offset. Checks where they begin and end, their offsets, and their CRCs if it is to;
+# Completes the header of a compressed set from its decompressed messages: how many there are, the first and
+# the last offset. Checks where they begin and end, their offsets, and their CRCs if asked for;
 # CorruptRecordError.
 cdef int survey(const uint8_t* data, const uint8_t* end, bint check_crcs, Header* h) except -1
 
-# Appends the messages of a set, or the one that stands for itself, to `rows`; returns what is wrong, and in
+# Appends the messages of a set, or the single one, to `rows`; returns what is wrong, and in
 # `bad` with which.
 cdef const char* read_messages(
     const Span* span, int64_t from_offset, int64_t until_offset, Rows* rows, int32_t* bad
 ) noexcept nogil
 
-# Bytes of the message at `p`, which is all there; or what is wrong with it.
+# Bytes of the message at `p`, which is complete; or what is wrong with it.
 cdef const char* measure(const uint8_t* p, const uint8_t* end, Py_ssize_t* size) noexcept nogil
 
-# Where the key's length stands in a message.
+# The position of the key's length in a message.
 cdef const uint8_t* fields(const uint8_t* p) noexcept nogil
 
-# Moves from a field's length to its bytes; False if they are not all there. Any negative length is null.
+# Moves from a field's length to its bytes; False if they are incomplete. Any negative length is null.
 cdef bint take_field(const uint8_t** at, const uint8_t* stop, int32_t* length) noexcept nogil

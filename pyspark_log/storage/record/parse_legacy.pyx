@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The messages of formats 0 and 1 (Kafka's LegacyRecord, KIP-31 and KIP-32), into columns. They are read, never written.
+"""Reads the messages of formats 0 and 1 (Kafka's LegacyRecord, KIP-31 and KIP-32) into columns. Never writes them.
 
-A message (`batch_headers.pxd` has the layout) stands for itself, or is a wrapper: its value is a compressed
+A message (`headers.pxd` has the layout) is single, or is a wrapper: its value is a compressed
 set of messages, and its offset that of the last of them.
 
 - Format 0: the messages of a set have their own offsets. There are no times.
-- Format 1: they are numbered from 0 on, counted back from the wrapper's offset; cleaning leaves gaps. Their
-  times are their own, or all the wrapper's if that says that it is the time of the append.
-- A wrapper with offset 0 has not been numbered by a broker (producers send it so): the offsets inside stand.
+- Format 1: they are numbered from 0 on, relative to the wrapper's offset, which is the last one's; cleaning leaves
+  gaps. Their times are their own, or all the wrapper's if its time is that of the append.
+- A wrapper with offset 0 has not been numbered by a broker (producers send it so): the offsets inside are kept.
 
-Unlike Kafka's reader, this one takes a set that ends within a message for damaged, instead of dropping
-the rest without a word.
+Unlike Kafka's reader, this one reports a set that ends within a message as damaged, instead of dropping
+the rest silently.
 """
 
 from pyspark_log.storage.record import batch as layout
@@ -36,7 +36,7 @@ cdef enum:
 
 
 cdef const char* measure(const uint8_t* p, const uint8_t* end, Py_ssize_t* size) noexcept nogil:
-    """Bytes of the message at `p`, which is all there; or what is wrong with it."""
+    """Bytes of the message at `p`, which is complete; or what is wrong with it."""
     if end - p < SMALLEST_MESSAGE_0:
         return b"its messages end within one"
     if p[MAGIC_AT] > 1:
@@ -50,12 +50,12 @@ cdef const char* measure(const uint8_t* p, const uint8_t* end, Py_ssize_t* size)
 
 
 cdef const uint8_t* fields(const uint8_t* p) noexcept nogil:
-    """Where the key's length stands in a message."""
+    """The position of the key's length in a message."""
     return p + (SMALLEST_MESSAGE_1 if p[MAGIC_AT] else SMALLEST_MESSAGE_0) - 2 * LENGTH_SIZE
 
 
 cdef bint take_field(const uint8_t** at, const uint8_t* stop, int32_t* length) noexcept nogil:
-    """Move from a field's length to its bytes; False if they are not all there. Any negative length is null."""
+    """Move from a field's length to its bytes; False if they are incomplete. Any negative length is null."""
     if stop - at[0] < LENGTH_SIZE:
         return False
     length[0] = load_i32(at[0])
@@ -119,7 +119,7 @@ cdef const char* read_messages(
     cdef const uint8_t* value
     cdef const char* reason
     cdef bint append_time = span.header.magic == 1 and (span.header.attributes & LOG_APPEND_TIME) != 0
-    # What the offsets inside a set of format 1 are counted from; 0 for all others.
+    # The base of the offsets inside a set of format 1; 0 for all others.
     cdef int64_t base = span.header.base_offset - load_i64(p)
     cdef Py_ssize_t size = 0
     cdef int32_t index, key_length = 0, value_length = 0, time_type

@@ -9,7 +9,7 @@ cdef enum:
 
 
 cdef struct Span:
-    # One batch that was admitted: its records (decompressed), and what its header says of them.
+    # One admitted batch: its records (decompressed), and the fields of its header.
     const uint8_t* data
     const uint8_t* end
     int64_t cost  # bytes in memory, without headers

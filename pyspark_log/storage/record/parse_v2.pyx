@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The records of a batch of format 2, into columns; `record_writer` says how a record is laid out.
+"""Reads the records of a batch of format 2 into columns; `builder` documents the layout of a record.
 
-Every number and length that comes from a batch is compared with the end of the bytes before it is used:
+Every number and length from a batch is checked against the end of the bytes before it is used:
 any bytes give rows or a reason why not.
 """
 
@@ -63,7 +63,7 @@ cdef const char* read_records(
     cdef int32_t records = span.header.count
     cdef int32_t index, length, offset_delta, key_length, value_length, header_count, previous = -1
     cdef int64_t offset, time, time_delta
-    # Local copies, since bytes that are written could otherwise be the struct itself to a compiler.
+    # Local copies, since a compiler must assume that written bytes could be the struct itself.
     cdef int64_t row = rows.count
     cdef int64_t* out_offset = rows.offset
     cdef int64_t* out_time = rows.time
@@ -91,7 +91,7 @@ cdef const char* read_records(
             return b"its timestamp delta is damaged"
         if not read_varint(&p, stop, &offset_delta):
             return b"its offset delta is damaged"
-        # Kafka's brokers admit no other order, and a range of offsets could not be served with it.
+        # Kafka's brokers accept no other order, and a range of offsets could not be served with it.
         if not previous < offset_delta <= last_delta:
             return b"its offset delta is not between those of its neighbours"
         previous = offset_delta
@@ -124,7 +124,7 @@ cdef const char* read_records(
             return b"it is shorter than its length says"
         if not keep:
             continue
-        # A sum that leaves 64 bits wraps, as it does in Kafka, and is then out of range.
+        # A sum that overflows 64 bits wraps, as in Kafka, and is then out of range.
         time = max_timestamp if append_time else <int64_t>(<uint64_t>base_timestamp + <uint64_t>time_delta)
         if not time_fits(time):
             return b"its timestamp does not fit a column of microseconds"

@@ -1,4 +1,4 @@
-"""The columns of records: as they are read, and as they are handed in to be written."""
+"""The columns of records: as they are read, and as they are passed in to be written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_log.storage.record.builder import RecordColumns
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
-#: What a read gives: the columns of Spark's Kafka connector.
+#: The columns of a read: those of Spark's Kafka connector.
 ROW_SCHEMA = pa.schema([
     ("key", pa.binary()),
     ("value", pa.binary()),
@@ -24,17 +24,17 @@ ROW_SCHEMA = pa.schema([
 ])
 _ROW_SCHEMA_WITH_HEADERS = ROW_SCHEMA.append(pa.field("headers", HEADERS))
 
-# Rows of a constant column that are made at once; a batch takes a slice of them, which copies nothing.
+# Rows of a constant column that are created at once; a batch takes a slice of them, which copies nothing.
 _CONSTANT_ROWS = 64 * 1024
 
 
 def row_schema(headers: bool = False) -> pa.Schema:
-    """The columns that a read gives, with or without the column of headers."""
+    """The columns of a read, with or without the column of headers."""
     return _ROW_SCHEMA_WITH_HEADERS if headers else ROW_SCHEMA
 
 
 class RowBuilder:
-    """Makes rows of a partition's columns: adds its topic and number to each."""
+    """Adds topic and partition number to a partition's columns."""
 
     def __init__(self, topic: str, partition: int, headers: bool) -> None:
         self._schema = row_schema(headers)
@@ -58,23 +58,23 @@ class RowBuilder:
 
 
 class WriteColumns:
-    """The columns of records that are to be written, found by name and brought into the types that the kernels take.
+    """The columns of records to be written, found by name and converted to the types that the kernels take.
 
     Attributes:
         records: key, value, headers and time.
         key, value: their arrays; `key` is None if there is no such column.
-        partition: the partition that each row asks for (null: none), or None.
-        timestamp: the time in ms that each row brings (null: none), or None.
+        partition: the partition of each row (null: to be chosen), or None.
+        timestamp: the time of each row in ms (null: none), or None.
     """
 
     __slots__ = ("key", "partition", "records", "timestamp", "value")
 
     def __init__(self, data: pa.RecordBatch, now: int, *, keys_required: bool, where: str) -> None:
-        """Looks at the columns `value` (required), `key`, `headers`, `timestamp` and `partition`.
+        """Reads the columns `value` (required), `key`, `headers`, `timestamp` and `partition`.
 
         Args:
-            data: the records; other columns are left alone.
-            now: the time in ms of records that bring none.
+            data: the records; other columns are ignored.
+            now: the time in ms of records without one.
             keys_required: refuses a null key, as a compacted topic must.
             where: the topic, for errors.
 
@@ -107,7 +107,7 @@ def _bytes(array: pa.Array, name: str, where: str) -> pa.Array:
 
 def _timestamp(array: pa.Array, where: str) -> pa.Array:
     if pa.types.is_timestamp(array.type):
-        # Finer times are cut to ms; seconds may be too many.
+        # Finer times are truncated to ms; seconds may overflow.
         exact = array.type.unit == "s"
         try:
             return array.cast(pa.timestamp("ms", tz=array.type.tz), safe=exact).cast(pa.int64())

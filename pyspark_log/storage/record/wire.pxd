@@ -1,4 +1,4 @@
-# How Kafka's formats write numbers: big-endian integers and zigzag varints. Inline code only.
+# The encoding of numbers in Kafka's formats: big-endian integers and zigzag varints. Inline code only.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -46,9 +46,9 @@ cdef inline void store_i64(uint8_t* p, int64_t value) noexcept nogil:
     store_u32(p + 4, <uint32_t>value)
 
 
-# Varints: zigzag, then seven bits a byte, lowest first. The readers move `at` behind the number and
+# Varints: zigzag, then seven bits a byte, lowest first. The readers move `at` past the number and
 # return 1; they return 0 if it does not end before `end`, or is longer than its type allows. Bits
-# beyond the type's width are dropped, as Kafka's ByteUtils does.
+# beyond the type's width are dropped, as in Kafka's ByteUtils.
 
 cdef inline bint read_group(
     const uint8_t** at, const uint8_t* end, int most, uint64_t* result

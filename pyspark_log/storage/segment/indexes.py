@@ -1,8 +1,8 @@
 """The two sparse indexes of a segment: `.index` (offsets) and `.timeindex` (timestamps).
 
 Entries are of fixed width and increase, as in Kafka's OffsetIndex and TimeIndex. An index is a cache:
-it has no checksum and is never believed over the log. A reader uses an entry only after the log has
-proven it (see segment.py); a file that is missing, cut short or full of nonsense costs time, not truth.
+it has no checksum and is never trusted over the log. A reader uses an entry only after the log has
+confirmed it (see segment.py); a file that is missing, truncated or damaged costs time, not correctness.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import NamedTuple
 from pyspark_log.config import LONG_MAX
 from pyspark_log.storage.fs import files
 
-#: What an entry that cannot be read says: the file was cut after it was counted. No log proves it.
+#: Returned for an entry that cannot be read: the file was truncated after it was counted. No log confirms it.
 _GONE = -1
 
 _OFFSET_ENTRY = struct.Struct(">iI")
 _TIME_ENTRY = struct.Struct(">qi")
-# Entries are read so many at a time where all of them are looked at.
+# This many entries are read at a time when all of them are needed.
 _BLOCK = 4096
 
 
@@ -52,11 +52,11 @@ class OffsetIndex:
     def __init__(self, file: files.File, base_offset: int) -> None:
         self._file = file
         self._base = base_offset
-        #: How many whole entries the file holds.
+        #: The number of complete entries in the file.
         self.count = file.size() // self.WIDTH
 
     def entry(self, number: int) -> OffsetEntry:
-        """The entry of that number, from 0."""
+        """The entry with that number, from 0."""
         data = self._file.pread(self.WIDTH, number * self.WIDTH)
         if len(data) < self.WIDTH:
             return OffsetEntry(_GONE, _GONE)
@@ -64,7 +64,7 @@ class OffsetIndex:
         return OffsetEntry(self._base + relative, position)
 
     def entries(self) -> Iterator[OffsetEntry]:
-        """All whole entries that the file holds now, in order; a few at a time are in memory."""
+        """All complete entries that the file holds now, in order; a few at a time are in memory."""
         for relative, position in _unpacked(self._file, _OFFSET_ENTRY):
             yield OffsetEntry(self._base + relative, position)
 
@@ -73,7 +73,7 @@ class OffsetIndex:
         low, high = -1, self.count - 1
         while low < high:
             middle = (low + high + 1) // 2
-            # No entry is of the base itself: those are the zeros behind the last one, in a file made in its full size.
+            # No entry is of the base itself: those are the zeros after the last one, in a preallocated file.
             if self._base < self.entry(middle).offset <= offset:
                 low = middle
             else:
@@ -81,12 +81,12 @@ class OffsetIndex:
         return low
 
     def append(self, offset: int, position: int) -> None:
-        """Adds an entry behind the last."""
+        """Appends an entry."""
         self._file.pwrite(_OFFSET_ENTRY.pack(offset - self._base, position), self.count * self.WIDTH)
         self.count += 1
 
     def cut(self, count: int) -> None:
-        """Keeps the first `count` entries."""
+        """Truncates to the first `count` entries."""
         if self._file.size() != count * self.WIDTH:
             self._file.truncate(count * self.WIDTH)
         self.count = count
@@ -108,13 +108,13 @@ class TimeIndex:
     def __init__(self, file: files.File, base_offset: int) -> None:
         self._file = file
         self._base = base_offset
-        # What stands behind the last entry of a file that Kafka made in its full size.
+        # What follows the last entry of a file that Kafka has preallocated.
         self._zeros = TimeEntry(0, base_offset)
-        #: How many whole entries the file holds.
+        #: The number of complete entries in the file.
         self.count = file.size() // self.WIDTH
 
     def entry(self, number: int) -> TimeEntry:
-        """The entry of that number, from 0."""
+        """The entry with that number, from 0."""
         data = self._file.pread(self.WIDTH, number * self.WIDTH)
         if len(data) < self.WIDTH:
             return TimeEntry(_GONE, _GONE)
@@ -122,7 +122,7 @@ class TimeIndex:
         return TimeEntry(timestamp, self._base + relative)
 
     def entries(self) -> Iterator[TimeEntry]:
-        """All whole entries that the file holds now, in order; a few at a time are in memory."""
+        """All complete entries that the file holds now, in order; a few at a time are in memory."""
         for timestamp, relative in _unpacked(self._file, _TIME_ENTRY):
             yield TimeEntry(timestamp, self._base + relative)
 
@@ -131,7 +131,7 @@ class TimeIndex:
         return self.entry(self.count - 1) if self.count else None
 
     def last_before_zeros(self) -> TimeEntry | None:
-        """The last entry before what a broker has left free at the end of the file, if there is one."""
+        """The last entry before the free space that a broker has preallocated, if there is one."""
         last = self.last()
         if last != self._zeros:
             return last
@@ -151,7 +151,7 @@ class TimeIndex:
         return low
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Adds an entry, unless the last one has that timestamp or a larger one already."""
+        """Appends an entry, unless the last one has that timestamp or a larger one already."""
         last = self.last()
         if last is not None and timestamp <= last.timestamp:
             return
@@ -159,14 +159,14 @@ class TimeIndex:
         self.count += 1
 
     def cut(self, offset: int) -> None:
-        """Keeps the entries of offsets below `offset`."""
+        """Truncates to the entries of offsets below `offset`."""
         while self.count and self.entry(self.count - 1).offset >= offset:
             self.count -= 1
         if self._file.size() != self.count * self.WIDTH:
             self._file.truncate(self.count * self.WIDTH)
 
     def clear(self) -> None:
-        """Keeps no entry, whatever they are."""
+        """Removes all entries, whatever they are."""
         self.count = 0
         if self._file.size():
             self._file.truncate(0)

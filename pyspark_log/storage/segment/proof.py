@@ -1,4 +1,4 @@
-"""What can be told of a batch before all of it is in memory: how large it is, and whether it is whole."""
+"""Checks of a batch before all of it is in memory: how large it is, and whether it is complete."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from pyspark_log.storage.record import (
     headers_in,
 )
 
-# A batch is read so many bytes at a time.
+# A batch is read in chunks of this many bytes.
 _PIECE = 1024 * 1024
 
 
 def first_size(data: bytes | bytearray) -> int:
-    """How many bytes the batch at the start of some bytes says that it has."""
+    """The size in bytes of the batch at the start of some bytes, by its length field."""
     return int.from_bytes(data[LENGTH_AT:LENGTH_PREFIX], "big", signed=True) + LENGTH_PREFIX
 
 
 def batch_size(start: memoryview, left: int, limit: int) -> int:
-    """The bytes of a batch that is larger than what was read of it.
+    """The size in bytes of a batch that is larger than what was read of it.
 
     Args:
         start: what was read.
-        left: bytes of the log from its beginning on.
+        left: bytes of the log from the batch's beginning on.
         limit: the most that it may have.
 
     Raises:
@@ -49,7 +49,7 @@ def batch_size(start: memoryview, left: int, limit: int) -> int:
 
 
 def batch_at(file: files.File, position: int, end: int) -> BatchHeader | None:
-    """The whole batch with a right CRC that starts at `position` and ends by `end`, if there is one."""
+    """The complete batch with a correct CRC that starts at `position` and ends by `end`, if there is one."""
     if not 0 <= position < end:
         return None
     try:
@@ -65,7 +65,7 @@ def _checksum(file: files.File, header: BatchHeader) -> int:
     while at < header.end:
         piece = file.pread(min(_PIECE, header.end - at), at)
         if not piece:
-            return -1  # the file was cut meanwhile
+            return -1  # the file was truncated meanwhile
         checksum = crc32c(piece, checksum) if own else crc32(piece, checksum)
         at += len(piece)
     return checksum

@@ -1,7 +1,7 @@
-"""Walks through a segment's bytes and tells what is whole from what is not, to the very end.
+"""Scans a segment to its very end and separates intact batches from damage.
 
-A reader stops at the first bad batch. Here the walk goes on behind it, at the next place where a whole batch
-stands that can belong there: format 2, a right CRC, and offsets between those of its neighbours.
+A reader stops at the first bad batch. This scan continues after it, at the next place with a complete batch
+that can belong there: format 2, a correct CRC, and offsets between those of its neighbours.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from pyspark_log.storage.segment.proof import batch_at
 
 #: Bytes that are read at a time, unless a batch is larger.
 WINDOW: Final = 4 * 1024 * 1024
-# What a file system can refuse to read by itself.
+# Errors of reads that a file system can refuse on its own.
 _PAGE = 4096
-# Bad bytes are read this often before they are called bad: on a shared file system the first look can be at
+# Bad bytes are read this often before they are reported as bad: on a shared file system the first read can return
 # pages that another machine has since rewritten.
 _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Intact:
-    """Batches that follow each other and are whole: bytes, offsets, and every record.
+    """Consecutive batches that are intact: bytes, offsets, and every record.
 
     Attributes:
         headers: theirs; positions count from the start of the file.
-        data: their bytes, until the walk goes on.
-        columns: their records, as `decode` gives them, without headers.
+        data: their bytes, valid until the scan continues.
+        columns: their records, as `decode` returns them, without headers.
     """
 
     headers: Sequence[BatchHeader]
@@ -45,13 +45,13 @@ class Intact:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """Bytes that are no whole batches, or offsets that are not there.
+    """Bytes that are not complete batches, or offsets that are missing.
 
     Attributes:
-        position, end: which bytes of the file; none where something is missing.
-        first_offset, next_offset: the offsets that should stand there, the second exclusive.
+        position, end: the byte range in the file; empty if something is missing.
+        first_offset, next_offset: the offsets that should be there, the second exclusive.
         reason: what is wrong at `position`.
-        advice: what to do about it, where it is not damage.
+        advice: what to do about it, if it is not damage.
     """
 
     position: int
@@ -63,13 +63,13 @@ class Damaged:
 
 
 class SegmentScanner:
-    """Walks through one segment after the other with one buffer. Not for several threads."""
+    """Scans one segment after the other with one buffer. Not thread-safe."""
 
     def __init__(self, max_batch_bytes: int, *, dense: bool = True) -> None:
-        """Prepares it.
+        """Allocates nothing yet.
 
         Args:
-            max_batch_bytes: the most that one batch may become in memory; a larger one is not looked into.
+            max_batch_bytes: the most that one batch may take in memory; a larger one is not examined.
             dense: whether each batch must begin where the one before it ends; else it must not begin before that.
         """
         self._max_batch_bytes = max_batch_bytes
@@ -78,14 +78,14 @@ class SegmentScanner:
         self._unreadable = ""
 
     def walk(self, file: files.File, size: int, base_offset: int, until: int | None) -> Iterator[Intact | Damaged]:
-        """All that stands in a segment, in order, without a gap in bytes or offsets.
+        """Yields all of a segment, in order, without a gap in bytes or offsets.
 
         Args:
             file: the open `.log` file.
-            size: how many of its bytes count.
+            size: its live bytes.
             base_offset: the segment's base offset, at which its first batch begins.
-            until: the offset that it must reach (if dense, else not go beyond), where the next segment begins or the
-                log ends; None: it is not known, the log ends where its batches do.
+            until: the offset that it must reach (if dense, else not exceed), where the next segment begins or the log
+                ends; None: it is not known, the log ends where its batches do.
         """
         if len(self._buffer) > WINDOW:
             self._buffer = bytearray(WINDOW)
@@ -122,10 +122,10 @@ class SegmentScanner:
             yield Damaged(position, position, offset, until, f"it ends at offset {offset} and must reach {until}")
 
     def _sound(self, position: int, filled: int, offset: int, limit: int) -> Iterator[Intact]:
-        """The whole batches at the start of the buffer, of which `filled` bytes count.
+        """The intact batches at the start of the buffer, of which `filled` bytes are valid.
 
         Raises:
-            CorruptRecordError: behind them stands a bad one; its position is one of the buffer.
+            CorruptRecordError: a bad one follows them; its position is one of the buffer.
         """
         at, stop = 0, filled
         while True:
@@ -156,7 +156,7 @@ class SegmentScanner:
                 stop = filled
 
     def _make_room(self, filled: int, left: int, offset: int) -> str:
-        """Makes the buffer as large as the batch at its start; or says why there is none."""
+        """Enlarges the buffer to the size of the batch at its start; or returns why there is none."""
         if filled < HEADER_SIZE:
             return f"{filled} bytes are left, less than a batch has"
         needed = _size_at(self._buffer, 0)
@@ -171,7 +171,7 @@ class SegmentScanner:
         return ""
 
     def _fill(self, file: files.File, position: int, size: int) -> int:
-        """Fills the buffer; what cannot be read is zeros in it. Returns how many bytes there were."""
+        """Fills the buffer; bytes that cannot be read are zeros in it. Returns how many bytes there were."""
         view = memoryview(self._buffer)[:size]
         self._unreadable = ""
         try:
@@ -191,7 +191,7 @@ class SegmentScanner:
     def _next(
         self, file: files.File, position: int, size: int, offset: int, limit: int
     ) -> tuple[int, int] | None:
-        """Where the next whole batch behind the bad one at `position` starts, and its base offset."""
+        """The position and base offset of the next intact batch after the bad one at `position`."""
         self._fill(file, position, min(HEADER_SIZE, size - position))
         claimed = position + _size_at(self._buffer, 0)
         if claimed == size:
@@ -210,7 +210,7 @@ class SegmentScanner:
         return None
 
     def _candidates(self, filled: int, offset: int, limit: int) -> Iterator[int]:
-        """Places in the buffer whose bytes could be a header: the format's number, and offsets of this segment."""
+        """Places in the buffer whose bytes could be a header: the magic byte, and offsets of this segment."""
         magic = bytes([MAGIC])
         at = self._buffer.find(magic, MAGIC_AT, filled)
         while at >= 0:
@@ -223,7 +223,7 @@ class SegmentScanner:
     def _proven(
         self, file: files.File, position: int, size: int, offset: int, limit: int
     ) -> tuple[int, int] | None:
-        """The position and base offset of the batch at `position`, if one stands there that can belong there."""
+        """The position and base offset of the batch at `position`, if there is one that can belong there."""
         try:
             found = batch_at(file, position, size)
         except OSError as error:
@@ -236,5 +236,5 @@ class SegmentScanner:
 
 
 def _size_at(buffer: bytearray, at: int) -> int:
-    """The size of the batch at a byte of a buffer, as its length field has it."""
+    """The size of the batch at a byte of a buffer, by its length field."""
     return int.from_bytes(buffer[at + LENGTH_AT : at + LENGTH_PREFIX], "big", signed=True) + LENGTH_PREFIX

@@ -1,7 +1,7 @@
 """One segment: a `.log` file of record batches and its two indexes, for reading and for appending.
 
-The indexes only say where to begin. An entry counts once a whole batch with that very last offset and a
-right CRC stands at its position; else the entry before it is tried, and at last the segment's start.
+The indexes only say where to begin. An entry counts only if a complete batch with exactly that last offset and a
+correct CRC is at its position; else the entry before it is tried, and finally the segment's start.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pyspark_log.storage.segment.proof import batch_at
 from pyspark_log.types import NO_TIMESTAMP
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
-#: All that a segment can have; the last two only where producers number their records.
+#: All files that a segment can have; the last two only with idempotent producers.
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
-#: Of a segment of which nobody says where the next one begins.
+#: For a segment of which it is not known where the next one begins.
 NO_OFFSET = -1
 
-#: What is added to the name of a file that was let go.
+#: The suffix of a file that is marked as deleted.
 DELETED = ".deleted"
-#: And to those of a cleaned segment: until it is whole, and while it is put in place.
+#: The suffixes of a cleaned segment: until it is complete, and while it replaces others.
 CLEANED, SWAP = ".cleaned", ".swap"
 
 _LOG_NAME = re.compile(r"[0-9]{20}\.log")
 # Headers are read this many bytes at a time: many small batches in one read, and little waste on large ones.
 _HEADER_WINDOW = 16 * 1024
-# After this many entries that the log does not prove, an index is garbage and is not asked further.
+# After this many entries that the log does not confirm, an index is considered damaged and is not used further.
 _MAX_DOUBTS = 8
 
 
@@ -52,10 +52,10 @@ def list_segments(folder: str) -> list[int]:
 
 
 def mark_deleted(folder: str, bases: Iterable[int]) -> None:
-    """Gives all files of segments the suffix under which they are removed later. Not durable by itself. OSError."""
+    """Gives all files of segments the suffix under which they are deleted later. Not durable by itself. OSError."""
     names = set(files.list_folder(folder))
     for base in bases:
-        # The log last: where it is left, the next pass takes the whole segment.
+        # The log last: as long as it is there, the next pass marks the whole segment.
         for suffix in reversed(SEGMENT_SUFFIXES):
             path = segment_path(folder, base, suffix)
             if os.path.basename(path) in names:
@@ -63,7 +63,7 @@ def mark_deleted(folder: str, bases: Iterable[int]) -> None:
 
 
 def same_file(path: str, other: str) -> bool:
-    """Whether both names are of one file; not if one is missing."""
+    """Whether both names are of one file; False if one is missing."""
     try:
         return files.are_same(path, other)
     except FileNotFoundError:
@@ -71,15 +71,15 @@ def same_file(path: str, other: str) -> bool:
 
 
 def read_headers(file: files.File, start: int, end: int, until: int = NO_OFFSET) -> Iterator[BatchHeader]:
-    """The headers of the batches in [start, end) of a log file, of any format. CRCs are not looked at.
+    """The headers of the batches in [start, end) of a log file, of any format. Does not check CRCs.
 
     Args:
         file: the log.
         start, end: in bytes.
-        until: the batch that ends at this offset is the last one, whatever stands behind it.
+        until: the batch that ends at this offset is the last one, whatever follows it.
 
     Raises:
-        CorruptRecordError: the bytes are no chain of whole batches that ends at `end` or `until`.
+        CorruptRecordError: the bytes are not a chain of complete batches that ends at `end` or `until`.
     """
     position = start
     while position < end:
@@ -109,27 +109,27 @@ class SegmentReader:
 
     Attributes:
         base_offset: its first possible offset.
-        until: the base offset of the segment behind it; NO_OFFSET: it is the active one, or that is not known. What
-            stands behind the batch that ends there does not count: it was written too late, on a shared file system,
-            by who had lost the partition's lock.
+        until: the base offset of the segment after it; NO_OFFSET: it is the active one, or that is not known. What
+            follows the batch that ends there does not count: on a shared file system, a writer that had lost the
+            partition's lock wrote it too late.
         log: the open `.log` file.
     """
 
     def __init__(self, folder: str, base_offset: int, name: str = "", *, until: int = NO_OFFSET) -> None:
-        """Opens it; `name` is that of the log, where it is another than the base offset's. FileNotFoundError."""
+        """Opens it; `name` is that of the log, if it differs from the base offset's. FileNotFoundError."""
         self._folder = folder
         self.base_offset = base_offset
         self.until = until
         self.log = files.open_read(f"{folder}/{name}" if name else segment_path(folder, base_offset, LOG))
 
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
-        """The headers of the batches in [start, end) that count, as `read_headers`."""
+        """The headers of the live batches in [start, end), as `read_headers`."""
         return read_headers(self.log, start, end, self.until)
 
     def size_up_to(self, offset: int) -> int:
-        """How many bytes hold what stands below an offset; all of them, if no batch reaches it."""
+        """The size in bytes of the batches below an offset; the whole size, if no batch reaches it."""
         end = self.log.size()
-        # What is damaged is told to who reads it.
+        # Readers will report the damage.
         with contextlib.suppress(CorruptRecordError):
             for header in self.headers(self.position_of(offset - 1, end), end):
                 if header.next_offset >= offset:
@@ -141,7 +141,7 @@ class SegmentReader:
 
         Args:
             offset: the offset that is looked for.
-            end: the bytes of the log that count.
+            end: the live bytes of the log.
         """
         if offset <= self.base_offset:
             return 0
@@ -186,7 +186,7 @@ class SegmentReader:
     def _bearing_out(self, entry: TimeEntry, end: int) -> BatchHeader | None:
         """The batch that a time entry is of, if there is one.
 
-        The entry says that up to its offset nothing is later than its time. Its own batch must bear that out.
+        The entry says that up to its offset nothing is later than its time. Its own batch must confirm that.
         """
         for header in self.headers(self.position_of(entry.offset, end), end):
             if header.last_offset >= entry.offset:
@@ -197,10 +197,10 @@ class SegmentReader:
     def largest_timestamp(self, end: int) -> int:
         """The largest time (ms) of a record in the first `end` bytes; NO_TIMESTAMP if none has one.
 
-        By the last time entry and the batches behind it; by all batches if the log does not bear the entry out.
+        By the last time entry and the batches after it; by all batches if the log does not confirm the entry.
 
         Raises:
-            CorruptRecordError: the bytes are no chain of whole batches.
+            CorruptRecordError: the bytes are not a chain of complete batches.
         """
         start, largest = 0, NO_TIMESTAMP
         file = _open_index(segment_path(self._folder, self.base_offset, TIME_INDEX))
@@ -225,9 +225,9 @@ def _proven(log: files.File, entry: OffsetEntry, end: int) -> bool:
 
 
 def _created(folder: str, base_offset: int) -> int:
-    """When a segment was made, in ms; asked for only where its records have no time.
+    """When a segment was created, in ms; used only if its records have no time.
 
-    The time index is made with it, and is not written to before a record has a time.
+    The time index is created with it, and is not written to before a record has a time.
     """
     try:
         return files.status_of(segment_path(folder, base_offset, TIME_INDEX)).st_mtime_ns // 1_000_000
@@ -236,7 +236,7 @@ def _created(folder: str, base_offset: int) -> int:
 
 
 class SegmentWriter:
-    """The active segment, open for appending. Whoever uses it holds the partition's lock.
+    """The active segment, open for appending. The caller holds the partition's lock.
 
     Attributes:
         base_offset: its first possible offset.
@@ -247,9 +247,9 @@ class SegmentWriter:
     def __init__(
         self, folder: str, base_offset: int, position: int, config: TopicConfig, clock: Clock = now_ms
     ) -> None:
-        """Opens a segment whose log counts up to `position`, and takes its indexes up where they end.
+        """Opens a segment with `position` live bytes, and continues its indexes where they end.
 
-        Entries that are missing (their writer was killed before it came to them) are added, so that the
+        Missing entries (of a writer that was killed before it wrote them) are added, so that the
         indexes are those that a rebuild would give.
         """
         self.base_offset = base_offset
@@ -270,9 +270,9 @@ class SegmentWriter:
         self._take_up(position)
 
     def resume(self, position: int) -> None:
-        """Counts what another process has appended since, up to `position`.
+        """Takes in what another process has appended since, up to `position`.
 
-        That process has made the same index entries; writing them again changes nothing.
+        That process has written the same index entries; writing them again changes nothing.
         """
         for header in read_headers(self.log, self.position, position):
             self._count(header, index=True)
@@ -283,7 +283,7 @@ class SegmentWriter:
             self._times.cut(entry.offset + 1)
             last, start = self._times.last(), entry.position
         if last is None or not self._bears_out(last, position):
-            # No time reached the time index, or it is lost, or says what is not so: the log knows.
+            # No time reached the time index, or it is lost, or is wrong: the log has it.
             self._index.cut(0)
             self._times.clear()
             entry, last, start = None, None, 0
@@ -309,11 +309,11 @@ class SegmentWriter:
                 if header.last_offset >= entry.offset:
                     return (header.last_offset, header.max_timestamp) == (entry.offset, entry.timestamp)
         except CorruptRecordError:
-            return True  # Nothing can be made anew from a damaged log, and others can still be appended.
+            return True  # Nothing can be rebuilt from a damaged log, and others can still be appended.
         return False
 
     def _count(self, header: BatchHeader, *, index: bool) -> None:
-        """Counts a batch that stands at `self.position`, and enters it in the indexes where one is due."""
+        """Takes in the batch at `self.position`, and adds index entries if they are due."""
         if not self.base_offset <= header.base_offset <= header.last_offset <= self.base_offset + INT_MAX:
             raise CorruptRecordError(
                 f"its offsets {header.base_offset} to {header.last_offset} are not of this segment",
@@ -336,10 +336,10 @@ class SegmentWriter:
             self._times.append(self._max_timestamp, self._max_timestamp_offset)
 
     def offset_at(self, position: int) -> int:
-        """The offset at which the batch that stands at byte `position` begins; the last answer is remembered.
+        """The base offset of the batch at byte `position`; the last answer is cached.
 
         Raises:
-            CorruptRecordError: no batch stands there.
+            CorruptRecordError: there is no batch.
         """
         if self._asked[0] != position:
             self._asked = position, next(read_headers(self.log, position, self.position)).base_offset
@@ -365,34 +365,34 @@ class SegmentWriter:
         )
 
     def _waited(self, timestamp: int) -> int:
-        """How long the segment is active (ms): by the times of its records, else by the clock.
+        """How long the segment has been active (ms): by the times of its records, else by the clock.
 
-        So records that are loaded with the times of their events are cut into segments by these.
+        So records that are loaded with the times of their events are split into segments by these.
         """
         if self._first_timestamp is None:
             try:
                 self._first_timestamp = next(read_headers(self.log, 0, self.position)).max_timestamp
             except CorruptRecordError:
-                self._first_timestamp = NO_TIMESTAMP  # Damage is the business of those who read it.
+                self._first_timestamp = NO_TIMESTAMP  # Readers will report the damage.
         first = self._first_timestamp
         return timestamp - first if first >= 0 else self._clock() - self._created
 
     def enter(self, headers: Iterable[BatchHeader]) -> None:
-        """Counts and indexes batches that were written at `position` and that readers see by now."""
+        """Takes in and indexes batches that were written at `position` and that readers see already."""
         for header in headers:
             self._count(header, index=True)
 
     def finish(self) -> None:
         """Adds the closing time entry, the segment's largest time, and makes the indexes durable.
 
-        The active segment's are made again after a power loss, those of a closed one are not looked at.
+        The active segment's are rebuilt after a power loss, those of an inactive one are not checked.
         """
         self._add_time_entry()
         self._index.sync()
         self._times.sync()
 
     def cut(self, position: int, next_offset: int) -> None:
-        """Removes what stands behind `position`, in the log and in both indexes."""
+        """Truncates the log and both indexes to `position`."""
         if self.log.size() > position:
             self.log.truncate(position)
         while self._index.count and self._index.entry(self._index.count - 1).position >= position:

@@ -1,12 +1,12 @@
 """The aborted transactions of a segment: its `.txnindex` file (Kafka's TransactionIndex, KIP-98).
 
 Entries of 34 bytes, big-endian: version int16 (0), producer id, first offset, last offset (of the marker)
-and last stable offset, int64 each. An entry stands in the segment that holds the marker; last offsets
+and last stable offset, int64 each. An entry is in the segment that holds the marker; last offsets
 increase. There is no file before the first entry.
 
-Unlike the sparse indexes this one is asked for truth: a reader of committed records that misses an entry
-shows what was aborted. So an entry is written before the marker becomes visible, and a file that is not
-in order is an error, upon which it is built anew from the log.
+Unlike the sparse indexes this one must be complete: a reader of committed records that misses an entry
+shows what was aborted. So an entry is written before the marker becomes visible, and a malformed file
+is an error, upon which it is rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark_log.storage.fs import files
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
-# Some 8 million aborted transactions, for each of which the segment has a marker of 78 bytes.
+# Enough for some 8 million aborted transactions, each of which has a marker of 78 bytes in the segment.
 _MAX_BYTES = 256 * 1024 * 1024
 
 
@@ -28,7 +28,7 @@ class AbortedTransaction(NamedTuple):
     """A transaction that was aborted.
 
     Attributes:
-        producer_id: whose it was.
+        producer_id: its producer's.
         first_offset: of its first record.
         last_offset: of the marker that aborted it.
         last_stable_offset: once this marker counts, every transaction that begins below it is decided.
@@ -41,14 +41,14 @@ class AbortedTransaction(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a segment's index knows of a range; `complete`: later segments have nothing to add."""
+    """The entries of a segment's index in a range; `complete`: later segments have nothing to add."""
 
     entries: list[AbortedTransaction]
     complete: bool
 
 
 def decode_entries(data: bytes, base_offset: int, path: str) -> list[AbortedTransaction]:
-    """The entries of an index file. An entry that is not whole, the last, is one being written: left out.
+    """Decodes an index file. An incomplete last entry is one being written, and is left out.
 
     Args:
         data: the file's bytes.
@@ -56,7 +56,7 @@ def decode_entries(data: bytes, base_offset: int, path: str) -> list[AbortedTran
         path: named in errors.
 
     Raises:
-        SideFileError: a version of the future, a marker outside the segment, or last offsets that do not increase.
+        SideFileError: an unknown later version, a marker outside the segment, or last offsets that do not increase.
     """
     entries: list[AbortedTransaction] = []
     before = base_offset - 1
@@ -84,7 +84,7 @@ def read_entries(path: str, base_offset: int) -> list[AbortedTransaction]:
 
 
 def write_entries(path: str, entries: Iterable[AbortedTransaction]) -> None:
-    """Makes an index file anew, durably and as a whole; readers see the old entries or the new ones. OSError."""
+    """Rewrites an index file durably and atomically; readers see the old entries or the new ones. OSError."""
     files.replace_whole(path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries))
 
 
@@ -118,10 +118,10 @@ def collect_all(
 
 
 class TxnIndex:
-    """The index of the active segment, for appending. Whoever uses it holds the partition's lock."""
+    """The index of the active segment, for appending. The caller holds the partition's lock."""
 
     def __init__(self, path: str, base_offset: int) -> None:
-        """Opens the index; a missing file is made with the first entry. SideFileError as in `decode_entries`."""
+        """Opens the index; a missing file is created with the first entry. SideFileError as in `decode_entries`."""
         self._path = path
         self._file: files.File | None = None
         self._last_offsets = [entry.last_offset for entry in read_entries(path, base_offset)]
@@ -129,7 +129,7 @@ class TxnIndex:
             self._file = files.open_write(path)
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Adds an entry behind the last. ValueError if its marker is not behind the last one's."""
+        """Appends an entry. ValueError if its marker is not after the last one's."""
         if self._last_offsets and entry.last_offset <= self._last_offsets[-1]:
             raise ValueError(f"marker at offset {entry.last_offset} is not behind {self._last_offsets[-1]}")
         if self._file is None:
@@ -138,7 +138,7 @@ class TxnIndex:
         self._last_offsets.append(entry.last_offset)
 
     def cut(self, offset: int) -> None:
-        """Keeps the entries of markers below `offset`, and nothing of an entry that is not whole."""
+        """Keeps the entries of markers below `offset`, and removes an incomplete entry."""
         while self._last_offsets and self._last_offsets[-1] >= offset:
             self._last_offsets.pop()
         size = len(self._last_offsets) * _ENTRY.size
@@ -146,7 +146,7 @@ class TxnIndex:
             self._file.truncate(size)
 
     def sync(self) -> None:
-        """Returns when the entries are on the disk."""
+        """Makes the entries durable."""
         if self._file is not None:
             self._file.sync()
 

@@ -1,8 +1,8 @@
-"""A partition's numbered producers, with the files that keep what is known of them.
+"""A partition's idempotent producers, with the files that keep their state.
 
-What a producer may append next is told by the log itself. Reading it all would take long, so each roll leaves
-a snapshot, and who comes new begins with the newest one and reads the headers behind it. The index of aborted
-transactions is written along with the markers; after a power loss that of the active segment is made anew.
+What a producer may append next follows from the log itself. Reading all of it would take long, so each roll leaves
+a snapshot, and a process begins with the newest one and reads the headers after it. The index of aborted
+transactions is written along with the markers; after a power loss that of the active segment is rebuilt.
 
 A partition to which no producer id was ever written (Flags.PRODUCERS) has none of these files, and nothing is
 read for it. Everything here happens while the partition's lock is held.
@@ -36,17 +36,17 @@ from pyspark_log.storage.segment import (
 
 log = logging.getLogger(__name__)
 
-# How often producers that were idle for too long are looked for, in ms (Kafka's
+# How often to look for producers that were idle for too long, in ms (Kafka's
 # producer.id.expiration.check.interval.ms).
 _EXPIRATION_CHECK = 600_000
 
 
 class ProducerAppendInfo(NamedTuple):
-    """A batch of a numbered producer that is about to be appended, and what that means.
+    """A batch of an idempotent producer that is about to be appended, and its effect.
 
     Attributes:
         header: its header, with the offsets that it gets.
-        marker: what it holds, if it ends a transaction.
+        marker: its control record, if it ends a transaction.
         aborted: the transaction that it aborts, if it aborts one.
         duplicate: where the log has it already; then it must not be appended.
     """
@@ -58,10 +58,10 @@ class ProducerAppendInfo(NamedTuple):
 
 
 class ProducerStateManager:
-    """The numbered producers of one partition, for whoever appends to it."""
+    """The idempotent producers of one partition, for the process that appends to it."""
 
     def __init__(self, place: PartitionPath, expiration: int) -> None:
-        """Knows nothing yet.
+        """Reads nothing yet.
 
         Args:
             place: which partition.
@@ -75,12 +75,12 @@ class ProducerStateManager:
         self._index: tuple[int, TxnIndex] | None = None
 
     def forget(self) -> None:
-        """Drops what is known; the next use looks at the files anew."""
+        """Drops what is cached; the next use reads the files again."""
         self._states = None
         self.close()
 
     def close(self) -> None:
-        """Lets the files go, which others may have changed. What was read of the log stays true."""
+        """Closes the files, which others may have changed. What was read of the log stays valid."""
         if self._index is not None:
             self._index[1].close()
         self._index = None
@@ -90,7 +90,7 @@ class ProducerStateManager:
     def judge(
         self, state: PartitionState, data: bytes | bytearray, header: BatchHeader, now: int
     ) -> ProducerAppendInfo:
-        """Judges a batch with a producer id that is about to be appended; nothing is changed.
+        """Checks a batch with a producer id that is about to be appended; changes nothing.
 
         Args:
             state: the partition's state.
@@ -100,7 +100,7 @@ class ProducerStateManager:
 
         Raises:
             ProducerError: it must not be appended.
-            CorruptRecordError: a control batch that holds no control record.
+            CorruptRecordError: a control batch without a control record.
         """
         states = self._follow(state, now)
         marker = decode_end_txn_marker(bytes(data), header) if header.is_control else None
@@ -109,18 +109,18 @@ class ProducerStateManager:
         return ProducerAppendInfo(header, marker, aborted, duplicate)
 
     def index_aborted(self, state: PartitionState, aborted: AbortedTransaction) -> None:
-        """Enters an aborted transaction in the active segment's index; before its marker becomes visible."""
+        """Adds an aborted transaction to the active segment's index, before its marker becomes visible."""
         self._open_index(state).append(aborted)
 
     def enter(self, numbered: ProducerAppendInfo) -> None:
-        """Takes in a batch that `judge` has let pass, and that is in the log by now."""
+        """Takes in a batch that `judge` has accepted, and that is in the log by now."""
         assert self._states is not None
         self._states.enter(numbered.header, numbered.marker)
-        # There is no other replica to wait for.
+        # No other replica has to acknowledge it.
         self._states.acknowledge(numbered.header.next_offset)
 
     def pass_over(self, base_offset: int, next_offset: int) -> None:
-        """Says that the batches appended in [base_offset, next_offset) have no producer ids."""
+        """Skips the batches appended in [base_offset, next_offset), which have no producer ids."""
         if self._states is not None and self._states.end_offset == base_offset:
             self._states.end_offset = next_offset
 
@@ -138,25 +138,25 @@ class ProducerStateManager:
             file.sync()
 
     def take_snapshot(self, state: PartitionState, now: int) -> None:
-        """Writes the snapshot of the active segment's base, where no producer has appended since.
+        """Writes the snapshot at the active segment's base, to which no producer has appended yet.
 
-        Without it nothing is lost but time; it comes after the move of the end, so it never tells of what is not
+        Without it only time is lost. It is written after the log end has moved, so it never names records that are not
         there.
         """
         if state.flags & Flags.PRODUCERS:
             producer_snapshot.write(self._folder, state.active_base, self._follow(state, now).entries)
 
     def cut(self, state: PartitionState) -> None:
-        """Removes what the files tell of offsets behind the log end."""
+        """Removes what the files say of offsets beyond the log end."""
         if state.flags & Flags.PRODUCERS:
             self._delete_snapshots_above(state.next_offset)
             self.close()
             self._open_index(state).cut(state.next_offset)
 
     def rebuild(self, state: PartitionState, first_base: int) -> None:
-        """Makes the indexes of the segments from base `first_base` on anew, durably.
+        """Rebuilds the indexes of the segments from base `first_base` on, durably.
 
-        No snapshot of their inside is kept.
+        Snapshots at offsets inside them are deleted.
         """
         self.forget()
         if state.flags & Flags.PRODUCERS:
@@ -170,11 +170,11 @@ class ProducerStateManager:
     # ---- what is known
 
     def entries(self, state: PartitionState, now: int) -> list[ProducerEntry]:
-        """What is known of each producer, up to the log end; `now` in ms. CorruptRecordError."""
+        """The state of each producer, up to the log end; `now` in ms. CorruptRecordError."""
         return self._follow(state, now).entries
 
     def _follow(self, state: PartitionState, now: int) -> ProducerStates:
-        """What is known of producers, up to the log end."""
+        """The state of all producers, up to the log end."""
         states = self._states
         if states is None or self._incarnation != state.incarnation or not self._follows(states.end_offset, state):
             self.forget()
@@ -193,26 +193,26 @@ class ProducerStateManager:
         return states
 
     def _follows(self, offset: int, state: PartitionState) -> bool:
-        """Whether the log still has all that was ever appended from an offset up to its end.
+        """Whether the log still has everything that was ever appended from an offset up to its end.
 
-        Other processes may have deleted segments since this one has read up to there, or compacted them: then a batch,
-        or the end of a transaction, is missed by a process that reads on. The newest snapshot tells of it.
+        Other processes may have deleted or compacted segments since this one has read up to there: a process that reads
+        on would then miss a batch, or the end of a transaction. The newest snapshot has it.
         """
         if state.active_base <= offset <= state.next_offset:
-            return True  # Only closed segments are deleted and compacted.
+            return True  # Only inactive segments are deleted and compacted.
         first = next((base for base in list_segments(self._folder) if state.counts(base)), state.active_base)
         return max(first, cleaner_checkpoint.read(self._place).touched_to) <= offset <= state.next_offset
 
     def _restored(self, state: PartitionState, end: int, now: int) -> ProducerStates:
-        """What the newest snapshot that is not above `end` tells; its offset is the states' end."""
+        """Reads the newest snapshot that is not above `end`; the states' end is its offset."""
         if not state.flags & Flags.PRODUCERS:
             return ProducerStates(end_offset=end)
         bases = list_segments(self._folder)
         first = bases[0] if bases else end
         offsets = producer_snapshot.list_snapshots(self._folder)
         producer_snapshot.delete(self._folder, producer_snapshot.strays(offsets, bases))
-        # Kafka takes none at or below the log start. While its segment is there it is as good as any, and here a
-        # process that comes new must not know less of its producers than the one before.
+        # Kafka uses none at or below the log start. As long as its segment exists it is as good as any, and a process
+        # that starts here must not know less of the producers than the one before.
         snapshot = producer_snapshot.load_newest(self._folder, first - 1, end)
         if snapshot is None:
             return ProducerStates(end_offset=first)
@@ -220,7 +220,7 @@ class ProducerStateManager:
         return ProducerStates(entries, snapshot.offset)
 
     def _batches(self, start: int, state: PartitionState) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
-        """The batches with producer ids from offset `start` to the log end, with the markers among them.
+        """The batches with producer ids from offset `start` to the log end, with their markers.
 
         Raises:
             CorruptRecordError: damage on the way.
@@ -231,7 +231,7 @@ class ProducerStateManager:
             reader = SegmentReader(self._folder, base, until=following)
             try:
                 end = state.position if base == state.active_base else reader.log.size()
-                # What reaches beyond it was taken back, where the log was emptied and goes on at its start.
+                # Batches beyond it were truncated, where the log was emptied and continues at its start.
                 yield from idempotent_batches(reader, end, start, following)
             finally:
                 reader.close()
@@ -239,7 +239,7 @@ class ProducerStateManager:
     # ---- the index of aborted transactions
 
     def _open_index(self, state: PartitionState) -> TxnIndex:
-        """The active segment's index; made anew if it is damaged."""
+        """The active segment's index; rebuilt if it is damaged."""
         try:
             return self._index_of(state.active_base)
         except SideFileError as error:
@@ -256,7 +256,7 @@ class ProducerStateManager:
     def _rebuild_indexes(self, state: PartitionState, first_base: int) -> None:
         bases = [base for base in list_segments(self._folder) if first_base <= base and state.counts(base)]
         found: dict[int, list[AbortedTransaction]] = {base: [] for base in bases}
-        # The time does not matter: who is idle for too long has no transaction open.
+        # The time does not matter: an expired producer has no transaction open.
         states = self._restored(state, first_base, 0)
         for header, marker in self._batches(states.end_offset, state):
             if marker is not None and header.base_offset >= first_base:
@@ -265,7 +265,7 @@ class ProducerStateManager:
                     found[bases[bisect_right(bases, header.base_offset) - 1]].append(aborted)
             states.enter(header, marker)
         self.close()
-        # As wholes: one that is missing, or ends early, says that nothing more was aborted.
+        # Atomically: an index that is missing, or ends early, would say that nothing more was aborted.
         for base, entries in found.items():
             path = segment_path(self._folder, base, TXN_INDEX)
             if entries:
@@ -278,13 +278,13 @@ class ProducerStateManager:
 def idempotent_batches(
     segment: SegmentReader, size: int, start: int, until: int
 ) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
-    """Those of [start, until), by their headers; CRCs are not looked at.
+    """Yields the batches of [start, until) that have producer ids, by their headers; does not check CRCs.
 
     Args:
         segment: where.
-        size: how many of its bytes count.
-        start: passed over is what ends before it.
-        until: it ends at a batch that reaches beyond it.
+        size: its live bytes.
+        start: batches that end before it are skipped.
+        until: iteration ends at a batch that reaches beyond it.
 
     Raises:
         CorruptRecordError: damage on the way.

@@ -4,10 +4,10 @@ Layout (Kafka's ProducerStateManager, version 1), big-endian: version int16, CRC
 follows it, count int32; then for each producer 46 bytes: producer id int64, epoch int16, last sequence
 int32, last offset int64, offset delta int32, timestamp int64, coordinator epoch int32, first offset of
 the open transaction int64 (-1: none). Of a producer's batches only the newest is kept (-1, -1, 0 if it
-has none); the order of entries means nothing.
+has none); the order of entries has no meaning.
 
-A snapshot saves reading the log from its start, no more: one that is damaged is deleted, and an older one
-or the log itself takes its place.
+A snapshot only saves reading the log from its start: a damaged one is deleted, and an older one or the log itself
+is used instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark_log.storage.log.producers.state import NO_SEQUENCE, ProducerEntry, 
 from pyspark_log.storage.record import crc32c
 from pyspark_log.storage.segment import SNAPSHOT, segment_path
 
-# Of some 5 million producers.
+# Enough for some 5 million producers.
 _MAX_BYTES = 256 * 1024 * 1024
 _VERSION = 1
 _HEAD = struct.Struct(">hI")
@@ -45,7 +45,7 @@ class Snapshot(NamedTuple):
 
 
 def encode(entries: Collection[ProducerEntry]) -> bytes:
-    """The bytes of a snapshot."""
+    """Encodes a snapshot."""
     body = bytearray(_COUNT.pack(len(entries)))
     for entry in entries:
         last = entry.batches[-1] if entry.batches else _NO_BATCH
@@ -58,7 +58,7 @@ def encode(entries: Collection[ProducerEntry]) -> bytes:
 
 
 def decode(data: bytes, path: str) -> list[ProducerEntry]:
-    """What the bytes of a snapshot say. SideFileError, which names `path`: version, CRC or length is wrong."""
+    """Decodes a snapshot. SideFileError, which names `path`: version, CRC or length is wrong."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise SideFileError(f"{path}: {len(data)} bytes are no producer snapshot")
     version, crc = _HEAD.unpack_from(data)
@@ -85,7 +85,7 @@ def _entry(
 
 
 def read(path: str) -> list[ProducerEntry]:
-    """What a snapshot says. SideFileError, which names `path`; FileNotFoundError."""
+    """Reads a snapshot. SideFileError, which names `path`; FileNotFoundError."""
     try:
         return decode(files.read_whole(path, _MAX_BYTES), path)
     except ValueError as error:
@@ -98,12 +98,12 @@ def list_snapshots(folder: str) -> list[int]:
 
 
 def write(folder: str, offset: int, entries: Collection[ProducerEntry]) -> None:
-    """Writes the snapshot at `offset`, durably and as a whole."""
+    """Writes the snapshot at `offset`, durably and atomically."""
     files.replace_whole(segment_path(folder, offset, SNAPSHOT), encode(entries))
 
 
 def load_newest(folder: str, log_start: int, log_end: int) -> Snapshot | None:
-    """The newest whole snapshot above the log start and not above the log end; None if there is none.
+    """The newest intact snapshot above the log start and not above the log end; None if there is none.
 
     Damaged ones on the way are deleted.
     """
@@ -120,15 +120,15 @@ def load_newest(folder: str, log_start: int, log_end: int) -> Snapshot | None:
 
 
 def delete(folder: str, offsets: Iterable[int]) -> None:
-    """Removes the snapshots at those offsets."""
+    """Deletes the snapshots at those offsets."""
     for offset in offsets:
         files.unlink(segment_path(folder, offset, SNAPSHOT))
 
 
 def strays(offsets: Sequence[int], segment_bases: Collection[int]) -> list[int]:
-    """Which of the snapshots at `offsets` belong to nothing: to no segment, and not to the log's end.
+    """Returns which of the snapshots at `offsets` belong neither to a segment nor to the log end.
 
-    A clean stop leaves a snapshot at the log end, above every segment's base; only the newest such one counts.
+    A clean stop leaves a snapshot at the log end, above every segment's base; only the newest such one is kept.
     """
     homeless = [offset for offset in sorted(offsets) if offset not in segment_bases]
     if homeless and homeless[-1] > max(segment_bases, default=-1):

@@ -1,16 +1,16 @@
-"""What a partition knows of producers that number their records (KIP-98): whether a batch comes again,
-comes out of order or from a replaced producer, and which transactions are open.
+"""The state of a partition's idempotent producers (KIP-98): whether a batch is a duplicate, out of order, or from a
+fenced producer, and which transactions are open.
 
 The rules are those of Kafka's ProducerStateManager and ProducerAppendInfo. A batch without a producer id
-(-1) has nothing to do with any of this: its caller asks for nothing here.
+(-1) is not affected: its caller does not call anything here.
 
 Around an append, under the partition's lock:
 
-1. `check` answers a repetition, or refuses the batch. Nothing has changed yet.
-2. The batch is written. If it is a marker, `aborted_by` gives the entry for the transaction index.
+1. `check` recognizes a duplicate, or refuses the batch. Nothing has changed yet.
+2. The batch is written. If it is a marker, `aborted_by` returns the entry for the transaction index.
 3. The log end moves. Then `enter` takes the batch in.
 
-Recovery, which must believe the log, leaves out step 1.
+Recovery, which must believe the log, skips step 1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyspark_log.storage.record import BatchHeader, EndTxnMarker
 from pyspark_log.storage.segment import AbortedTransaction
 from pyspark_log.types import NO_TIMESTAMP
 
-#: How many batches of a producer are remembered; a client has no more than so many on their way.
+#: How many batches of a producer are remembered; a client has no more than so many in flight.
 REMEMBERED_BATCHES = 5
 #: The sequence number before a producer's first record.
 NO_SEQUENCE = -1
@@ -39,7 +39,7 @@ class WrittenBatch(NamedTuple):
     """A batch that a producer has in the log.
 
     Attributes:
-        last_sequence: number of its last record, by the producer's count.
+        last_sequence: sequence number of its last record.
         last_offset: offset of its last record.
         offset_delta: last offset less first offset.
         timestamp: its largest time in ms.
@@ -52,7 +52,7 @@ class WrittenBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Number of its first record."""
+        """Sequence number of its first record."""
         return _sequence_before(self.last_sequence, self.offset_delta)
 
     @property
@@ -62,10 +62,10 @@ class WrittenBatch(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """What is known of one producer id.
+    """The state of one producer id.
 
     Attributes:
-        producer_id: whose entry it is.
+        producer_id: the producer's id.
         epoch: the latest epoch of the producer; -1: none.
         coordinator_epoch: of the transaction coordinator that wrote the last marker; -1: none.
         last_timestamp: of the last batch or marker, in ms.
@@ -82,7 +82,7 @@ class ProducerEntry(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Number of its last record in this epoch; -1: there is none."""
+        """Sequence number of its last record in this epoch; -1: there is none."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def is_expired(self, now: int, expiration: int) -> bool:
@@ -91,7 +91,7 @@ class ProducerEntry(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The batch is in the log already: where, and its largest time in ms."""
+    """A batch that is in the log already: its offsets, and its largest time in ms."""
 
     base_offset: int
     last_offset: int
@@ -99,7 +99,7 @@ class Duplicate(NamedTuple):
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """The number that comes `count` records after `sequence`; 0 follows 2^31 - 1."""
+    """The sequence number `count` records after `sequence`; 0 follows 2^31 - 1."""
     return sequence + count if sequence <= INT_MAX - count else sequence + count - INT_MAX - 1
 
 
@@ -117,12 +117,12 @@ class ProducerStates:
     """The producers of one partition, up to an offset of its log.
 
     Attributes:
-        end_offset: up to which offset (exclusive) the log was taken in. The owner moves it past batches
+        end_offset: the offset (exclusive) up to which the log was taken in. The owner moves it past batches
             without producer ids; snapshots are named by it.
     """
 
     def __init__(self, entries: Iterable[ProducerEntry] = (), end_offset: int = 0) -> None:
-        """Begins with what a snapshot at `end_offset` says, or with nothing."""
+        """Begins with the entries of a snapshot at `end_offset`, or with none."""
         self.end_offset = end_offset
         self._entries = {entry.producer_id: entry for entry in entries}
         # Open transactions: first offset -> producer id. Ended ones: first offset -> offset of the marker.
@@ -134,18 +134,18 @@ class ProducerStates:
 
     @property
     def entries(self) -> list[ProducerEntry]:
-        """What is known of each producer."""
+        """The state of each producer."""
         return list(self._entries.values())
 
     def check(
         self, header: BatchHeader, marker: EndTxnMarker | None = None, *, sequences: bool = True
     ) -> Duplicate | None:
-        """Judges a batch that is about to be appended.
+        """Checks a batch that is about to be appended.
 
         Args:
             header: of a batch with a producer id. As in Kafka, no other batch is appended with it.
-            marker: what it holds, if it is a control batch.
-            sequences: False for batches of a coordinator, which do not count theirs.
+            marker: its control record, if it is a control batch.
+            sequences: False for batches of a coordinator, which have no sequence numbers.
 
         Returns:
             Where the log has it already: it must not be written again. None: it may be appended.
@@ -176,7 +176,7 @@ class ProducerStates:
         return None
 
     def aborted_by(self, header: BatchHeader, marker: EndTxnMarker) -> AbortedTransaction | None:
-        """The transaction that a marker aborts, if it aborts one; nothing is changed."""
+        """Returns the transaction that a marker aborts, if it aborts one; changes nothing."""
         entry = self._entries.get(header.producer_id)
         if marker.commit or entry is None or entry.txn_first_offset is None:
             return None
@@ -191,7 +191,7 @@ class ProducerStates:
 
         Args:
             header: the header of a batch with a producer id.
-            marker: what it holds, if it is a control batch; None if the cleaner took that out.
+            marker: its control record, if it is a control batch; None if the cleaner removed that.
         """
         self.end_offset = header.next_offset
         entry = self._entries.get(header.producer_id) or ProducerEntry(header.producer_id)
@@ -228,7 +228,7 @@ class ProducerStates:
         )  # fmt: skip
 
     def acknowledge(self, high_watermark: int) -> None:
-        """Says that what stands below that offset cannot be lost: transactions that ended there are stable."""
+        """Notes that records below that offset cannot be lost: transactions that ended there are stable."""
         self._unacknowledged = {
             first: last for first, last in self._unacknowledged.items() if last >= high_watermark
         }
@@ -239,7 +239,7 @@ class ProducerStates:
         return min((*self._unacknowledged, *self._open), default=None)
 
     def expire(self, now: int, expiration: int) -> None:
-        """Forgets producers that were idle for producer.id.expiration.ms and have no transaction open."""
+        """Removes producers that were idle for producer.id.expiration.ms and have no transaction open."""
         self._entries = {
             producer_id: entry for producer_id, entry in self._entries.items()
             if not entry.is_expired(now, expiration)

@@ -1,4 +1,4 @@
-"""What the next holder of a partition's lock finishes or takes back after a kill or a power loss."""
+"""What the next holder of a partition's lock finishes or undoes after a kill or a power loss."""
 
 from pyspark_log.storage.log.recovery import apply_intent, swap
 from pyspark_log.storage.log.recovery.restart import after_restart

@@ -1,7 +1,7 @@
-"""The intent to apply a decision: what a partition's state says before the bytes come, and what becomes of it.
+"""The intent to apply a decision: written to a partition's state before the records, and resolved after a crash.
 
-It says which decision, where its records begin and end, and gives a digest of them. So whatever is found later
-tells whether the bytes behind the end are this decision's, whole, or scrap. Recovery needs nothing else.
+It names the decision, says where its records begin and end, and has a digest of them. So it can be decided later
+whether the bytes beyond the log end are this decision's, complete, or scrap. Recovery needs nothing else.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pyspark_log.storage.log.state_file import Flags
 from pyspark_log.storage.record import BatchHeader, crc32c, crcs_of, scan
 from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, first_size, list_segments, segment_path
 
-# The log is looked through this many bytes at a time.
+# The log is scanned this many bytes at a time.
 _READ_SIZE = 8 * 1024 * 1024
 
 
 def fulfil(held: HeldLog, *, synced: bool) -> None:
-    """The intent comes true, in one write; `synced`: its records are on the disk."""
+    """Completes the intent in one write of the state; `synced`: its records are on the disk."""
     state = held.state
     rolled = state.intent_base != state.active_base
     finished = Flags.CLAIMED | Flags.SUSPECT if rolled else Flags.CLAIMED
@@ -39,17 +39,17 @@ def fulfil(held: HeldLog, *, synced: bool) -> None:
             generation=state.generation + changed,
             flags=state.flags & ~finished,
         ),
-        # Without it a power loss leads to the same end, as intent and bytes are on the disk; but the list
+        # Without this write a power loss leads to the same end, as intent and bytes are on the disk; but the list
         # of segments must not change back under a reader.
         durable=changed,
     )
 
 
 def renew_empty(held: HeldLog) -> None:
-    """Puts an empty file in the place of an active segment of which nothing counts, for what the intent has put there.
+    """Replaces an active segment without live records by an empty file, after the intent has used it.
 
-    It may be staged output under a second name, which must not be cut: the decision is still to be applied. In one
-    step, since readers look for the segment.
+    It may be staged output under a second name, which must not be truncated: the decision is still to be applied.
+    Atomically, since readers look for the segment.
     """
     state, folder = held.state, held.place.folder
     path = segment_path(folder, state.active_base, LOG)
@@ -61,13 +61,13 @@ def renew_empty(held: HeldLog) -> None:
 
 
 def drop(held: HeldLog) -> None:
-    """Nothing of the decision stays, and no later append can be taken for it."""
+    """Drops the intent with all of its records, so that no later append can be taken for it."""
     held.forget()
     if not held.may_cut:
         return
     renew_empty(held)
     held.cut()
-    # The active segment may be another file than before; processes that have the old one open must look anew.
+    # The active segment may be another file than before; processes that have the old one open must open it again.
     held.save(held.state.without_intent()._replace(generation=held.state.generation + 1), durable=True)
 
 
@@ -90,7 +90,8 @@ def finish(held: HeldLog, *, again: bool = False) -> None:
                 write_again(log, held.state.synced if base == held.state.active_base else 0, log.size())
             held.sync_file(log)
             if base != held.state.intent_base:
-                # Its writer may have died before the indexes were there, and nobody looks after a closed segment's.
+                # Its writer may have died before the indexes were written, and those of an inactive segment are not
+                # rebuilt.
                 writer = SegmentWriter(held.place.folder, base, log.size(), held.config, held.clock)
                 writer.finish()
                 writer.close()
@@ -100,7 +101,7 @@ def finish(held: HeldLog, *, again: bool = False) -> None:
 
 
 def is_whole(held: HeldLog) -> bool:
-    """Whether exactly the intent's batches stand behind the end, and can be on the disk."""
+    """Whether exactly the intent's batches are beyond the log end, and can be on the disk."""
     state = held.state
     if state.flags & Flags.SUSPECT:
         return False  # A sync has failed for them: they may be in memory only.
@@ -128,7 +129,7 @@ def is_whole(held: HeldLog) -> bool:
 
 
 def _bases(held: HeldLog) -> list[int]:
-    """The segments in which the intent's records are or will be, and the active one."""
+    """The segments that hold or will hold the intent's records, and the active one."""
     state = held.state
     return [base for base in list_segments(held.place.folder) if state.active_base <= base <= state.intent_base]
 

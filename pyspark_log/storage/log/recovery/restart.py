@@ -1,15 +1,15 @@
-"""Puts a partition right after the machine went down without a word.
+"""Recovers a partition after a power loss.
 
 What was synced is there; of all else any part may be missing, torn or there: bytes of the log, index entries,
-the moves of the end that were not synced. So the log is asked what it holds, batch by batch with every CRC:
+unsynced moves of the log end. So the log itself is read, batch by batch with every CRC:
 
-- Whole batches behind the recorded end are adopted. They were acknowledged, or their writer died before it
-  could say; an append that was synced may stand there, since its end move may be lost.
-- What is torn is cut. If it lay below the end, unsynced records are lost; that is what "not synced" means.
+- Complete batches beyond the recorded end are adopted. They were acknowledged, or their writer died before it
+  could acknowledge them; a synced append may be there, since the move of the end may be lost.
+- Torn bytes are truncated. If they were below the end, unsynced records are lost; that is what "not synced" means.
 - Offsets that readers may have seen are never given to other records. Before unsynced records were shown, a
-  reserve above them was made durable; the log goes on there, behind an empty batch that fills the gap.
+  reserve above them was made durable; the log continues there, after an empty batch that fills the gap.
 
-Only the last write, which is synced, carries the new boot id. So a second power loss starts this again.
+Only the last write, which is synced, has the new boot id. So a second power loss starts this again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 
 def after_restart(held: HeldLog) -> None:
-    """Brings files and state of a partition in line. Its lock is held, and its state is of an earlier boot."""
+    """Recovers files and state of a partition. Its lock is held, and its state is of an earlier boot."""
     held.forget()
-    # What is read now is on the disk, but for what an earlier try of this has written and could not sync.
+    # What is read now is on the disk, except for what an earlier attempt has written and could not sync.
     again = bool(held.state.flags & Flags.SUSPECT)
     held.trust()
     if held.state.swaps:
@@ -48,7 +48,7 @@ def after_restart(held: HeldLog) -> None:
     except FileNotFoundError:
         if state.position > 0:
             raise LogDamagedError(f"{held.place}: {path} is missing, which held {state.position} bytes") from None
-        # Those that a truncation has taken back, of which it did not come to the last step.
+        # Segments that a truncation has removed, if it did not reach its last step.
         held.drop_newer_segments()
         if files.is_folder(held.place.folder):
             files.sync_folder(held.place.folder)
@@ -71,10 +71,10 @@ def after_restart(held: HeldLog) -> None:
             file.pwrite(filler, position)
             position += len(filler)
         held.sync_file(file)
-    # What was not synced of the indexes may be missing, which they do not show.
+    # Unsynced index entries may be missing, which the indexes do not show.
     stale = [INDEX, TIME_INDEX]
     if not flags & Flags.PRODUCERS:
-        stale.append(TXN_INDEX)  # Of a transaction that is lost, with the state that told of it.
+        stale.append(TXN_INDEX)  # Of a transaction that is lost, with the state that named it.
     for suffix in stale:
         files.unlink(segment_path(held.place.folder, state.active_base, suffix))
     held.drop_newer_segments()
@@ -100,9 +100,9 @@ def _finish(held: HeldLog, state: PartitionState) -> None:
 
 
 def _settle_intent(held: HeldLog, *, again: bool) -> None:
-    """Finishes an apply that was whole on the disk. Of any other nothing stays: it is done anew.
+    """Finishes an apply that was complete on the disk. Any other is undone completely, and applied again later.
 
-    `again`: a sync of what is there may have failed since the restart.
+    `again`: a sync of these records may have failed since the restart.
     """
     state = held.state
     path = segment_path(held.place.folder, state.active_base, LOG)
@@ -115,7 +115,7 @@ def _settle_intent(held: HeldLog, *, again: bool) -> None:
     if whole:
         apply_intent.finish(held, again=again)
         return
-    # Before the intent goes: a batch of it that was left would be adopted, and then come a second time.
+    # Before the intent is dropped: a batch of it that stayed would be adopted, and then be applied a second time.
     apply_intent.renew_empty(held)
     with contextlib.suppress(FileNotFoundError), files.open_write(path) as file:
         if file.size() > state.position:
@@ -127,9 +127,9 @@ def _settle_intent(held: HeldLog, *, again: bool) -> None:
 
 
 def _whole_up_to(place: PartitionPath, file: files.File, state: PartitionState) -> tuple[int, int, Flags]:
-    """How far the active segment is whole: the position behind its last good batch, and the offset there.
+    """How far the active segment is intact: the position after its last good batch, and the offset there.
 
-    And the state's flags, with those that its batches call for: a move of the end that was lost may have set them.
+    Returns the state's flags too, with those that its batches require: a lost move of the end may have set them.
     """
     position, offset, flags = 0, state.active_base, state.flags
     if state.synced == state.position:

@@ -1,16 +1,16 @@
-"""Puts a cleaned segment in the place of those that it was made of, while readers are at work.
+"""Replaces segments by the cleaned one that was made of them, while readers are at work.
 
-The cleaned segment has the base offset of the first of them, and reaches to the segment behind the last. Its files
-lie ready, on the disk, with the suffix `.cleaned`. Under the partition's lock:
+The cleaned segment has the base offset of the first of them, and reaches to the segment after the last. Its files
+are ready, on the disk, with the suffix `.cleaned`. Under the partition's lock:
 
-1. An intent names the range of offsets, durably. From here on whoever gets the lock goes on with this.
+1. An intent names the range of offsets, durably. From here on any holder of the lock continues the swap.
 2. The files get the suffix `.swap`. A Kafka broker that is given the folder from now on finishes the swap by its own
    rules (LogLoader.load): the `.swap` files count, and the segments in their range do not.
-3. The first old segment is replaced in one step, so that each offset is always found in some file. Its indexes go
-   before that; without them readers scan. The new log has a second name until the end, for the broker's rules.
-4. The intent says so, durably, with a new generation: to readers the other old segments are no more.
-5. They get the suffix `.deleted`, and retention removes them later, as it does with others. The indexes come.
-6. The intent goes, durably.
+3. The first old segment is replaced atomically, so that each offset is always found in some file. Its indexes are
+   deleted before that; without them readers scan. The new log has a second name until the end, for the broker's rules.
+4. The intent records that, durably, with a new generation: readers ignore the other old segments from now on.
+5. They get the suffix `.deleted`, and retention deletes them later, as it does with others. The indexes are created.
+6. The intent is cleared, durably.
 
 Each step looks at what is there, so all of it can be done again from the top after a kill or a power loss.
 """
@@ -41,10 +41,10 @@ from pyspark_log.storage.segment import (
 
 log = logging.getLogger(__name__)
 
-# The second name of a log on its way to its own; a broker passes over it, and removes it with what it replaces.
+# The second name of a log during its renaming; a broker ignores it, and deletes it with what it replaces.
 _LINKED = ".linked"
 
-# The log comes last: a broker drops files with `.swap` as long as there is one with `.cleaned`.
+# The log comes last: a broker deletes files with `.swap` as long as there is one with `.cleaned`.
 _CLEANED_FILES = (INDEX, TIME_INDEX, TXN_INDEX, LOG)
 
 
@@ -52,13 +52,13 @@ def begin(held: HeldLog, base: int, until: int) -> None:
     """Replaces the segments in [base, until) by the cleaned one of that base. The partition's lock is held.
 
     Args:
-        held: the partition's log, in order.
+        held: the partition's log, recovered.
         base: the base offset of the first of them, and of the cleaned one, whose files are on the disk.
-        until: that of the segment behind the last of them.
+        until: that of the segment after the last of them.
 
     Raises:
-        FileNotFoundError: the cleaned log is not there; nothing has changed.
-        OSError: nothing has changed; or the next holder of the lock goes on where this one has stopped.
+        FileNotFoundError: the cleaned log is missing; nothing has changed.
+        OSError: nothing has changed; or the next holder of the lock finishes the swap.
     """
     size = files.size_of(segment_path(held.place.folder, base, LOG) + CLEANED)
     begun = held.state.without_intent()._replace(
@@ -69,7 +69,7 @@ def begin(held: HeldLog, base: int, until: int) -> None:
 
 
 def finish(held: HeldLog) -> None:
-    """Does what is left of a swap that was begun. The partition's lock is held. OSError: the next holder goes on."""
+    """Finishes a swap that was begun. The partition's lock is held. OSError: the next holder finishes it."""
     if held.state.intent == Intent.SWAP:
         if not _is_ready(held):
             log.error(
@@ -91,10 +91,10 @@ def _path(held: HeldLog, suffix: str, ending: str = "") -> str:
 
 
 def _is_ready(held: HeldLog) -> bool:
-    """Whether the cleaned log is there under one of its names. If not, none of the old segments may go.
+    """Whether the cleaned log exists under one of its names. If not, no old segment may be deleted.
 
-    Under its own name, as a file system without hard links leaves it, it is told from the old one by its size and by
-    where it ends. An old one that has both is alone, and differs in nothing that its indexes say.
+    Under its own name, as a file system without hard links leaves it, it differs from the old one by its size or by
+    its end. An old one that has both is alone, and differs in nothing that its indexes say.
     """
     if files.exists(_path(held, LOG, CLEANED)) or files.exists(_path(held, LOG, SWAP)):
         return True
@@ -131,7 +131,7 @@ def _replace_first(held: HeldLog) -> None:
             if not forbids_links(error):
                 raise
             files.rename(new, target)
-    # Behind the log: of the new one the old index says too much at worst.
+    # After the log: for the new one the old index has too many entries at worst.
     try:
         with files.open_read(_path(held, TXN_INDEX, SWAP)) as index:
             files.replace_whole(_path(held, TXN_INDEX), index.pread(index.size(), 0))
@@ -152,9 +152,9 @@ def _let_go_of_others(held: HeldLog) -> None:
 
 
 def live_segments(folder: str, state: PartitionState) -> list[int]:
-    """The base offsets of a partition's segments, ascending, less those that a cleaned segment has taken the place of.
+    """The base offsets of a partition's segments, ascending, without those that a cleaned segment has replaced.
 
-    For who looks at the files without the lock, and takes each for what it is.
+    For lock-free readers, which judge each file on its own.
     """
     bases = list_segments(folder)
     if not state.swaps:
