@@ -1,4 +1,4 @@
-"""Exactly once: output is staged, the publish is decided with one record, and the decision is applied."""
+"""Exactly once: stage the output, decide the publish with one record, apply the decision."""
 
 from pyspark_log.storage.publish import install, manifest, prepare, publishing, recovery
 from pyspark_log.storage.publish.agreed_topics import AgreedTopic

@@ -1,8 +1,8 @@
-"""Topics that a job's tasks meet and its plan does not have: the first task settles what all of them go by.
+"""Topics that a job's tasks write to and its plan lacks: the first task fixes the topic's id and partition count.
 
-It makes the topic if need be, and writes a file to the staging folder, `HOST.PROCESS.BIRTH.JOB.DIGEST.staged`, with the
-topic's id and how many partitions count. The others take both from there: tasks that looked for themselves could hash
-keys over different counts while partitions are added.
+It creates the topic if needed, and writes a file to the staging folder, `HOST.PROCESS.BIRTH.JOB.DIGEST.staged`, with
+the topic's id and partition count. The others take both from there: tasks that looked the topic up themselves could
+hash keys over different counts while partitions are added.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pyspark_log.storage.publish.staged_file import Job
 
 
 class AgreedTopic(NamedTuple):
-    """What all tasks of a job go by.
+    """The facts about a topic on which all tasks of a job agree.
 
     Attributes:
         name: the topic's.
         topic_id: its id.
-        partitions: how many of its partitions count.
-        made: whether the job made it, as far as this task knows; one at least of its tasks does.
-        file: the name of the file that says so, in the staging folder; for the job to remove in the end.
+        partitions: over how many of its partitions the tasks spread records.
+        made: whether the job created it, as far as this task knows; at least one of its tasks knows.
+        file: the name of the file that records this, in the staging folder; the job removes it at its end.
     """
 
     name: str
@@ -37,10 +37,10 @@ class AgreedTopic(NamedTuple):
 
 
 def agree(logs: LogManager, job: Job, topic: str) -> AgreedTopic:
-    """What the tasks of a job go by for a topic; it is made if it is missing and the store lets writers do so.
+    """Returns what a job's tasks agree on for a topic; creates a missing topic if the store lets writers do so.
 
     Raises:
-        UnknownTopicError: it is missing and may not be made.
+        UnknownTopicError: it is missing and may not be created.
         InvalidTopicError: no topic can have that name, or it is one of the engine's own.
         StagedOutputError: the file is damaged.
         OSError: e.g. a full disk.
@@ -56,7 +56,7 @@ def agree(logs: LogManager, job: Job, topic: str) -> AgreedTopic:
         found = logs.describe_topic(topic)
         content = {"topic": topic, "topic_id": found.topic_id, "partitions": found.partitions, "made": made}
         files.make_folder(folder)
-        # Another task may be faster; then it is what that one has found that counts.
+        # Another task may be faster; then its file counts.
         with contextlib.suppress(FileExistsError):
             files.create_whole(path, json.dumps(content).encode())
     try:

@@ -1,7 +1,7 @@
-"""Applies what was decided, wherever it is not yet; and removes what was staged for it.
+"""Applies decisions in the partitions that lack them, and removes what was staged for them.
 
-Whoever comes by does this: the publisher, the next publisher, a reader that looks for new records. The decision log's
-lock is not held meanwhile; the lock of each partition, and the number that its state has, see to it that nothing is
+Any process may apply a decision: the publisher, a later publisher, or a reader that looks for new records. The decision
+log's lock is not held meanwhile; each partition's lock, and the decision number in its state, ensure that nothing is
 applied twice.
 """
 
@@ -25,15 +25,15 @@ from pyspark_log.storage.publish.staged_file import Region
 
 log = logging.getLogger(__name__)
 
-# Partitions of one decision that are applied side by side, so that the file system can share its journal's commits.
+# How many partitions of one decision are applied in parallel, so that the file system can share its journal's commits.
 _APPLY_THREADS = 4
 
-#: What a decision gives to which partition.
+#: What a decision adds to each partition.
 Entries = Mapping[TopicIdPartition, Sequence[Region]]
 
 
 def staging_folder(logs: LogManager) -> str:
-    """Where staged output is."""
+    """The path of the staging folder."""
     return f"{logs.path}/{STAGING_FOLDER}"
 
 
@@ -41,10 +41,10 @@ def staging_folder(logs: LogManager) -> str:
 
 
 def is_applied_in(logs: LogManager, decision: Decision, place: TopicIdPartition) -> bool:
-    """Whether a partition has what a decision gives to it; looked up without a lock."""
+    """Whether a decision is applied in a partition; looked up without a lock."""
     try:
         if logs.describe_topic(place.topic).topic_id == place.topic_id:
-            # A power loss may hide that it has, until the partition is put right.
+            # A power loss may hide that it is applied, until the partition is recovered.
             return logs.recovered(place.topic, place.partition).state().applied >= decision.offset
     except UnknownTopicError:
         pass
@@ -52,7 +52,7 @@ def is_applied_in(logs: LogManager, decision: Decision, place: TopicIdPartition)
 
 
 def is_applied(decisions: DecisionLog, decision: Decision) -> bool:
-    """Whether all partitions have what a decision gives to them."""
+    """Whether a decision is applied in all its partitions."""
     if decision.offset not in decisions.applied:
         if not all(is_applied_in(decisions.logs, decision, place) for place in decision.places):
             return False
@@ -61,7 +61,7 @@ def is_applied(decisions: DecisionLog, decision: Decision) -> bool:
 
 
 def seems_applied(decisions: DecisionLog, decision: Decision) -> bool:
-    """The same; False too where a partition is damaged, so that nobody can tell."""
+    """As `is_applied`, but False if a damaged partition makes it impossible to know."""
     try:
         return is_applied(decisions, decision)
     except (PylogError, OSError):
@@ -69,7 +69,7 @@ def seems_applied(decisions: DecisionLog, decision: Decision) -> bool:
 
 
 def entries_of(decisions: DecisionLog, decision: Decision) -> Entries:
-    """What a decision gives to which partition; nothing any more if it was finished meanwhile.
+    """What a decision adds to each partition; empty if it was finished meanwhile.
 
     Raises:
         StagedOutputError: its manifest is missing, or damaged.
@@ -79,8 +79,8 @@ def entries_of(decisions: DecisionLog, decision: Decision) -> Entries:
     try:
         return manifest.read(staging_folder(decisions.logs), decision.manifest, decision.manifest_crc)
     except FileNotFoundError as error:
-        # It goes only after a record says that it is done with. A power loss can hide that record, until somebody
-        # takes the lock.
+        # The manifest is deleted only after a record says that the decision is done. A power loss can hide that record
+        # until a process takes the lock.
         with decisions.hold():
             pass
         if decision.offset not in decisions.undone:
@@ -96,17 +96,17 @@ def entries_of(decisions: DecisionLog, decision: Decision) -> Entries:
 def apply_decision(
     decisions: DecisionLog, decision: Decision, timeout: float, entries: Entries | None = None
 ) -> None:
-    """Applies a decision wherever it is not yet; in each partition after the decisions before it.
+    """Applies a decision in the partitions that lack it; in each of them, after the decisions before it.
 
     Args:
-        decisions: where.
-        decision: which one.
+        decisions: the decision log.
+        decision: the decision.
         timeout: how long to wait for each partition's lock, in seconds.
-        entries: what it gives to which partition, if it was decided just now; None: its manifest tells.
+        entries: what it adds to each partition, if it was decided just now; None: read it from the manifest.
 
     Raises:
-        StagedOutputError, OSError, LockTimeoutError, LogDamagedError: the first that a partition gave. The others
-            have theirs. It can be tried again.
+        StagedOutputError, OSError, LockTimeoutError, LogDamagedError: the first that a partition raised. It is applied
+            in the other partitions. The call can be repeated.
     """
     if decision.offset in decisions.undone:
         _bring_up(decisions, decision.places, decision.offset, timeout, entries)
@@ -114,14 +114,14 @@ def apply_decision(
 
 
 def apply_in(decisions: DecisionLog, place: TopicIdPartition, timeout: float) -> None:
-    """Applies in one partition whatever was decided for it. Errors as of `apply_decision`."""
+    """Applies every pending decision in one partition. Raises: as `apply_decision`."""
     decisions.follow()
     if decisions.undone:
         _bring_up(decisions, [place], max(decisions.undone), timeout)
 
 
 def waits_in(decisions: DecisionLog, place: TopicIdPartition, applied: int) -> bool:
-    """Whether anything was decided for a partition that is not applied; `applied` is the last that is."""
+    """Whether a decision for a partition is pending; `applied` is the last one applied there."""
     decisions.follow()
     return any(
         decision.offset > applied and place in decision.places for decision in list(decisions.undone.values())
@@ -135,9 +135,9 @@ def _bring_up(
     timeout: float,
     given: Entries | None = None,
 ) -> None:
-    """Applies in some partitions, one after another in each, the decisions up to `until`.
+    """Applies the decisions up to `until` in some partitions, in order within each.
 
-    `given`: what the last of them gives to which partition; it was decided just now, so it is applied nowhere yet.
+    `given`: what the last of them adds to each partition; it was decided just now, so it is applied nowhere yet.
     """
     steps = [
         step
@@ -148,7 +148,7 @@ def _bring_up(
     ]
     if not steps:
         return
-    # What cannot be read holds up only the partitions that it is for.
+    # An unreadable decision blocks only its own partitions.
     entries: dict[int, Entries | PylogError | OSError] = {} if given is None else {until: given}
     for step in steps:
         if step.offset in entries:
@@ -183,11 +183,11 @@ def _bring_up(
 def _apply_in(
     logs: LogManager, step: Decision, place: TopicIdPartition, entries: Entries | PylogError | OSError, timeout: float
 ) -> None:
-    """Applies a decision in one partition; `entries` is what it gives to all, or why that cannot be told."""
+    """Applies a decision in one partition; `entries` is what it adds to all, or the error that hides it."""
     here = state_file.this_boot().hex()
-    # Then nothing of it was synced before the machine went down: what is there may be anything.
+    # Nothing of it was synced before a crash: the files may hold anything.
     unsure = step.boot not in ("", here)
-    # A topic that is deleted (and perhaps made anew) at this moment makes the part void.
+    # A topic that is deleted (and perhaps recreated) at this moment makes the part void.
     with contextlib.suppress(UnknownTopicError):
         appender = logs.appender(place.topic, place.partition)
         if appender.place.topic_id != place.topic_id:
@@ -204,7 +204,7 @@ def _apply_in(
         except StagedOutputError as error:
             if not unsure:
                 raise
-            log.error(  # noqa: TRY400  (where it was found says nothing)
+            log.error(  # noqa: TRY400  (the traceback adds nothing)
                 "%s: decision %d (publisher %r, number %d) was made without syncing, and the machine went down: %s "
                 "gets nothing of it: %s",
                 logs.path, step.offset, step.publisher, step.number, appender.place, error,
@@ -216,7 +216,7 @@ def _apply_in(
 
 
 def remove_staged(decisions: DecisionLog, decision: Decision) -> None:
-    """Removes what a finished decision no longer needs. What stays behind costs space only."""
+    """Removes what a finished decision no longer needs. A file that remains costs space only."""
     logs, folder = decisions.logs, staging_folder(decisions.logs)
     if not decision.manifest:
         return
@@ -230,7 +230,7 @@ def remove_staged(decisions: DecisionLog, decision: Decision) -> None:
 
 
 def unlink_all(logs: LogManager, paths: Iterable[str]) -> None:
-    """Removes files of staged output, as far as it can."""
+    """Removes files of staged output; best effort."""
     for path in paths:
         try:
             files.unlink(path)

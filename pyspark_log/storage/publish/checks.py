@@ -1,4 +1,4 @@
-"""What is refused when a publish is decided; the lock of the decision log is held, so what is found stays so."""
+"""Checks before a publish is decided; the decision log's lock is held, so what they find stays true."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyspark_log.storage.publish.staging import StagedPart
 
 
 def check_given(publisher: str, number: int = 0, *texts: str) -> None:
-    """Refuses what a decision cannot hold: it could be written, and never read again. InvalidConfigError."""
+    """Refuses values that could be written to a decision but never read again. InvalidConfigError."""
     check_text("publisher", publisher)
     if type(number) is not int:
         raise InvalidConfigError(f"publisher {publisher!r}: number {number!r}: must be a whole number")
@@ -31,15 +31,15 @@ def check_given(publisher: str, number: int = 0, *texts: str) -> None:
 
 
 def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None:
-    """Refuses a run that was replaced, and a checkpoint that the publisher does not belong to.
+    """Refuses a run that was replaced, and a checkpoint that is not the publisher's.
 
     Args:
         wanted: what is to be decided.
         last: what is known of the publisher; None: nothing.
-        claimed: the run has had the publisher, so any other that has it is a newer one.
+        claimed: the run has claimed the publisher, so any other run that holds it is newer.
 
     Raises:
-        PublisherFencedError: who has the publisher, and since when.
+        PublisherFencedError: names the run that holds the publisher, and since when.
     """
     if last is None:
         if claimed:
@@ -67,7 +67,7 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
 
 
 def check_number(wanted: Decision, last: Decision | None) -> None:
-    """Takes only the next number, and the last one for the same plan. PublishNumberError, which says what to do."""
+    """Accepts only the next number, or the last one with the same plan. PublishNumberError, which says what to do."""
     if last is not None and last.is_taken_back:
         _check_after_taking_back(wanted, last)
         return
@@ -94,9 +94,9 @@ def check_number(wanted: Decision, last: Decision | None) -> None:
 
 
 def _check_after_taking_back(wanted: Decision, last: Decision) -> None:
-    """Takes the number that was taken back, and no other: the one before it is not the publisher's last one.
+    """Accepts only the number that was taken back: the one before it is not the publisher's last one.
 
-    Whoever has that one again has an older copy of its checkpoint, and with what input it was published is not known.
+    A run that repeats that one has an older copy of its checkpoint; with what input it was published is not known.
     """
     aside = last.set_aside
     if aside is not None and wanted.number != aside.number:
@@ -109,12 +109,12 @@ def _check_after_taking_back(wanted: Decision, last: Decision) -> None:
 
 
 def check_log_dirs(logs: LogManager, wanted: Decision) -> None:
-    """Looks whether each partition that gets something can be written to. LogDirOfflineError, or OSError."""
+    """Checks that each partition that gets records can be written to. LogDirOfflineError, OSError."""
     logs.check_log_dirs((place.topic, place.partition) for place in wanted.places)
 
 
 def check_parts(logs: LogManager, parts: Sequence[StagedPart], manifest: str) -> None:
-    """Looks whether staged output, its manifest, and the topics that it is for are still there. StagedOutputError."""
+    """Checks that the staged output, its manifest and its topics still exist. StagedOutputError."""
     for topic, topic_id in {(part.topic, part.topic_id) for part in parts}:
         try:
             now = logs.describe_topic(topic).topic_id

@@ -1,6 +1,6 @@
-"""A decision to publish, and how a record of the decision log says it: JSON, described in docs/format.md.
+"""A decision to publish, and its encoding as a record of the decision log: JSON, described in docs/format.md.
 
-Version 2 of the records added who has the publisher, the plan, and what was set aside; version 1 is read as well.
+Version 2 of the records added the publisher's holder, the plan, and set-aside decisions; version 1 is read as well.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pyspark_log.storage.fs import Fields, shown, text, whole
 VERSION = 2
 #: The number of a publisher that has published nothing yet.
 NO_NUMBER = -1
-# How many runs that were replaced a publisher's record remembers.
+# How many replaced runs a publisher's record remembers.
 _REPLACED_RUNS = 16
-# The name of a manifest, which leads out of no folder; "": nothing was staged.
+# The name of a manifest, which cannot lead out of the staging folder; "": nothing was staged.
 _MANIFEST = re.compile(r"([0-9a-f]{32}\.manifest)?")
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition, of the very topic that was meant: one that is made anew has another id."""
+    """A partition of a topic identified by its id: a recreated topic has another id."""
 
     topic: str
     topic_id: str
@@ -35,7 +35,7 @@ class TopicIdPartition(NamedTuple):
 
 
 def place_of(fields: object) -> TopicIdPartition:
-    """The place that a list of topic, topic id and partition in JSON names. ValueError."""
+    """The partition that a JSON list of topic, topic id and partition names. ValueError."""
     if not isinstance(fields, list) or len(fields) != 3:
         raise ValueError("a place that is no list of topic, topic id and partition")
     topic, topic_id = text(fields[0], "topic"), text(fields[1], "topic_id")
@@ -57,14 +57,14 @@ class Origin(NamedTuple):
 
     @classmethod
     def here(cls, now: int) -> Origin:
-        """This process, at that time (ms)."""
+        """This process, at the time `now` (ms)."""
         return cls(socket.gethostname(), os.getpid(), now)
 
     def __str__(self) -> str:
         return f"process {self.process} on {self.host}, {shown(self.time)}"
 
 
-#: Where it is not known who.
+#: An unknown origin.
 NOBODY = Origin("", 0, 0)
 
 
@@ -73,9 +73,9 @@ class SetAside:
     """A decision that could not be applied everywhere, and that an administrator has set aside.
 
     Attributes:
-        decision, number: which one.
-        origin: who did it.
-        places: the partitions that did not get what it gives them, and never will.
+        decision, number: the decision's own number, and the publisher's.
+        origin: which process did it, and when.
+        places: the partitions in which it was not applied, and never will be.
     """
 
     decision: int
@@ -93,17 +93,17 @@ class Decision:
         number: the last decided number; NO_NUMBER if there is none.
         offset: the decision's own number: the offset of its record.
         done: whether it is applied everywhere, for certain.
-        run: the run of the publisher that decided it, or took it over; "" if runs do not count.
-        replaced: earlier runs, newest last; they may decide nothing any more.
+        run: the run of the publisher that decided it, or took it over; "" if the publisher has no runs.
+        replaced: earlier runs, newest last; they are fenced.
         location: the checkpoint from which the number was published; "" if it is not known.
-        plan: what tells the output that was planned under the number from any other; "" if it is not known.
+        plan: identifies the output that was planned under the number; "" if it is not known.
         records: how many records it publishes.
-        places: the partitions that it gives something to.
+        places: the partitions that it adds records to.
         manifest, manifest_crc: the manifest's name and the CRC-32C of its description.
-        host, process, time: who decided, and when (ms).
-        holder: who has the publisher: its newest run, since when it has it.
+        host, process, time: which process decided, and when (ms).
+        holder: where the publisher's newest run is, and since when it holds the publisher.
         set_aside: the last decision of the publisher that was set aside, if there is one.
-        boot: if nothing of it was synced, the boot of the machine (as in state files, in hex); else "".
+        boot: if nothing of it was synced, the machine's boot id (as in state files, in hex); else "".
         one_off: the publisher has this one publish only.
     """
 
@@ -129,17 +129,17 @@ class Decision:
 
     @property
     def is_taken_back(self) -> bool:
-        """Whether the decision behind this number was set aside before any partition had something of it."""
+        """Whether the number's decision was set aside before it was applied in any partition."""
         return self.set_aside is not None and self.set_aside.number == self.number + 1
 
     def taken_over(self, run: str, origin: Origin) -> Decision:
-        """The same decision in the hands of a newer run of its publisher, at that origin."""
+        """The same decision, held by a newer run of its publisher at that origin."""
         replaced = (*self.replaced, self.run)[-_REPLACED_RUNS:] if self.run else self.replaced
         return replace(self, run=run, replaced=replaced, holder=origin)
 
 
 def encode_decision(decision: Decision) -> bytes:
-    """The value of a record that says so."""
+    """Encodes a decision as a record's value."""
     return json.dumps({
         "version": VERSION,
         "number": decision.number,
@@ -171,15 +171,15 @@ def _set_aside_fields(set_aside: SetAside) -> dict[str, object]:
 
 
 def decode_decision(publisher: str, value: bytes, offset: int) -> Decision:
-    """What a record of the log says.
+    """Decodes a record of the log.
 
     Args:
         publisher: its key.
         value: its value; not null.
-        offset: its offset, which is the decision's number if it decides.
+        offset: its offset, which is the decision's number if this record made the decision.
 
     Raises:
-        CorruptRecordError: it is no decision.
+        CorruptRecordError: it is not a decision.
         StoreVersionError: a newer version wrote it.
     """
     try:
@@ -189,7 +189,7 @@ def decode_decision(publisher: str, value: bytes, offset: int) -> Decision:
 
 
 def numbered(decision: Decision, offset: int) -> Decision:
-    """What `decode_decision` gives for a decision whose record has got an offset."""
+    """The decision as `decode_decision` returns it once its record has an offset."""
     return replace(decision, offset=offset) if decision.offset < 0 else decision
 
 
@@ -202,7 +202,7 @@ def publisher_of(key: bytes | None, offset: int) -> str:
 
 
 def no_decision(offset: int, reason: str) -> CorruptRecordError:
-    """What to say of a record of the log that is no decision."""
+    """The error for a record of the log that is not a decision."""
     return CorruptRecordError(
         f"the record at offset {offset} is no decision: {reason}", base_offset=offset, topic=PUBLISH_TOPIC, partition=0
     )
@@ -219,7 +219,7 @@ def _from_json(publisher: str, content: Fields, offset: int) -> Decision:
     return Decision(
         publisher=publisher,
         number=content.whole("number", low=-LONG_MAX - 1),
-        # The record that decides cannot name its own offset; later ones of the decision name it.
+        # The record that makes the decision cannot name its own offset; later records of the decision name it.
         offset=decision if decision >= 0 else offset,
         done=status == "done",
         run=content.text("run"),

@@ -1,9 +1,9 @@
-"""The decisions of a store: which publish happened, in which order, and how far each one is.
+"""The decisions of a store: which publishes happened, in which order, and whether each is applied.
 
 They are records of the topic `__pylog_publish`, which has one partition. The offset of a record that says
-"decided" is the decision's number; it is synced before the log's end moves, so nobody ever acts on a decision
-that a power loss could take back. The key is the publisher's id; the last record of a key is all that is
-known, and all that needs to be known, of that publisher.
+"decided" is the decision's number; it is synced before the log's end moves, so no process ever acts on a
+decision that a power loss could take back. The key is the publisher's id; the last record of a key is the
+publisher's whole state.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from pyspark_log.storage.publish.decision import (
 )
 from pyspark_log.storage.record import Chunk
 
-# All that a setting of the store could make unfit for decisions.
+# Fixes every config whose store-wide value could make the topic unfit for decisions.
 _TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
     "compression.type": "uncompressed",
-    # Who follows the log has so long to see that a publisher was forgotten.
+    # How long a tombstone must survive so that followers observe that a publisher was forgotten.
     "delete.retention.ms": "86400000",
     "max.message.bytes": "1048588",
-    # Only closed segments are compacted, and each process reads the whole log.
+    # Only inactive segments are compacted, and each process reads the whole log.
     "segment.bytes": "1048576",
 }
 
 
-# A publisher, and what is known of it by now; None: it is forgotten.
+# A publisher, and its last decision; None: it is forgotten.
 _Record = tuple[str, Decision | None]
 
 
@@ -53,16 +53,16 @@ class DecisionLog:
     """The decisions of one store, as this process has read them. Safe to use from several threads.
 
     Attributes:
-        logs: those of the store.
+        logs: the store's logs.
         last: the last decision of each publisher.
-        undone: decisions that no record calls done, by number.
-        applied: numbers of those among them that were found to be applied everywhere.
-        staged: the files of decisions that this process has made, by their numbers, until these are removed.
-        active_base: where the active segment of the log began, when it was looked at last.
+        undone: decisions that no record marks as done, by number.
+        applied: numbers of the undone decisions that were found applied everywhere.
+        staged: the staged files of decisions that this process has made, by number, until they are removed.
+        active_base: the base offset of the log's active segment when it was last read.
     """
 
     def __init__(self, logs: LogManager) -> None:
-        """Knows nothing yet. `logs`: those of the store."""
+        """Creates an empty view; `follow` reads the log. `logs`: the store's logs."""
         self.logs = logs
         self.last: dict[str, Decision] = {}
         self.undone: dict[int, Decision] = {}
@@ -73,15 +73,15 @@ class DecisionLog:
         self._mutex = Mutex()
 
     def follow(self) -> None:
-        """Reads what was decided since the last call; nothing if nothing was ever published.
+        """Reads the decisions since the last call; reads nothing if nothing was ever published.
 
-        All of it, if the store was replaced by a copy meanwhile, or if the last call is so long ago that compaction can
-        have removed a tombstone since.
+        Reads the whole log if the store was replaced by a copy meanwhile, or if the last call is so long ago that
+        compaction may have removed a tombstone since.
 
         Raises:
-            LockTimeoutError, LogDamagedError, OSError: the machine went down since the log was written to, and it could
-                not be put right, so there may be decisions that are not seen. Who went on could overtake one of them.
-            CorruptRecordError: a record is no decision, or damaged.
+            LockTimeoutError, LogDamagedError, OSError: the log could not be recovered after a crash, so some decisions
+                may not be visible. A process that continued could overtake one of them.
+            CorruptRecordError: a record is damaged, or is not a decision.
         """
         try:
             reader = self.logs.put_right(PUBLISH_TOPIC, 0)
@@ -92,7 +92,7 @@ class DecisionLog:
     def _follow(self, reader: LogReader | None, state: PartitionState | None) -> None:
         """Reads on; `state`: the log's, if its lock is held."""
         with self._mutex:
-            now = self.logs.clock()  # before the end: this process may stand still in between
+            now = self.logs.clock()  # before reading the end: this process may be paused in between
             if state is None:
                 state = state_file.EMPTY if reader is None else reader.state()
             end, self.active_base = state.high_watermark, state.active_base
@@ -111,16 +111,16 @@ class DecisionLog:
                 self._take(publisher, None if value is None else decode_decision(publisher, value, offset))
 
     def added(self, records: Sequence[_Record], state: PartitionState) -> None:
-        """Takes in what was added just now; the lock is held, and the log was followed to its end before.
+        """Updates the view with the records just added; the lock is held, and the log was followed to its end before.
 
         Args:
-            records: publishers with what is known of them by now.
-            state: the log's, after that.
+            records: the publishers and their last decisions.
+            state: the log's state after the append.
         """
         with self._mutex:
             position = self._followed.position
             if position != state.next_offset - len(records):
-                return  # A part of them could not be added at once; the next look reads all.
+                return  # Some of them could not be added in one append; the next `follow` reads all.
             for offset, (publisher, decision) in enumerate(records, position):
                 self._take(publisher, None if decision is None else numbered(decision, offset))
             self._followed.position, self.active_base = state.next_offset, state.active_base
@@ -137,7 +137,7 @@ class DecisionLog:
             self.last.pop(publisher, None)
         else:
             self.last[publisher] = decision
-            # First this, so that no other thread finds one missing that only has a newer record.
+            # Set this first, so that no other thread misses a decision that merely has a newer record.
             if not decision.done:
                 self.undone[decision.offset] = decision
         # A publisher decides again only when its last decision is done.
@@ -147,7 +147,7 @@ class DecisionLog:
 
     @contextlib.contextmanager
     def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:
-        """Holds the lock of the log, after reading what was decided. Errors as LogWriter.hold and `follow`."""
+        """Acquires the log's lock, then reads new decisions. Raises: as LogWriter.hold and `follow`."""
         try:
             partition = self.logs.appender(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
@@ -160,7 +160,7 @@ class DecisionLog:
 
 
 def _tombstones_stay(logs: LogManager) -> int:
-    """For how long compaction keeps the records that say that a publisher was forgotten, in ms."""
+    """How long compaction keeps the tombstones of forgotten publishers, in ms."""
     try:
         return logs.topic_config(PUBLISH_TOPIC).delete_retention_ms
     except UnknownTopicError:
@@ -172,20 +172,20 @@ def _done(decision: Decision) -> _Record:
 
 
 class DecisionWriter:
-    """Adds to the decision log, whose lock is held."""
+    """Appends to the decision log while its lock is held."""
 
     def __init__(self, log: DecisionLog, appender: LogWriter) -> None:
         self._log = log
         self._appender = appender
 
     def decide(self, decision: Decision, done: Sequence[Decision] = ()) -> Decision:
-        """Makes a decision; when this returns it holds, whatever happens.
+        """Makes a decision; it is durable and final when this returns.
 
-        In the same write it says of others that they are done, so that nobody looks at them any more. If the decision
-        has a time already, some of its records bear it.
+        The same write marks other decisions as done, so that no process checks them again. If the decision already has
+        a time, some of its records bear it.
 
         Raises:
-            OutcomeUnknownError: it may hold or not.
+            OutcomeUnknownError: the decision may have been made or not.
             PylogError, OSError: it was not made.
         """
         finished = [_done(other) for other in done if other.publisher != decision.publisher]
@@ -197,47 +197,47 @@ class DecisionWriter:
             holder=origin if before is None or before.run != decision.run else before.holder,
         )  # fmt: skip
         left = self._log.undone.keys() - {other.offset for other in done} - {before.offset if before else -1}
-        # What is synced of one decision is synced of those before it, as they stand in one log.
+        # All decisions are in one log: syncing one syncs those before it.
         records = [*finished, (decision.publisher, decision)]
         self._append(records, min([*left, number]), sync=not decision.boot)
         return replace(decision, offset=number)
 
     def settle(self) -> None:
-        """Makes durable what is there. OSError, OutcomeUnknownError."""
+        """Syncs the log to its end. OSError, OutcomeUnknownError."""
         self._appender.settle()
 
     def take_over(self, publisher: str, run: str) -> None:
-        """Records that a newer run has the publisher now, which may be one that is not known yet."""
+        """Records that a newer run holds the publisher, which may be a new publisher."""
         last, origin = self._log.last.get(publisher), Origin.here(self._log.logs.clock())
         if last is None:
             last = Decision(publisher, NO_NUMBER, done=True, host=origin.host, process=origin.process, time=origin.time)
         self._append([(publisher, last.taken_over(run, origin))], None)
 
     def finish(self, done: Sequence[Decision], forget: str | None, *, sync: bool = True) -> None:
-        """Records that decisions are applied everywhere, and forgets the publisher `forget` (None: nobody)."""
+        """Records that decisions are applied everywhere, and forgets the publisher `forget` (None: no publisher)."""
         records = [
             (decision.publisher, None) if decision.publisher == forget else _done(decision) for decision in done
         ]
         last = None if forget is None else self._log.last.get(forget)
         if last is not None and last.done:
-            # Somebody else was faster with the record that it is done.
+            # Another process has already recorded that it is done.
             records.append((last.publisher, None))
         self._end(done, records, sync=sync)
 
     def forget(self, publishers: Sequence[str]) -> None:
-        """Takes publishers back whose decisions are all done, as if there had never been any."""
+        """Removes publishers whose decisions are all done, as if they had never existed."""
         self._end([], [(publisher, None) for publisher in publishers])
 
     def set_aside(
         self, decision: Decision, places: Sequence[TopicIdPartition], origin: Origin, taken_back: bool
     ) -> None:
-        """Records that an undone decision is not to be applied any more.
+        """Records that an undone decision must not be applied any more.
 
         Args:
-            decision: which one.
-            places: the partitions that do not have what it gives to them.
-            origin: who says so.
-            taken_back: no partition has anything of it; its publisher may decide its number again.
+            decision: the decision.
+            places: the partitions in which it is not applied.
+            origin: which process sets it aside, and when.
+            taken_back: it is applied in no partition; its publisher may decide its number again.
         """
         aside = replace(decision, set_aside=SetAside(decision.offset, decision.number, origin, tuple(places)))
         if taken_back:
@@ -269,7 +269,7 @@ class DecisionWriter:
             "value": pa.array(values, pa.binary()),
         })
         batches = encode(PUBLISH_TOPIC, 1, self._appender.config, data, self._log.logs.clock())[0]
-        # More than fits into a segment says first of others that they are done, which holds by itself.
+        # If they do not fit into a segment, those that mark others as done are appended first: each is valid alone.
         *before, last = packed(batches, self._appender.config.segment_bytes)
         for pack in before:
             self._appender.append(pack, sync=sync)

@@ -1,16 +1,15 @@
-"""Staged files that become segments of a log as they are, instead of being copied while its lock is held.
+"""Installs staged files as segments of a log, instead of copying them while its lock is held.
 
 A batch's CRC covers neither its base offset nor its leader epoch, and the entries of indexes are relative to the
 segment's base. So a staged file that holds batches of one partition alone needs 12 bytes a batch to be a
-segment. All else is done before the lock is taken: the indexes are made, and the file gets a second name; or it is
-copied to the device of the log, if it is on another one, or may have no second name.
+segment. All else is done before the lock is taken: the indexes are built, and the file gets a hard link; or it is
+copied to the device of the log, if it is on another one, or cannot be linked.
 
-Several helpers may do this with one staged file at once. What they do without the lock, they do to names of
-their own: the second name and the indexes. The file itself is only read then, and nothing is taken from it but fields
-that nobody changes. Offsets are written under the partition's lock alone, by who has found there that the decision is
-not applied. Until it is, the file is in no log, or stands behind a log's end and is taken away from there by its
-name; and once it is, nobody writes to it by another name than that of the segment. The staged name keeps the file
-until the decision is done.
+Several processes may do this with one staged file at once. Without the lock, each changes only names of its own: the
+link and the indexes. The file itself is only read then, and only fields that no process changes are used. Offsets are
+written under the partition's lock alone, by a process that has found there that the decision is not applied. Until it
+is, the file is in no log, or is beyond a log's end and is removed from there by its name; once it is, no process
+writes to it by another name than that of the segment. The staged name keeps the file until the decision is done.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, T
 
 log = logging.getLogger(__name__)
 
-# What a decision gives to a partition is copied if it is no more than segment.bytes / 8, within these bounds (bytes):
-# this little is copied soon, and as a segment of its own it would be a small one. More is copied only where it must be.
+# What a decision adds to a partition is copied if it is at most segment.bytes / 8, within these bounds (bytes): the
+# copy is quick, and the segment would be a small one. More is copied only if nothing else is possible.
 _COPY_LEAST, _COPY_MOST = 4 * 1024 * 1024, 64 * 1024 * 1024
-# Of more than that, a file becomes a segment if it has segment.bytes / 8, or this much.
+# Beyond that, a file becomes a segment if it has segment.bytes / 8, or this much.
 _INSTALL_MOST = 16 * 1024 * 1024
 
 _READY = re.compile(r"[0-9]{20}\.(log|index|timeindex)")
@@ -46,7 +45,7 @@ _OFFSET, _EPOCH = struct.Struct(">q"), struct.Struct(">i")
 
 
 class Ways(Enum):
-    """How staged batches may get into the log."""
+    """The ways in which staged batches may get into the log."""
 
     BY_SIZE = 1
     COPIED = 2  # because nothing else is possible
@@ -54,37 +53,37 @@ class Ways(Enum):
 
 
 def copy_limit(config: TopicConfig) -> int:
-    """How many bytes of a decision are copied into a partition of a topic while its lock is held."""
+    """The most bytes of a decision that are copied into a partition of a topic while its lock is held."""
     return max(_COPY_LEAST, min(_COPY_MOST, config.segment_bytes // 8))
 
 
 def install_size(config: TopicConfig) -> int:
-    """From how many bytes on a file may become a segment of its own."""
+    """The least size, in bytes, at which a file may become a segment of its own."""
     return min(_INSTALL_MOST, config.segment_bytes // 8)
 
 
 def most_batches(config: TopicConfig) -> int:
-    """How many batches a staged file may have, so that the indexes have room for each of them."""
-    # One place of the time index is for the closing entry. An offset index of that size has more.
+    """The most batches that a staged file may have, so that the indexes have room for each of them."""
+    # One entry of the time index is the closing entry. An offset index of that size has room for more.
     return max(1, config.segment_index_bytes // TimeIndex.WIDTH - 1)
 
 
 def choose(
     regions: Sequence[Region], place: PartitionPath, config: TopicConfig, append_time: int | None, ways: Ways
 ) -> list[bool]:
-    """Which regions are to become segments.
+    """Chooses the regions that are to become segments.
 
     Args:
-        regions: all that a decision gives to a partition.
-        place, config: which partition, and its topic's settings.
+        regions: all that a decision adds to a partition.
+        place, config: the partition, and its topic's configs.
         append_time: the time of all records if the topic has LogAppendTime, in ms; else None.
-        ways: which are open.
+        ways: the ways that are allowed.
     """
     chosen = [False] * len(regions)
     left = sum(region.size for region in regions)
     if ways is Ways.COPIED or (ways is Ways.BY_SIZE and left <= copy_limit(config)):
         return chosen
-    # The largest first; less than is worth a segment only if too much would be copied else.
+    # The largest first; a region too small for a segment only if too much would be copied otherwise.
     for number in sorted(range(len(regions)), key=lambda number: -regions[number].size):
         region = regions[number]
         if ways is Ways.BY_SIZE and region.size < install_size(config) and left <= copy_limit(config):
@@ -102,12 +101,12 @@ def _is_whole_file(region: Region) -> bool:
     try:
         return region.position == 0 and files.size_of(region.path) == region.size
     except FileNotFoundError:
-        return False  # Whoever reads it will say so.
+        return False  # Reading it reports the error.
 
 
 def can_be_linked(region: Region, place: PartitionPath) -> bool:
-    """Whether a region is a file of its own, which all can read and write who can do so with the partition's files; and
-    on the device of its log.
+    """Whether a region is a file of its own, on the device of its log, with access for every process that has access to
+    the partition's files.
     """
     try:
         found, wanted = files.status_of(region.path), files.status_of(place.state_path)
@@ -133,11 +132,11 @@ def _has_time(region: Region, append_time: int) -> bool:
 
 
 class ReadySegment:
-    """A staged file under a second name, or a copy of it, with its indexes; what is missing are its offsets.
+    """A hard link to a staged file, or a copy of it, with its indexes; only its offsets are missing.
 
-    It is a segment in the staging folder, or in the log dir if that is on another device, under a base offset that
-    was drawn by lot. A copy is nobody else's: it is read and synced before the lock is taken, and the staged file stays
-    as it was.
+    It is a segment in the staging folder, or in the log dir if that is on another device, under a random base offset.
+    A copy belongs to this process alone: it is read and synced before the lock is taken, and the staged file stays
+    unchanged.
 
     Attributes:
         size, count, crcs: as of the region.
@@ -148,13 +147,13 @@ class ReadySegment:
     def __init__(
         self, region: Region, place: PartitionPath, config: TopicConfig, *, closed: bool, sync: bool
     ) -> None:
-        """Gives a region that is a whole file its second name, or makes the copy, and the indexes.
+        """Links or copies a region that is a whole file, and builds its indexes.
 
         Args:
             region: the file.
-            place: where the partition is; its log dir was found to be the right one.
-            config: of its topic.
-            closed: whether another segment will begin behind it at once.
+            place: where the partition is; the caller has verified its log dir.
+            config: its topic's configs.
+            closed: whether another segment begins right after it.
             sync: whether the file may have bytes that are not on the disk.
 
         Raises:
@@ -187,7 +186,7 @@ class ReadySegment:
             raise
 
     def _link(self, region: Region) -> bool:
-        """Gives the file its second name; False if it may have none. OSError."""
+        """Links the file; False if it cannot be linked. OSError."""
         try:
             files.link(region.path, self._path(LOG))
         except OSError as error:
@@ -207,7 +206,7 @@ class ReadySegment:
         return segment_path(self._folder, self._base, suffix)
 
     def _headers(self, file: files.File, region: Region) -> Iterator[BatchHeader]:
-        """The file's headers as they will be for the indexes: the offsets in them may be another helper's by now."""
+        """The file's headers with the offsets for the indexes: those in the file may be another process's by now."""
         offset, crcs = self._base, bytearray()
         for header in read_headers(file, 0, region.size):
             self._positions.append(header.position)
@@ -219,28 +218,29 @@ class ReadySegment:
             raise StagedOutputError(f"{region.path}: not the batches that were staged")
 
     def put(self, folder: str, base_offset: int, epoch: int) -> None:
-        """Makes it the segment with that base in a partition's folder, whose lock is held; all but the name is durable.
+        """Installs it as the segment with that base in a partition's folder, whose lock is held; all but its name is
+        durable.
 
-        A file of that name is replaced: that of an active segment that is empty.
+        A file of that name is replaced: it is that of an empty active segment.
         """
         with files.open_write(self._path(LOG)) as file:
             if file.size() > self.size:
-                # It was a segment before, for a decision that was dropped, and more was put behind it.
+                # It was a segment before, for a decision that was dropped, and more was appended to it.
                 file.truncate(self.size)
-            # The two fields one by one, and not the length between them. This is all that there is of what was decided:
-            # what a power loss can tear must be what the next one who tries writes anew.
+            # Write the two fields one by one, and not the length between them. This is the only copy of the decided
+            # data: a power loss may tear only what the next attempt rewrites.
             stamp = _EPOCH.pack(epoch)
             for position, offset in zip(self._positions, self._offsets, strict=True):
                 file.pwrite(_OFFSET.pack(base_offset + offset), position + BASE_OFFSET_AT)
                 file.pwrite(stamp, position + LEADER_EPOCH_AT)
             file.sync()
-        # The log first: who finds it there, without the rest, looks after the rest.
+        # The log first: a process that finds it without the indexes takes care of them.
         for suffix in (LOG, INDEX, TIME_INDEX):
             files.rename(self._path(suffix), segment_path(folder, base_offset, suffix))
             self._left.remove(suffix)
 
     def discard(self) -> None:
-        """Removes what was not put anywhere, as far as it can."""
+        """Removes files that were not installed; best effort."""
         for suffix in self._left:
             try:
                 files.unlink(self._path(suffix))
@@ -250,5 +250,5 @@ class ReadySegment:
 
 
 def is_ready_name(name: str) -> bool:
-    """Whether a file of the staging folder, or of a log dir, can be one of a segment that is ready."""
+    """Whether a file of the staging folder, or of a log dir, has the name of a ReadySegment's file."""
     return _READY.fullmatch(name) is not None

@@ -1,9 +1,9 @@
-"""Manifests: which staged bytes make up a publish. One file each, written whole before the decision names it.
+"""Manifests: which staged bytes make up a publish. One file each, complete before the decision names it.
 
-Layout in docs/format.md: a header of 16 bytes, a description in JSON, and behind it the output that
-travelled in commit messages, so that small output needs no other file.
+Layout in docs/format.md: a header of 16 bytes, a description in JSON, and then the output that travelled in
+commit messages, so that small output needs no other file.
 
-Version 2 of the description added the positions of groups that the publish moves; version 1 is read as well.
+Version 2 of the description added the committed offsets of groups that the publish moves; version 1 is read as well.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def write(
     """Writes a manifest, durably if `sync`.
 
     Args:
-        folder: the staging folder; made if it is missing.
+        folder: the staging folder; created if it is missing.
         parts: all staged output, in the order of tasks.
-        steps: the positions of groups that it moves; the records that say so are among the parts.
+        steps: the committed offsets of groups that it moves; their records are among the parts.
 
     Returns:
         The file's name; the CRC-32C of its description, which the decision repeats; and where in the file, in bytes,
         the output begins that is in no other one.
 
     Raises:
-        PublishError: there are more pieces than it can describe; nothing was written.
+        PublishError: there are more pieces than a manifest can describe; nothing was written.
         OSError: e.g. a full disk.
     """
     entries: dict[TopicIdPartition, list[dict[str, object]]] = {}
@@ -91,7 +91,7 @@ def write(
 def entries(
     folder: str, name: str, inline_start: int, parts: Sequence[StagedPart]
 ) -> dict[TopicIdPartition, list[Region]]:
-    """What `read` gives for a manifest that `write` has just written; `inline_start` as that has returned it."""
+    """What `read` returns for a manifest that `write` has just written; `inline_start` is from `write`."""
     found: dict[TopicIdPartition, list[Region]] = {}
     inline = inline_start
     for part in parts:
@@ -107,7 +107,7 @@ def read(folder: str, name: str, crc: int) -> dict[TopicIdPartition, list[Region
     """Reads the manifest that a decision names: the staged bytes of each partition, in order.
 
     Raises:
-        FileNotFoundError: it is not there (any more).
+        FileNotFoundError: it does not exist (any more).
         StagedOutputError: it is not the one that was decided.
         StoreVersionError: a newer version wrote it.
     """
@@ -117,7 +117,7 @@ def read(folder: str, name: str, crc: int) -> dict[TopicIdPartition, list[Region
 
 
 def read_steps(folder: str, name: str, crc: int) -> list[OffsetStep]:
-    """Reads from a manifest the positions of groups that the publish moves. Errors as of `read`."""
+    """Reads the committed offsets of groups that the publish moves. Raises: as `read`."""
     with _described(f"{folder}/{name}", crc) as (content, _):
         steps = content.list("offsets") if content.whole("version", low=1) >= 2 else []
         return [_step(Fields(step)) for step in steps]
@@ -125,7 +125,7 @@ def read_steps(folder: str, name: str, crc: int) -> list[OffsetStep]:
 
 @contextlib.contextmanager
 def _described(path: str, crc: int) -> Iterator[tuple[Fields, int]]:
-    """A manifest's description, and where in the file the output begins that stands behind it."""
+    """A manifest's description, and the position of the output after it, in bytes."""
     with files.open_read(path) as file:
         header = file.pread(_HEADER.size, 0)
         magic, length, _ = _HEADER.unpack(header) if len(header) == _HEADER.size else (b"", 0, 0)

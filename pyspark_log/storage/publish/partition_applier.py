@@ -1,8 +1,8 @@
-"""Puts the staged records of a decision into one partition, once.
+"""Appends the staged records of a decision to one partition, once.
 
-An intent in the state file comes first, durably (see apply_intent.py). Then the bytes: what is little is copied
-behind the end, a large file of the partition's own (or a copy of it) becomes a segment (see install.py). Then one
-move of the end that also says "applied up to this decision".
+An intent in the state file comes first, durably (see apply_intent.py). Then the bytes: small output is copied after
+the end, a large file of the partition's own (or a copy of it) becomes a segment (see install.py). Then one move of
+the end also records "applied up to this decision".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark_log.storage.segment import SegmentWriter, read_headers
 from pyspark_log.types import NO_TIMESTAMP
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-# Staged output that is not what was staged.
+# Errors that mean that a staged file is not what was staged.
 _NOT_AS_STAGED = (FileNotFoundError, CorruptRecordError, StagedOutputError)
 
 
@@ -38,43 +38,42 @@ def apply(
     installs: bool = True,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> bool:
-    """Appends the regions in order, as one, unless that was done already; True if it was done here.
+    """Appends the regions in order, atomically, if the decision is still pending. Returns whether this call applied it.
 
     Args:
-        appender: of the partition.
+        appender: the partition's writer.
         decision: the decision's number.
-        decided_at: when it was made (ms); the records' time if the topic has LogAppendTime, whoever applies it.
-        regions: what the partition gets.
-        sync: whether the records are on the disk when they are visible. Those of segments of their own always are.
-        installs: whether staged files may become segments; not if they are those of another store.
+        decided_at: when it was made (ms); the records' time if the topic has LogAppendTime.
+        regions: the batches to append.
+        sync: whether the records are synced before they are visible. Those of installed segments always are.
+        installs: whether staged files may become segments; False for those of another store.
         timeout: how long to wait for the lock, in seconds.
 
     Raises:
         StagedOutputError: a region is missing, or is not what was decided; nothing was appended.
         OSError: e.g. a full disk; nothing was appended, and it can be tried again.
-        LockTimeoutError, UnknownTopicError, LogDamagedError: as LogWriter.hold says.
+        LockTimeoutError, UnknownTopicError, LogDamagedError: as LogWriter.hold.
     """
     work = _Work(appender, decision, decided_at if appender.config.log_append_time else None, regions, sync, timeout)
-    # Another host that lost its lock without noticing may still write to a file that it has open; so it gets none to
-    # share.
+    # A host that lost its lock unnoticed may still write to a file that it has open, so hosts share no files.
     installs = installs and not appender.shared
     try:
         return work.do(Ways.BY_SIZE if installs else Ways.COPIED)
     except OSError as error:
         if error.errno in _NO_ROOM and installs and work.can_install():
-            # That needs no room, except for the indexes.
+            # Installing needs no space, except for the indexes.
             return work.do(Ways.INSTALLED)
         if forbids_links(error):
-            # It was made ready where the partition is not any more, or for a mount of the same device.
+            # It was prepared where the partition no longer is, or for another mount of the same device.
             return work.do(Ways.COPIED)
         raise
 
 
 def pass_over(appender: LogWriter, decision: int, *, timeout: float = DEFAULT_TIMEOUT) -> None:
-    """Has a decision taken for applied to a partition which gets nothing of it, so that those behind it can be.
+    """Marks a decision as applied in a partition without its records, so that later decisions can be applied.
 
     Raises:
-        OSError, LockTimeoutError, UnknownTopicError, LogDamagedError: as LogWriter.hold says.
+        OSError, LockTimeoutError, UnknownTopicError, LogDamagedError: as LogWriter.hold.
     """
     with appender.hold(timeout):
         if appender.state.applied < decision:
@@ -103,13 +102,13 @@ class _Work:
     timeout: float
 
     def do(self, ways: Ways) -> bool:
-        """Applies the decision, unless that was done already; True if it was done here. Errors as of `apply`."""
+        """Applies the decision if it is still pending. Returns whether this call applied it. Raises: as `apply`."""
         with contextlib.ExitStack() as leftovers:
             try:
                 pieces = self._prepare(ways, leftovers)
                 digest, newest = self._digest(pieces), self._newest(pieces)
             except _NOT_AS_STAGED as error:
-                # What was staged goes when the decision is done.
+                # The staged files are deleted when the decision is done.
                 with self.appender.hold(self.timeout):
                     if self.appender.state.applied >= self.decision:
                         return False
@@ -121,7 +120,7 @@ class _Work:
                 return True
 
     def can_install(self) -> bool:
-        """Whether some of it could become segments if size did not matter."""
+        """Whether some regions could become segments, size aside."""
         return any(self._choose(Ways.INSTALLED))
 
     def _choose(self, ways: Ways) -> list[bool]:
@@ -133,7 +132,7 @@ class _Work:
     # ---- without the lock
 
     def _prepare(self, ways: Ways, leftovers: contextlib.ExitStack) -> list[Region | ReadySegment]:
-        """The regions, with those that become segments made ready."""
+        """The regions, with those that become segments prepared."""
         installs = self._choose(ways)
         pieces: list[Region | ReadySegment] = []
         for region, is_installed, next_is in zip(self.regions, installs, [*installs[1:], False], strict=True):
@@ -147,7 +146,7 @@ class _Work:
 
     def _ready(self, region: Region, *, closed: bool) -> ReadySegment:
         appender = self.appender
-        # What is made in the log dir must not come to where it should be mounted.
+        # Nothing may be created in the mount point of a log dir that is not mounted.
         place = appender.whereabouts()
         try:
             return ReadySegment(region, place, appender.config, closed=closed, sync=not self.sync)
@@ -155,7 +154,7 @@ class _Work:
             appender.fail(error)
 
     def _digest(self, pieces: Sequence[Region | ReadySegment]) -> int:
-        """What tells the records of this decision from all others, as they will be in the log."""
+        """A digest that identifies this decision's records as they will be in the log."""
         return crc32c(b"".join(map(self._crcs, pieces)))
 
     def _crcs(self, piece: Region | ReadySegment) -> bytes:
@@ -168,7 +167,7 @@ class _Work:
         return bytes(crcs)
 
     def _newest(self, pieces: Sequence[Region | ReadySegment]) -> int:
-        """The largest time (ms) of the records that are copied, by which a segment may have to end before them."""
+        """The largest time (ms) of the copied records; the segment may have to be rolled before them because of it."""
         if self.append_time is not None:
             return self.append_time
         return max((_newest(piece) for piece in pieces if isinstance(piece, Region)), default=NO_TIMESTAMP)
@@ -180,7 +179,7 @@ class _Work:
         self._check_staged(pieces)
         active, was_empty = appender.state.active_base, appender.state.position == 0
         steps = list(self._layout(pieces, newest))
-        # A segment of its own is on the disk before it gets its name, and so must be the intent.
+        # An installed segment is synced before it gets its name, and so must the intent be.
         installs = any(isinstance(piece, ReadySegment) for piece in pieces)
         end = steps[-1].offset + steps[-1].piece.count
         sync = self.sync or installs or appender.must_sync(end)
@@ -200,10 +199,10 @@ class _Work:
             appender.maintain()
 
     def _check_staged(self, pieces: Sequence[Region | ReadySegment]) -> None:
-        """Refuses files that were taken away since they got their second name, which still names them.
+        """Refuses files that were removed since they were linked; the link still exists.
 
-        Who sets a decision aside moves its files first, and looks at each partition under its lock after that. So it
-        either finds applied what is applied here, or has moved the files before this look.
+        A process that sets a decision aside moves its files first, and checks each partition under its lock after
+        that. So either it finds what is applied here, or it has moved the files before this check.
         """
         for piece in pieces:
             if isinstance(piece, ReadySegment) and not files.exists(piece.staged_path):
@@ -217,7 +216,7 @@ class _Work:
             first.size, offset + first.count - 1, newest
         )
         for piece in pieces:
-            # A piece goes into one segment, so the limits of one are looked at for it as a whole.
+            # A piece goes into one segment, so the segment's limits are checked for the whole piece.
             full = (
                 isinstance(piece, ReadySegment)
                 or position > appender.config.segment_bytes - piece.size
@@ -245,7 +244,7 @@ class _Work:
         self.appender.save(self.appender.claiming(begun), durable=sync or reserve != state.reserve)
 
     def _write(self, steps: Sequence[_Step], *, sync: bool) -> tuple[SegmentWriter, list[BatchHeader]]:
-        """Writes all steps; gives the last segment and its batches that are not indexed yet."""
+        """Writes all steps; returns the last segment and its batches that are not indexed yet."""
         appender = self.appender
         segment: SegmentWriter | None = appender.segment
         base, headers, copied, installed = appender.state.active_base, list[BatchHeader](), False, False

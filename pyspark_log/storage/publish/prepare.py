@@ -1,9 +1,9 @@
-"""Prepares staged output for a decision: copies little pieces together, writes the manifest, removes what is left over.
+"""Prepares staged output for a decision: merges small pieces, writes the manifest, removes leftovers.
 
-What tasks stage for a partition in large files of their own becomes segments of its log as it is. Little pieces are
-copied while the partition's lock is held, so many of them, from many tasks, would keep other writers out for long. The
-publisher copies them together first, while no other process waits. It is the same with topics whose records get the
-time of the append, which is under the CRCs of their batches.
+Large files that tasks stage for one partition become segments of its log unchanged. Small pieces are copied while the
+partition's lock is held, so many of them, from many tasks, would block other writers for long. The publisher merges
+them first, while no other process waits. The same holds for topics with LogAppendTime: the time is covered by the CRCs
+of their batches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pyspark_log.types import OffsetStep
 
 log = logging.getLogger(__name__)
 
-# Partitions that are worked at side by side.
+# How many partitions are merged in parallel.
 _THREADS = 4
 
 
@@ -41,8 +41,8 @@ class Gathered:
     """Staged output that is ready to be published.
 
     Attributes:
-        parts: all of it, with those of each partition in order.
-        time: the time (ms) that records of topics with LogAppendTime must get, as some have it by now; 0: any.
+        parts: all of it, each partition's in order.
+        time: the time (ms) that records of topics with LogAppendTime must get, as some already have it; 0: any.
     """
 
     parts: Sequence[StagedPart]
@@ -50,16 +50,16 @@ class Gathered:
 
 
 def gather(logs: LogManager, parts: Sequence[StagedPart], *, sync: bool) -> Gathered:
-    """Copies staged output together where its pieces are many and little. The pieces stay.
+    """Merges staged output where its pieces are many and small. The pieces stay.
 
     Args:
-        logs: where.
+        logs: the store's logs.
         parts: the output.
         sync: whether the copies are on the disk when this returns.
 
     Raises:
         StagedOutputError: staged output is gone, or is not what was staged.
-        OSError: e.g. a full disk. Nothing new is left behind.
+        OSError: e.g. a full disk. New files were removed.
     """
     # Where other hosts may have a file open, none becomes a segment; see apply.py.
     if is_shared(f"{logs.path}/{STATE_FOLDER}"):
@@ -90,13 +90,13 @@ def gather(logs: LogManager, parts: Sequence[StagedPart], *, sync: bool) -> Gath
 
 
 class _Place:
-    """What one partition gets.
+    """The output for one partition.
 
     Attributes:
         parts: the staged output.
-        made: the files that were made for it.
+        made: the files that were created for it.
         restamps: whether its records get the time of the append.
-        wants_gathering: whether some of it is to be copied together.
+        wants_gathering: whether some of it is to be merged.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class _Place:
         self.wants_gathering = sum(sizes) > limit
 
     def gather(self, sync: bool) -> None:
-        """Copies what is little into new files, durably if `sync`; each is no larger than a segment."""
+        """Copies small pieces into new files, durably if `sync`; each is no larger than a segment."""
         parts, file = list[StagedPart](), None
         for part, little in zip(self.parts, self._little, strict=True):
             if file is not None and not (little and self._fits(file, part)):
@@ -170,7 +170,7 @@ class Output:
 
     Attributes:
         pieces: as it was handed in.
-        parts: as it is published, which is the same where nothing was copied together.
+        parts: as it is published, which is the same where nothing was merged.
         time: the time (ms) that records of topics with LogAppendTime must get; 0: any.
         manifest: the manifest's name; "": there is nothing to publish.
         manifest_crc: the CRC-32C of its description.
@@ -188,7 +188,7 @@ class Output:
     def make(
         cls, logs: LogManager, pieces: Sequence[StagedPart], offsets: Sequence[OffsetStep], *, gathers: bool, sync: bool
     ) -> Output:
-        """Copies together what is in many little pieces, and writes the manifest. Errors as of both."""
+        """Merges many small pieces, and writes the manifest. Raises: as `gather` and `manifest.write`."""
         gathered = gather(logs, pieces, sync=sync) if gathers else Gathered(pieces, 0)
         output = cls(pieces, gathered.parts, gathered.time)
         if not gathered.parts:
@@ -201,26 +201,26 @@ class Output:
         return replace(output, manifest=name, manifest_crc=crc, inline_start=start)
 
     def entries(self, logs: LogManager) -> Entries:
-        """What the decision gives to which partition, as `manifest.read` would say."""
+        """What the decision adds to each partition, as `manifest.read` would return it."""
         return manifest.entries(staging_folder(logs), self.manifest, self.inline_start, self.parts)
 
     def places(self) -> tuple[TopicIdPartition, ...]:
-        """The partitions that get something, in the order of the parts."""
+        """The partitions that get records, in the order of the parts."""
         return tuple(dict.fromkeys(TopicIdPartition(part.topic, part.topic_id, part.partition) for part in self.parts))
 
     def remove_made(self, logs: LogManager) -> None:
-        """Removes what was made of the pieces, which stay; no decision names it."""
+        """Removes the merged files and the manifest, which no decision names; the pieces stay."""
         _unlink_names(logs, self._files(self.parts) - self._files(self.pieces) | {self.manifest})
 
     def remove_gathered(self, logs: LogManager) -> None:
-        """Removes the pieces that were copied together; the decision names the copies."""
+        """Removes the pieces that were merged; the decision names the merged files."""
         _unlink_names(logs, self._files(self.pieces) - self._files(self.parts))
 
     def drop(self, decisions: DecisionLog, publisher: str) -> None:
-        """Removes all of it, as it will not be published.
+        """Removes output that will not be published.
 
-        But not what the publisher's last decision names: a call that is made again after an error hands in the
-        very files that the first call may have decided.
+        Files that the publisher's last decision names stay: a call that is repeated after an error hands in the
+        same files that the first call may have decided.
         """
         names = self._files(self.pieces) | self._files(self.parts) | {self.manifest}
         last = decisions.last.get(publisher)
@@ -238,10 +238,10 @@ class Output:
 
 
 def discard(logs: LogManager, parts: Iterable[StagedPart]) -> None:
-    """Removes staged output that was never handed to `publish`, as far as it can."""
+    """Removes staged output that was never handed to `publish`; best effort."""
     _unlink_names(logs, {part.file for part in parts})
 
 
 def _unlink_names(logs: LogManager, names: Iterable[str]) -> None:
-    """Removes files of the staging folder; "" is none."""
+    """Removes files of the staging folder; "" is skipped."""
     unlink_all(logs, [f"{staging_folder(logs)}/{name}" for name in names if name])

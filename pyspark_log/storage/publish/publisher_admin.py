@@ -1,8 +1,8 @@
-"""Publishers that a store remembers: who they are, and how they are forgotten.
+"""Lists and forgets the publishers that a store remembers.
 
 A publisher of a query, or one with a name, is remembered for ever, however long it is idle: a query that was stopped
-for a year repeats its last batch when it is started again, and must be told that it is published. One with a single
-publish is forgotten by its own call; by this, if that was killed.
+for a year repeats its last batch when it is restarted, and must be answered that it is published. A publisher with a
+single publish is forgotten by its own call; by this module, if that call was killed.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from pyspark_log.storage.publish.decision import Decision
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import tidy
 
-#: For so long (ms) the call of a publisher with a single publish may still come back to ask what became of it.
+#: How long (ms) the call of a publisher with a single publish may still ask whether it is published.
 ONE_OFF_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
 
 
 def publishers(decisions: DecisionLog) -> list[Decision]:
-    """The last decision of each publisher, by its id. Errors as of DecisionLog.follow."""
+    """The last decision of each publisher, sorted by id. Raises: as DecisionLog.follow."""
     decisions.follow()
     return sorted(decisions.last.values(), key=lambda decision: decision.publisher)
 
 
 def delete_publisher(decisions: DecisionLog, publisher: str) -> Decision:
-    """Forgets a publisher; returns what was known of it.
+    """Forgets a publisher; returns its last decision.
 
-    Whoever publishes under that id afterwards begins anew: with any number, and what he repeats is published again. So
-    this is for publishers that never come back.
+    A process that publishes under that id afterwards starts over: it may use any number, and output that it repeats is
+    published again. So this is for publishers that never come back.
 
     Raises:
         InvalidConfigError: there is no such publisher.
         PublishError: its last decision is not applied everywhere; nothing was changed.
-        LockTimeoutError, OSError: it could not be written down.
+        LockTimeoutError, OSError: it could not be recorded.
     """
     decisions.logs.check_writable()
     decisions.follow()
@@ -52,7 +52,7 @@ def delete_publisher(decisions: DecisionLog, publisher: str) -> Decision:
 
 
 def forget_one_offs(decisions: DecisionLog) -> int:
-    """Forgets publishers with a single publish, which is done, and whose call was killed before it could; how many."""
+    """Forgets publishers whose single publish is done and whose call was killed before it forgot them; how many."""
     decisions.follow()
 
     def left() -> list[str]:

@@ -1,12 +1,12 @@
-"""Publishes staged output: all of it appears, once, or nothing does.
+"""Publishes staged output atomically and exactly once.
 
 Three steps. The manifest of the staged output is written. The decision is made: one synced record, before
 which the publish does not exist and after which nothing can undo it. The decision is applied, partition by
-partition, by whoever comes by (decided.py).
+partition, by any process (applier.py).
 
 A publisher is a name with consecutive numbers (a streaming query and its batch ids). The last number again
 is a replay: it was published already and its output is dropped. The next number is new. Any other number
-means that the publisher and the store do not belong together any more, and is refused.
+means that the publisher and the store no longer match, and is refused.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from pyspark_log.types import OffsetStep, TopicPartition
 
 log = logging.getLogger(__name__)
 
-# How long a passer-by waits for a partition's lock, in seconds; its holder is at work on it anyway.
+# How long a helping process waits for a partition's lock, in seconds; the lock's holder applies the decision anyway.
 _HELP_TIMEOUT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """How a publish ended.
+    """The result of a publish.
 
     Attributes:
         decision: its number in the store's order of decisions.
@@ -75,20 +75,20 @@ class PublishResult:
 
 
 class Participant(Protocol):
-    """What takes place together with a publish, or not at all: a move of groups' committed offsets."""
+    """A change made atomically with a publish: a move of groups' committed offsets."""
 
     @property
     def steps(self) -> Sequence[OffsetStep]:
         """The moves, which the publish's manifest names."""
 
     def parts(self) -> list[StagedPart]:
-        """The records that the publish adds for it. InvalidConfigError: it is none that can take place."""
+        """The records that the publish adds for it. InvalidConfigError: the change is not valid."""
 
     def hold(self) -> AbstractContextManager[None]:
-        """Keeps what `check` looks at as it is. LockTimeoutError, soon: the lock of all decisions is held meanwhile."""
+        """Locks what `check` reads. LockTimeoutError, after a short wait: the decision log's lock is held meanwhile."""
 
     def check(self) -> None:
-        """Refuses it, if it does not start from what is there. PublishError."""
+        """Refuses a change that does not start from the current committed offsets. PublishError."""
 
 
 class _Stage(Enum):
@@ -133,26 +133,26 @@ def publish(
     one_off: bool = False,
     sync: bool = True,
 ) -> PublishResult:
-    """Makes staged output visible, exactly once. Returns when all of it is there, and durable unless told not to sync.
+    """Makes staged output visible, exactly once. Returns when all of it is visible, and durable unless `sync` is False.
 
-    The type of an error says what became of it. An interrupt says nothing: as after OutcomeUnknownError the same call
-    again tells.
+    The type of an error gives the outcome. After an interrupt it is unknown: as after OutcomeUnknownError, repeating
+    the call answers it.
 
     Args:
-        decisions: of the store.
-        publisher: who publishes; any text.
+        decisions: the store's decision log.
+        publisher: the publisher's id; any text.
         number: which of its publishes this is; consecutive, from any start.
         parts: what StagedWriter.finish gave, of all tasks, in the order in which it is to appear.
-        participants: what takes place with it, or not at all.
-        run: which run of the publisher this is. A newer run fences the ones before it; "" leaves that out.
-        claimed: the run has claimed the publisher, so that any other run that has it is a newer one.
-        location: the publisher's checkpoint. A publisher at another one is refused; "" leaves that out.
-        plan: what tells the output that is planned under this number from any other. A replay with another plan than
-            the number was published with is refused; "" leaves that out.
+        participants: the changes made atomically with it.
+        run: which run of the publisher this is. A newer run fences the ones before it; "": no fencing.
+        claimed: the run has claimed the publisher, so any other run that holds it is newer.
+        location: the publisher's checkpoint. A publisher at another one is refused; "": no check.
+        plan: identifies the output that is planned under this number. A replay with another plan than the number was
+            published with is refused; "": no check.
         one_off: the publisher has this one publish only, and is forgotten when this call succeeds (if it is killed
             before that, when the store is cleaned).
-        sync: False leaves out the syncs. It is as exact as ever while the machine stays up. After a power loss it may
-            be there not at all, in part, or twice, and its number be expected again; nothing else is harmed.
+        sync: False leaves out the syncs. It is still exactly once while the machine stays up. After a power loss it may
+            appear not at all, in part, or twice, and its number be expected again; nothing else is harmed.
 
     Raises:
         PublishError: this call has published nothing, and nothing of it will appear. As
@@ -160,16 +160,16 @@ def publish(
                 that must come first); what was staged is kept, so the same call can be made again. All others are
                 refusals, and what was staged is removed:
             PublishNumberError: neither the next number nor the last one, or the last one with another plan.
-            PublisherFencedError: a newer run, or another checkpoint, has the publisher's id.
-            OffsetConflictError: a group's position is not the one that the publish started from.
+            PublisherFencedError: a newer run, or another checkpoint, holds the publisher's id.
+            OffsetConflictError: a group's committed offset is not the one that the publish started from.
             StagedOutputError: staged output is gone, or its topic is.
-            SetAsideError: an administrator has set it aside before anything of it appeared.
+            SetAsideError: an administrator set it aside before any of it appeared.
             PublishError itself: the output is in too many pieces.
-        InvalidConfigError: the same, for arguments: a position is moved twice, or is none that can be committed, or
-            is to move without syncing; or a text or number is none that a decision can hold.
+        InvalidConfigError: the same, for arguments: a committed offset is moved twice, or cannot be committed, or is to
+            move without syncing; or a decision cannot hold a text or number.
         PublishPendingError: it is decided, and appears as soon as it can be written; as
-            PartlySetAsideError: some of it never does, as an administrator has set it aside.
-        OutcomeUnknownError: it is decided or not; the same call again tells, as a replay is answered.
+            PartlySetAsideError: some of it never does, as an administrator set it aside.
+        OutcomeUnknownError: it is decided or not; repeating the call answers it, as a replay is recognised.
     """
     check_given(publisher, number, run, location, plan)
     if participants and not sync:
@@ -187,7 +187,7 @@ def publish(
 
 
 class _Publish:
-    """One call of `publish`: it prepares, decides and applies. How far it has come tells what its error means."""
+    """One call of `publish`: it prepares, decides and applies. The stage it has reached gives its error's meaning."""
 
     def __init__(
         self,
@@ -199,16 +199,16 @@ class _Publish:
         claimed: bool,
         sync: bool,
     ) -> None:
-        """The arguments are those of `publish`; `wanted` has some of them."""
+        """Takes the arguments of `publish`; `wanted` holds some of them."""
         self._decisions, self._logs = decisions, decisions.logs
         self._wanted, self._pieces, self._participants = wanted, pieces, participants
         self._claimed, self._sync = claimed, sync
         self._stage = _Stage.BEFORE
-        # The number was decided before, so an error before the decision changes nothing about that.
+        # The number was decided already; an error before the decision does not change that.
         self._replays = False
 
     def run(self) -> PublishResult:
-        """Publishes; any error, which `outcome` explains."""
+        """Publishes. Raises any error; `outcome` maps it."""
         output = self._prepare()
         before = _active_bases(self._decisions, self._wanted)
         decision, replayed = self._decided(output)
@@ -218,7 +218,7 @@ class _Publish:
         return PublishResult(decision.offset, replayed, decision.records)
 
     def outcome(self, error: Exception) -> Exception:
-        """What the caller is to get for an error of `run`: one whose type says whether it is published."""
+        """Maps an error of `run` to one whose type says whether the output is published."""
         publisher, number = self._wanted.publisher, self._wanted.number
         if self._stage is _Stage.DECIDED:
             if isinstance(error, (SetAsideError, PublishPendingError)):
@@ -236,7 +236,7 @@ class _Publish:
         return _failed(f"number {number} of publisher {publisher!r}", error)
 
     def _prepare(self) -> Output:
-        """Makes ready what the decision names, and says in `_wanted` what that is."""
+        """Prepares what the decision names, and records it in `_wanted`."""
         self._decisions.follow()
         last = self._decisions.last.get(self._wanted.publisher)
         self._replays = _is_replay(self._wanted, last, self._claimed)
@@ -253,12 +253,12 @@ class _Publish:
         return output
 
     def _decided(self, output: Output) -> tuple[Decision, bool]:
-        """Makes the decision, or finds the one that was made before (True), and removes what nothing names then."""
+        """Makes the decision, or finds the earlier one (True); then removes files that no decision names."""
         wanted = self._wanted
         try:
             decision, replayed = self._decide(output)
         except PublishFailedError:
-            # The call can be made again with what it handed in.
+            # The call can be repeated with the same output.
             output.remove_made(self._logs)
             raise
         except PublishError:
@@ -307,7 +307,7 @@ class _Publish:
                             self._stage = _Stage.DECIDED
                         break
                     except LockTimeoutError:
-                        # The process that a participant waits for must not hold up all other publishers, too.
+                        # The process that a participant waits for must not block all other publishers.
                         if time.monotonic() > deadline:
                             raise
                         continue
@@ -318,7 +318,7 @@ class _Publish:
         return decision, False
 
     def _apply(self, decision: Decision, replayed: bool, output: Output) -> None:
-        """Applies the decision. SetAsideError, PartlySetAsideError, or any error: it is decided all the same."""
+        """Applies the decision. SetAsideError, PartlySetAsideError, or any error: it stays decided."""
         entries, staged = None, self._decisions.staged
         if not replayed:
             entries = output.entries(self._logs)
@@ -336,20 +336,20 @@ class _Publish:
             _settle(self._decisions, decision)
 
     def _tidy(self, decision: Decision) -> None:
-        """Forgets a publisher that has this one publish only."""
+        """Forgets the publisher if it has this one publish only."""
         if not self._wanted.one_off:
             return
         try:
             tidy(self._decisions, forget=self._wanted.publisher, sync=self._sync)
         except (PylogError, OSError) as error:
-            # All of it is published; what is left over costs space until the next one tidies up.
+            # All of it is published; leftovers cost space until the next publisher removes them.
             log.warning(
                 "%s: decision %d is done, but could not be tidied up: %s", self._logs.path, decision.offset, error
             )
 
 
 def _is_replay(wanted: Decision, last: Decision | None, claimed: bool) -> bool:
-    """Whether what is wanted is what the publisher has decided last; False if it would be refused."""
+    """Whether `wanted` is the publisher's last decision again; False if it would be refused."""
     if last is None or wanted.number != last.number:
         return False
     try:
@@ -361,7 +361,7 @@ def _is_replay(wanted: Decision, last: Decision | None, claimed: bool) -> bool:
 
 
 def _active_bases(decisions: DecisionLog, decision: Decision) -> dict[TopicPartition, int]:
-    """Where the active segments begin of the engine's own partitions that a decision is written to."""
+    """The base offsets of the active segments, for the internal partitions that a decision is written to."""
     found = {TopicPartition(PUBLISH_TOPIC, 0): decisions.active_base}
     for place in decision.places:
         if place.topic in INTERNAL_TOPICS:
@@ -372,29 +372,29 @@ def _active_bases(decisions: DecisionLog, decision: Decision) -> dict[TopicParti
 
 
 def _compact_begun(decisions: DecisionLog, decision: Decision, before: Mapping[TopicPartition, int]) -> None:
-    """Whoever begins a segment of those partitions compacts the closed ones, so that their logs stay small."""
+    """Compacts those partitions of which this publish has rolled a segment, so that their logs stay small."""
     try:
         for at, base in _active_bases(decisions, decision).items():
             if before.get(at, base) != base:
                 compact_if_due(decisions.logs, at)
     except (PylogError, OSError) as error:
-        # All of it is published. A call that fails would be made again, by a publisher that may be forgotten by now.
+        # All of it is published. A failed call would be repeated, by a publisher that may be forgotten by now.
         log.warning("%s: it could not be found out whether to compact the decisions: %s", decisions.logs.path, error)
 
 
 def take_back(decisions: DecisionLog, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
-    """Removes staged output after a call of `publish` that failed, of a run that has claimed the publisher.
+    """Removes staged output after a failed call of `publish`, of a run that has claimed the publisher.
 
-    After an OutcomeUnknownError nobody knows at first whether that call made the decision. This finds out, for good.
+    After an OutcomeUnknownError it is unknown whether that call made the decision. This settles it.
 
     Returns:
         False: it was decided under that number, and nothing is removed.
 
     Raises:
-        PublisherFencedError: another run has the publisher by now. The number is not decided, and never will be by
+        PublisherFencedError: another run holds the publisher by now. The number is not decided, and never will be by
             this run; what was staged is removed.
-        OutcomeUnknownError: it could not be found out. Either it can be asked again, or another run has the publisher,
-            and only the topics tell which of the two has decided the number (`__cause__`).
+        OutcomeUnknownError: it is still unknown. Either the call can be repeated, or another run holds the publisher,
+            and only the topics show which of the two has decided the number (`__cause__`).
     """
     try:
         with decisions.hold():
@@ -420,7 +420,7 @@ def take_back(decisions: DecisionLog, publisher: str, number: int, parts: Sequen
 
 
 def _refusal(wanted: Decision, last: Decision | None) -> PublisherFencedError | None:
-    """Why a run that had claimed its publisher is fenced; None: it is not."""
+    """The error if a run that had claimed its publisher is fenced; None: it is not."""
     try:
         check_fenced(wanted, last, claimed=True)
     except PublisherFencedError as error:
@@ -429,23 +429,23 @@ def _refusal(wanted: Decision, last: Decision | None) -> PublisherFencedError | 
 
 
 def claim(decisions: DecisionLog, publisher: str, run: str, number: int | None = None) -> int:
-    """Makes `run` the one that publishes under an id: those before it are fenced from now on.
+    """Makes `run` the one that publishes under an id, and fences earlier runs.
 
-    What they have decided is applied before this returns. A run that has the publisher already takes no lock.
+    What they have decided is applied before this returns. A run that already holds the publisher takes no lock.
 
     Args:
-        decisions: of the store.
+        decisions: the store's decision log.
         publisher: the id.
-        run: of the publisher.
-        number: what the run is about to publish. With a number that is refused it takes the publisher from nobody.
+        run: the publisher's run.
+        number: what the run is about to publish. With a number that is refused, no run is fenced.
 
     Returns:
         The last number that was decided; NO_NUMBER if there is none.
 
     Raises:
-        InvalidConfigError: an id, run or number is none that a decision can hold.
+        InvalidConfigError: a decision cannot hold the id, run or number.
         PublishNumberError: neither the next number nor the last one.
-        PublisherFencedError: a newer run has the publisher, and the number of this one is given.
+        PublisherFencedError: a newer run holds the publisher, and `number` is given.
         PublishFailedError: it failed, and can be tried again.
         PublishPendingError: the same, as `number` (if it is given; else the publisher's last one) is decided already
             and could not be applied.
@@ -496,7 +496,7 @@ def _finish(decisions: DecisionLog, last: Decision, number: int) -> None:
 
 
 def check_claim(decisions: DecisionLog, publisher: str, run: str) -> None:
-    """Looks, without a lock, whether the run that has claimed a publisher still has it. PublisherFencedError."""
+    """Checks, without a lock, that the run that has claimed a publisher still holds it. PublisherFencedError."""
     decisions.follow()
     check_fenced(Decision(publisher, NO_NUMBER, run=run), decisions.last.get(publisher), claimed=True)
 
@@ -509,16 +509,16 @@ def last_number(decisions: DecisionLog, publisher: str) -> int | None:
 
 
 def help_apply(decisions: DecisionLog) -> int:
-    """Applies what was decided and is not visible yet, for publishers that died in between.
+    """Applies decisions that are not visible yet, for publishers that died in between.
 
-    Waits for nobody for long: a partition that is locked is left to its holder. A decision that cannot be applied now
-    holds up no others than those behind it in the same partitions.
+    Does not wait long: a locked partition is left to the lock's holder. A decision that cannot be applied now
+    blocks only later ones in the same partitions.
 
     Returns:
         How many decisions were found to need it.
 
     Raises:
-        StagedOutputError, OSError, LogDamagedError: the first that a decision gave.
+        StagedOutputError, OSError, LogDamagedError: the first that a decision raised.
     """
     decisions.follow()
     waiting = [decision for decision in decisions.in_order() if not seems_applied(decisions, decision)]
@@ -529,7 +529,7 @@ def help_apply(decisions: DecisionLog) -> int:
             apply_decision(decisions, decision, timeout)
         except LockTimeoutError as error:
             log.debug("decision %d is left to others: %s", decision.offset, error)
-            timeout = 0.0  # Once is enough; what is free is still taken.
+            timeout = 0.0  # Waiting once is enough; free locks are still taken.
         except (PylogError, OSError) as error:
             failed = failed or error
     if failed is not None:
@@ -540,13 +540,13 @@ def help_apply(decisions: DecisionLog) -> int:
 def tidy(decisions: DecisionLog, forget: str | None = None, *, sync: bool = True) -> None:
     """Records which decisions are done, and removes what was staged for them.
 
-    The publisher `forget` is no longer remembered. Only it may say so: while it lives it may come back to ask
-    whether its publish took place.
+    The publisher `forget` is no longer remembered. Only the publisher itself may pass its id: while it lives it may
+    still ask whether its publish took place.
     """
     decisions.follow()
     done = [decision for decision in decisions.in_order() if seems_applied(decisions, decision)]
     with decisions.hold() as writer:
-        # As they are now: another run may have taken its publisher over meanwhile.
+        # Read them again: another run may have taken over a publisher meanwhile.
         done = [decisions.undone[decision.offset] for decision in done if decision.offset in decisions.undone]
         writer.finish(done, forget, sync=sync)
     for decision in done:
@@ -557,7 +557,7 @@ def tidy(decisions: DecisionLog, forget: str | None = None, *, sync: bool = True
 
 
 def _inheriting(wanted: Decision, last: Decision) -> Decision:
-    """The next decision of a publisher: it knows the runs before it, and where its checkpoint is."""
+    """The publisher's next decision, with its earlier runs and checkpoint location."""
     run = wanted.run or last.run
     before = last if run == last.run else last.taken_over(run, last.holder)
     location = wanted.location or last.location
@@ -565,7 +565,7 @@ def _inheriting(wanted: Decision, last: Decision) -> Decision:
 
 
 def _settle(decisions: DecisionLog, decision: Decision) -> None:
-    """Makes durable what was published without syncing."""
+    """Syncs what was published without syncing."""
     with decisions.hold() as writer:
         writer.settle()
     for place in decision.places:
@@ -576,10 +576,10 @@ def _settle(decisions: DecisionLog, decision: Decision) -> None:
 
 
 def _tell_if_aside(decisions: DecisionLog, decision: Decision, replayed: bool) -> None:
-    """A decision that was set aside is not there, or not in all partitions.
+    """Raises if a decision was set aside, so that it is not applied, or not in all partitions.
 
     Raises:
-        SetAsideError, PartlySetAsideError: it was made just now, and nothing of it appears, or some of it.
+        SetAsideError, PartlySetAsideError: it was made just now, and none of it appears, or only some of it.
     """
     last = decisions.last.get(decision.publisher)
     aside = None if last is None else last.set_aside

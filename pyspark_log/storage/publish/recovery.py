@@ -1,7 +1,7 @@
-"""Decisions that are not applied everywhere: what they wait for, and how they end.
+"""Lists, applies and sets aside decisions that are not applied everywhere.
 
-Publishers, replays and readers apply what was decided as they come by. This is for when none of them does: nobody
-comes, or something stands in the way.
+Publishers, replays and readers apply pending decisions as they run. This is for when none of them does: no process
+runs, or an error blocks it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Waiting:
     """A decision that is not applied everywhere.
 
     Attributes:
-        decision: which one.
-        places: the partitions that do not have what it gives to them.
-        size: how many bytes are staged for these; -1: nobody can tell.
-        problem: why it cannot be applied; "" if nothing is known to stand in its way.
+        decision: the decision.
+        places: the partitions in which it is not applied.
+        size: how many bytes are staged for these; -1: unknown.
+        problem: why it cannot be applied; "" if no obstacle is known.
     """
 
     decision: Decision
@@ -44,11 +44,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class SetAsideResult:
-    """What became of a decision that was set aside.
+    """The result of setting a decision aside.
 
     Attributes:
-        places: the partitions that did not get what it had for them, and never will.
-        taken_back: no partition has got anything; so its publisher may publish the same number again.
+        places: the partitions in which it was not applied, and never will be.
+        taken_back: it was applied in no partition, so its publisher may publish the same number again.
         folder: where the staged output is kept.
     """
 
@@ -80,7 +80,7 @@ def _looked_at(logs: LogManager, decision: Decision) -> Waiting:
 
 
 def _with_what_is_staged(logs: LogManager, found: Waiting) -> Waiting:
-    """The same, with its size, and with what is wrong with what is staged."""
+    """The same, with the size of its staged output and the problem with it."""
     decision = found.decision
     try:
         entries = manifest.read(staging_folder(logs), decision.manifest, decision.manifest_crc)
@@ -100,10 +100,10 @@ def _with_what_is_staged(logs: LogManager, found: Waiting) -> Waiting:
 
 
 def recover(decisions: DecisionLog) -> list[Waiting]:
-    """Applies all that was decided and is not applied, and removes what was staged for it.
+    """Applies all pending decisions, and removes what was staged for them.
 
     Returns:
-        What was found, in the order of decisions; those that could not be applied have a problem.
+        The pending decisions, in order; those that could not be applied have a problem.
 
     Raises:
         CorruptRecordError, LogDamagedError, LockTimeoutError, OSError: the decision log cannot be read, or written.
@@ -122,20 +122,20 @@ def recover(decisions: DecisionLog) -> list[Waiting]:
 
 
 def set_aside(decisions: DecisionLog, number: int) -> SetAsideResult:
-    """Gives up a decision that cannot be applied, where it is not applied, so that what waits behind it can go on.
+    """Gives up a decision that cannot be applied, where it is not applied, so that later decisions can be applied.
 
-    A record of it is kept with its publisher. If no partition has got anything of it, it is as if it had never been
-    made: its publisher may publish the same number again (a streaming query does when it is started again). Else
-    a replay is answered as published, and what the other partitions lack is lost; the staged output is kept.
+    A record of it is kept with its publisher. If it is applied in no partition, it is as if it had never been made:
+    its publisher may publish the same number again (a streaming query does when it is restarted). Otherwise a replay
+    is answered as published, and what the other partitions lack is lost; the staged output is kept.
 
     Args:
-        decisions: where.
+        decisions: the decision log.
         number: the decision's number.
 
     Raises:
         InvalidConfigError: there is no such decision, or it is applied everywhere; nothing was changed.
-        LockTimeoutError, OSError, PylogError: it could not be done to the end. The decision is not applied
-            meanwhile; call again.
+        LockTimeoutError, OSError, PylogError: it could not be completed. The decision is not applied meanwhile; call
+            again.
     """
     logs = decisions.logs
     with decisions.hold():
@@ -143,9 +143,9 @@ def set_aside(decisions: DecisionLog, number: int) -> SetAsideResult:
     if decision is None or seems_applied(decisions, decision):
         raise InvalidConfigError(f"{logs.path}: decision {number} is applied everywhere, or there is none")
     folder = _aside_folder(logs, number)
-    # First, so that nobody begins to apply it any more, not even who has looked it up already.
+    # First, so that no process starts to apply it any more, not even one that has looked it up already.
     _move_staged(logs, decision, folder)
-    # Who is at work in a partition holds its lock; so what is found now stays so.
+    # A process that applies it in a partition holds its lock, so what is found now stays true.
     has = [_has(logs, decision, place) for place in decision.places]
     lacking = tuple(place for place, had in zip(decision.places, has, strict=True) if had is False)
     taken_back = True not in has
@@ -166,7 +166,7 @@ def _aside_folder(logs: LogManager, number: int) -> str:
 
 
 def _has(logs: LogManager, decision: Decision, place: TopicIdPartition) -> bool | None:
-    """Whether a partition has its part of a decision; None if its topic is gone, so that the part is void."""
+    """Whether a decision is applied in a partition; None if its topic is deleted, so that the part is void."""
     try:
         appender = logs.appender(place.topic, place.partition)
         if appender.place.topic_id != place.topic_id:

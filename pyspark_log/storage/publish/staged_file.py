@@ -1,4 +1,4 @@
-"""Staged files: their names, and the record batches in them as any process that applies a decision finds them."""
+"""Staged files: their names, and reading the record batches in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark_log.storage.segment import first_size
 
 SUFFIX = ".staged"
 
-# No name leads out of the folder. Files of jobs that nobody can name are 32 hex digits.
+# No name leads out of the folder. Files of unknown jobs are 32 hex digits.
 _NAME = re.compile(
     r"(?:(?P<host>[A-Za-z0-9._-]+)\.(?P<process>\d+)\.(?:(?P<birth>[0-9a-f]{16}-[0-9a-f]{1,16})\.)?(?P<job>[0-9a-f]{8})\.)?"
     r"[0-9a-f]{24,32}\.staged"
@@ -25,12 +25,12 @@ _NAME = re.compile(
 
 
 class Job(NamedTuple):
-    """What staged together: one write of Spark's, or one transaction.
+    """A job that stages output: one Spark write, or one transaction.
 
     Attributes:
         host: where its owner runs.
-        owner: the process without which nobody publishes what it stages.
-        mark: tells it from other jobs of the same process.
+        owner: the process without which its output is never published.
+        mark: distinguishes it from other jobs of the same process.
     """
 
     host: str
@@ -48,7 +48,7 @@ class Job(NamedTuple):
         return self._name(secrets.token_hex(12))
 
     def name_for(self, topic: str) -> str:
-        """The name of the job's one file about a topic; the same in all its tasks."""
+        """The name of the job's file about a topic; the same in all its tasks."""
         return self._name(hashlib.blake2b(topic.encode(), digest_size=12).hexdigest())
 
     def _name(self, digits: str) -> str:
@@ -57,19 +57,19 @@ class Job(NamedTuple):
 
 
 def is_staged_name(name: str) -> bool:
-    """Whether a file of the staging folder can have that name."""
+    """Whether `name` is a valid name of a staged file."""
     return _NAME.fullmatch(name) is not None
 
 
 def job_of(name: str) -> Job | None:
-    """The job that a staged file is of; None if its name does not say so."""
+    """The job of a staged file; None if its name does not contain it."""
     match = _NAME.fullmatch(name)
     if match is None or match["host"] is None:
         return None
     return Job(match["host"], Process(int(match["process"]), match["birth"] or ""), match["job"])
 
 
-# Staged bytes are read this many at a time: enough that calls cost nothing, little enough for memory.
+# How many staged bytes are read at a time: enough that calls cost little, few enough for memory.
 _READ_SIZE = 8 * 1024 * 1024
 
 
@@ -81,7 +81,7 @@ class Region:
         path: the file that holds them.
         position, size: where in it, in bytes.
         count: how many records, which is how many offsets they take.
-        crcs: the batches' CRC fields, 4 bytes each; it tells these batches from all others.
+        crcs: the batches' CRC fields, 4 bytes each; they identify these batches.
     """
 
     path: str
@@ -92,9 +92,9 @@ class Region:
 
 
 def read_region(region: Region) -> Iterator[bytearray]:
-    """The batches of a region, whole ones, some at a time, with every CRC checked; a large one comes alone.
+    """Reads the batches of a region, some complete batches at a time, with every CRC checked; a large one comes alone.
 
-    At the end it is known that they are the right ones, so what was done with them counts only then.
+    Only the end of the iteration proves that they are the staged ones, so use the result only then.
 
     Raises:
         FileNotFoundError: the file is gone.
@@ -121,7 +121,7 @@ def read_region(region: Region) -> Iterator[bytearray]:
 
 
 def region_fault(region: Region) -> str:
-    """What is wrong with staged batches; "" if they are those that were decided."""
+    """The problem with staged batches; "" if they are the decided ones."""
     try:
         for _ in read_region(region):
             pass

@@ -1,9 +1,9 @@
-"""Output of tasks that is not published yet: written aside, in whole record batches, under names that nobody guesses.
+"""Stages the unpublished output of tasks: complete record batches, under names that cannot be guessed.
 
 A task's output stays in memory while it is small and travels in its commit message; so a micro-batch of a
-few rows makes no file. What is larger goes to files in the store's staging folder, synced before the task
-reports it: a partition that gets much has files of its own, which can become segments of its log. Nothing
-staged is visible to anybody, and a task that dies leaves only files of no meaning.
+few rows creates no file. Larger output goes to files in the store's staging folder, synced before the task
+reports it: a partition with much output has files of its own, which can become segments of its log. Staged
+output is visible to no reader, and a task that dies leaves only files without meaning.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pyspark_log.types import TopicDescription
 
 log = logging.getLogger(__name__)
 
-#: A task whose whole output is smaller than this (bytes) sends it along instead of making a file.
+#: A task whose whole output is smaller than this (bytes) sends it in its commit message instead of creating a file.
 INLINE_LIMIT = 256 * 1024
-# What a task keeps in memory before it writes it to files, in bytes, beside the batches that it is filling.
+# How many bytes a task keeps in memory before it writes them to files, besides the batches that it is filling.
 _MEMORY = 32 * 1024 * 1024
-# From then on the task's output is large. A partition with this much of what was kept (bytes) gets a file of its own,
-# so that the files cost little beside what is written to them; up to _OWN_FILES are open at a time.
+# From then on the task's output is large. A partition with this much of the kept bytes gets a file of its own,
+# so that a file's cost is small against its content; up to _OWN_FILES are open at a time.
 _OWN_FILE_SIZE = _MEMORY // 64
 _OWN_FILES = 64
 
@@ -47,7 +47,7 @@ class StagedPart:
     """Record batches for one partition, back to back, with offsets from 0.
 
     Attributes:
-        topic, partition, topic_id: where they are to go.
+        topic, partition, topic_id: the partition that they are for.
         count: how many records.
         size: bytes.
         crcs: the CRC fields of the batches, 4 bytes each, in order.
@@ -69,7 +69,7 @@ class StagedPart:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """What all tasks must agree on about a topic, whatever changes while they run."""
+    """The facts about a topic on which all tasks must agree, even if the topic changes while they run."""
 
     topic_id: str
     partitions: int
@@ -78,16 +78,16 @@ class PlannedTopic:
 
 @dataclass(frozen=True, slots=True)
 class StagingPlan:
-    """Topics as they were when the job was planned; made once, and sent to every task.
+    """The topics as they were when the job was planned; created once, and sent to every task.
 
-    Tasks that looked for themselves could hash keys over different counts while partitions are added.
+    Tasks that looked them up themselves could hash keys over different counts while partitions are added.
 
     Attributes:
         cluster_id: which store it is for.
         topics: by name.
-        job: what all tasks name their files by.
+        job: the job, after which all tasks name their files.
         compression_type: the codec of the writer's choice, for topics that leave it to the writer, or None.
-        others: whether tasks may write to topics that are not among these; then they make those that are missing.
+        others: whether tasks may write to topics that are not among these; then they create missing ones.
     """
 
     cluster_id: str
@@ -104,11 +104,11 @@ class StagingPlan:
         """Looks the topics up.
 
         Args:
-            logs: whose topics.
+            logs: the store's logs.
             topics: their names.
             compression_type, others: as the attributes.
-            owner: the process without which nobody publishes what is staged; None: this one. Once it is dead, its
-                staged output that is not decided goes soon.
+            owner: the process without which the staged output is never published; None: this one. Once it is dead,
+                its undecided staged output is deleted soon.
 
         Raises:
             UnknownTopicError: one of them does not exist.
@@ -130,7 +130,7 @@ class StagingPlan:
 
 
 def _resolved(logs: LogManager, topic: TopicDescription, compression_type: str | None) -> TopicConfig:
-    """A topic's settings, with the codec of the writer's choice if the topic leaves it to the writer."""
+    """A topic's configs, with the writer's codec if the topic leaves the codec to the writer."""
     configs = topic.configs
     if compression_type and configs.get("compression.type", "producer") == "producer":
         codec = "uncompressed" if compression_type == "none" else compression_type
@@ -151,7 +151,7 @@ class _Run:
 
 
 class PartFile:
-    """A file that holds batches of one partition alone, and so can become a segment of its log; it is being written.
+    """A file being written that holds batches of one partition only, so it can become a segment of its log.
 
     Attributes:
         file: where.
@@ -160,7 +160,7 @@ class PartFile:
     """
 
     def __init__(self, folder: str, job: Job) -> None:
-        """Makes it in the staging folder, which is made if it is missing."""
+        """Creates it in the staging folder, which is created if it is missing."""
         files.make_folder(folder)
         self.file = files.create(f"{folder}/{job.new_name()}")
         self.count = self.size = 0
@@ -168,7 +168,7 @@ class PartFile:
 
     @property
     def batches(self) -> int:
-        """How many batches it has."""
+        """The number of its batches."""
         return len(self._crcs) // 4
 
     def add(self, data: bytes | bytearray, count: int, crcs: bytes) -> None:
@@ -179,20 +179,20 @@ class PartFile:
         self._crcs += crcs
 
     def part(self, topic: str, partition: int, topic_id: str) -> StagedPart:
-        """What it holds, as a part for that partition."""
+        """Its content, as a part for that partition."""
         name = os.path.basename(self.file.path)
         return StagedPart(topic, partition, topic_id, self.count, self.size, bytes(self._crcs), name)
 
 
 class StagedWriter:
-    """Collects one task's output, in bounded memory. Not for several threads.
+    """Collects one task's output, in bounded memory. Not thread-safe.
 
     Attributes:
-        agreed: the topics that it has written to and the plan does not have.
+        agreed: the topics that it has written to and the plan lacks.
     """
 
     def __init__(self, logs: LogManager, plan: StagingPlan) -> None:
-        """`plan` comes from the planner and is for this very store."""
+        """`plan` comes from the planner and is for this store."""
         logs.check_writable()
         self.agreed: list[AgreedTopic] = []
         self._logs = logs
@@ -203,7 +203,7 @@ class StagedWriter:
         self._runs: dict[_Place, _Run] = {}
         self._size = 0  # bytes of all runs
         self._files: list[files.File] = []
-        self._shared: files.File | None = None  # for partitions that get little
+        self._shared: files.File | None = None  # for partitions with little output
         self._written = 0  # bytes of the shared file
         self._own: dict[_Place, PartFile] = {}
         self._parts: list[StagedPart] = []
@@ -212,8 +212,8 @@ class StagedWriter:
         """Adds records, with the columns of Store.append.
 
         Raises:
-            UnknownTopicError: the plan does not have the topic, nor allows for others; or it may not be made.
-            InvalidTopicError: the plan does not have it, and none can have that name, or it is the engine's own.
+            UnknownTopicError: the plan lacks the topic and allows no others; or it may not be created.
+            InvalidTopicError: the plan lacks it, and the name is invalid or the engine's own.
             InvalidRecordError: a column or record is refused.
             OSError: e.g. a full disk.
         """
@@ -232,7 +232,7 @@ class StagedWriter:
                 one.flush()
 
     def _agree(self, topic: str) -> PlannedTopic:
-        """A topic that the plan does not have, as all tasks see it."""
+        """A topic that the plan lacks, as all tasks see it."""
         if not self._plan.others:
             raise UnknownTopicError(f"there was no topic {topic!r} when this write was planned; create it first")
         agreed = agree(self._logs, self._plan.job, topic)
@@ -274,7 +274,7 @@ class StagedWriter:
             self._write(place, _OWN_FILE_SIZE)
 
     def _write(self, place: _Place, own_size: int) -> None:
-        """Moves what is in memory for a partition to its own file, if it has one or has `own_size` bytes, else to the
+        """Moves a partition's kept bytes to its own file if it has one or they are at least `own_size`, else to the
         shared one.
         """
         run = self._runs.pop(place, None)
@@ -301,7 +301,7 @@ class StagedWriter:
         self._written += run.size
 
     def _end_part(self, place: _Place) -> None:
-        """Makes what the partition's own file holds a part; the next one gets another file."""
+        """Ends the partition's own file as a part; the next part gets another file."""
         own = self._own.pop(place, None)
         if own is not None:
             self._parts.append(own.part(*place, self._topic_id(place)))
@@ -313,11 +313,10 @@ class StagedWriter:
         """Ends the task's output.
 
         Args:
-            sync: whether what is in files is on the disk when this returns. Without it, `publish` must not be told to
-                sync either.
+            sync: whether the files are synced when this returns. If False, `publish` must not sync either.
 
         Returns:
-            The parts, with those of each partition in the order of its records.
+            The parts, each partition's in the order of its records.
         """
         for encoder in self._encoders.values():
             encoder.flush()
@@ -327,7 +326,7 @@ class StagedWriter:
                 for place, run in self._runs.items()
             ]
         for place in list(self._runs):
-            # No more will come, so a file pays only if it can become a segment.
+            # No more output follows, so a file pays off only if it can become a segment.
             self._write(place, install_size(self._planned[place[0]].config))
         for place in list(self._own):
             self._end_part(place)
@@ -340,7 +339,7 @@ class StagedWriter:
         return self._parts
 
     def discard(self) -> None:
-        """Removes what was staged, as far as it can; for output that will not be published."""
+        """Removes staged output that will not be published; best effort."""
         for file in self._files:
             file.close()
             try:
