@@ -1,7 +1,7 @@
-"""A store: a folder with topics in it, opened by any number of processes at once.
+"""A store: a folder of topics that any number of processes may open at once.
 
-What the calls do is done in files of their own: partitions.py finds, topic_admin.py changes topics, topic_append.py
-appends, cleaning.py deletes, partition.py reads.
+Each call delegates: partitions.py finds topics, topic_admin.py changes them, topic_append.py appends, cleaning.py
+deletes, partition.py reads.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ from pyspark_log.types import (
     check_isolation,
 )
 
-# Stores that a process shares between those who ask for them by path; the least used go first.
+# Stores that a process shares between callers that open them by path; the least recently used are dropped first.
 _SHARED_STORES = 8
 
 
 class Store:
-    """An open store. Safe to use from several threads; opening one costs the reading of one small file.
+    """An open store. Thread-safe; opening one reads one small file.
 
     Attributes:
         path: its folder, absolute.
-        cluster_id: 22 characters that tell this store from all others.
+        cluster_id: 22 characters that identify this store.
         settings: what store.json sets, by Kafka's broker names.
-        logs, decisions, committed_offsets: the parts of the engine, for tools that are built on it.
+        logs, decisions, committed_offsets: the parts of the engine, for tools built on it.
     """
 
     def __init__(self, logs: LogManager) -> None:
-        """For `open`, `create` and `open_or_create`, which look at the folder first."""
+        """For `open`, `create` and `open_or_create`, which check the folder first."""
         self.path, self.cluster_id, self.settings = logs.path, logs.cluster_id, logs.settings
         self.logs = logs
         self.decisions = DecisionLog(logs)
@@ -79,7 +79,7 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
-        """Opens the store in a folder; or, only to be read, the folder in which a Kafka broker keeps its logs.
+        """Opens the store in a folder; or, read-only, a Kafka broker's log folder.
 
         Args:
             path: the folder, or a `file:` URI. A broker's: one of its `log.dirs`, a copy of it, or the folder of a
@@ -90,8 +90,8 @@ class Store:
             StoreVersionError: a newer version wrote it.
             DescriptionError: its store.json is damaged.
             SideFileError: a broker's meta.properties is damaged.
-            InvalidConfigError: it is no path, or several folders are not those of one broker.
-            OSError: the system does not let it be looked at.
+            InvalidConfigError: it is not a path, or several folders are not those of one broker.
+            OSError: the folder cannot be accessed.
         """
         folder = local_path(path)
         try:
@@ -105,15 +105,16 @@ class Store:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> Store:
-        """Makes a store in a missing or empty folder.
+        """Creates a store in a missing or empty folder.
 
         Args:
             path: the folder; its parent must exist.
-            settings: of the store, by Kafka's broker names. `log.dirs` are the folders that partitions are spread over.
+            settings: the store's configs, by Kafka's broker names. `log.dirs` are the folders over which partitions
+                are spread.
 
         Raises:
             StoreExistsError: the folder is not empty.
-            InvalidConfigError: an unknown setting or a bad value.
+            InvalidConfigError: an unknown config or a bad value.
         """
         folder = local_path(path)
         store_json.make(folder, settings or {})
@@ -121,7 +122,7 @@ class Store:
 
     @classmethod
     def open_or_create(cls, path: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> Store:
-        """Opens the store in a folder; makes one if the folder is missing or empty. Errors as of both."""
+        """Opens the store in a folder; creates one if the folder is missing or empty. Raises: as both."""
         try:
             return cls.open(path)
         except StoreNotFoundError:
@@ -135,9 +136,9 @@ class Store:
 
     @classmethod
     def shared(cls, path: str | os.PathLike[str]) -> Store:
-        """The store in a folder, one object a process as long as the folder holds the same store.
+        """Returns the store in a folder: one object per process as long as the folder holds the same store.
 
-        For workers that live longer than what they do. Errors as of `open`.
+        For workers that outlive their tasks. Raises: as `open`.
         """
         folder = local_path(path)
         stamp = store_json.stamp(folder)
@@ -152,93 +153,93 @@ class Store:
 
     @property
     def writable(self) -> bool:
-        """Whether this process may change the store; a reader need not be allowed to."""
+        """Whether this process may change the store; readers need no write access."""
         return self.logs.writable
 
     @property
     def is_brokers(self) -> bool:
-        """Whether it is a folder of a Kafka broker: it can be read, and every call that would write refuses."""
+        """Whether it is a folder of a Kafka broker: it can be read, and every call that would write raises."""
         return self.logs.is_brokers
 
     @property
     def recorded_cluster_id(self) -> str | None:
-        """`cluster_id`; None for a broker's folder that does not say it, as then it is made from the path."""
+        """`cluster_id`; None for a broker's folder that does not record one: then it is derived from the path."""
         return self.logs.recorded_cluster_id
 
     def check_writable(self) -> None:
-        """Refuses a folder that is never written to, before anything is. ReadOnlyError."""
+        """Refuses a read-only folder, before anything is written. ReadOnlyError."""
         self.logs.check_writable()
 
     # ---- topics
 
     def topics(self, *, internal: bool = False) -> list[str]:
-        """The names of the topics, sorted; with `internal` also the engine's own and those of Kafka's brokers."""
+        """The names of the topics, sorted; with `internal` also those internal to the engine or Kafka's brokers."""
         return self.logs.topics(internal=internal)
 
     def describe_topic(self, name: str) -> TopicDescription:
-        """A topic's id, partitions and settings. UnknownTopicError, InvalidTopicError."""
+        """A topic's id, partitions and configs. UnknownTopicError, InvalidTopicError."""
         return self.logs.describe_topic(name)
 
     def recorded_topic_id(self, name: str) -> str | None:
-        """A topic's id; None for one of a broker's folder that does not say it, as then it is made from the name.
+        """A topic's id; None in a broker's folder that does not record it, for which it is derived from the name.
 
         UnknownTopicError, InvalidTopicError.
         """
         return self.logs.recorded_topic_id(name)
 
     def topic_config(self, name: str) -> TopicConfig:
-        """A topic's resolved settings. UnknownTopicError, InvalidTopicError."""
+        """A topic's resolved configs. UnknownTopicError, InvalidTopicError."""
         return self.logs.topic_config(name)
 
     def create_topic(
         self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicDescription:
-        """Makes a topic.
+        """Creates a topic.
 
         Args:
             name: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'.
             partitions: how many, 100,000 at most; None: the store's num.partitions.
-            configs: settings by Kafka's names.
+            configs: its configs, by Kafka's names.
 
         Raises:
-            TopicExistsError: there is one of that name.
+            TopicExistsError: a topic of that name exists.
             InvalidTopicError, InvalidConfigError: refused; nothing was changed.
         """
         return self._admin.create(name, partitions, configs or {})
 
     def ensure_topic(self, name: str) -> bool:
-        """Makes a topic that is about to be written to, where the store lets writers do so; True if it did.
+        """Creates a missing topic before a write, if the store lets writers do so; True if this call created it.
 
         Raises:
-            UnknownTopicError: there is no such topic, and auto.create.topics.enable is false.
-            InvalidTopicError: no topic can have that name.
+            UnknownTopicError: no such topic, and auto.create.topics.enable is false.
+            InvalidTopicError: the name is invalid.
         """
         return self._admin.create_if_missing(name)
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
-        """Gives a topic more partitions.
+        """Adds partitions to a topic.
 
-        Records with keys that are written from now on can go to other partitions than those before.
+        Later records may go to another partition than earlier ones with the same key.
 
         Args:
-            name: which topic.
-            total: how many it is to have in all.
+            name: the topic.
+            total: the new number of partitions.
 
         Raises:
             UnknownTopicError, InvalidTopicError: no such topic, or one of the engine's own.
-            InvalidConfigError: it has as many already, or more; or more are asked for than a topic can have.
+            InvalidConfigError: it already has as many or more; or `total` is more than a topic can have.
         """
         return self._admin.add_partitions(name, total)
 
     def alter_configs(
         self, name: str, configs: Mapping[str, str] | None = None, delete: Collection[str] = ()
     ) -> TopicDescription:
-        """Changes settings of a topic, for all processes from their next call on.
+        """Changes a topic's configs, for all processes from their next call on.
 
         Args:
-            name: which topic.
-            configs: settings by Kafka's names.
-            delete: names of settings that are to be the store's again.
+            name: the topic.
+            configs: its configs, by Kafka's names.
+            delete: names of configs to reset to the store's values.
 
         Raises:
             UnknownTopicError, InvalidTopicError: no such topic, or one of the engine's own.
@@ -247,9 +248,9 @@ class Store:
         return self._admin.alter_configs(name, configs or {}, delete)
 
     def delete_topic(self, name: str) -> None:
-        """Deletes a topic with its records, durably. Its files go after its file.delete.delay.ms.
+        """Deletes a topic with its records, durably. Its files are deleted after its file.delete.delay.ms.
 
-        Readers that are at work go on with what they have open, and then get UnknownTopicError.
+        Running readers continue with the files that they have open, and then get UnknownTopicError.
 
         Raises:
             UnknownTopicError, InvalidTopicError: no such topic, or one of the engine's own.
@@ -257,7 +258,7 @@ class Store:
         self._admin.delete(name)
 
     def topic(self, name: str) -> Topic:
-        """A topic, for working with all of its partitions. UnknownTopicError, InvalidTopicError."""
+        """Returns a handle to all partitions of a topic. UnknownTopicError, InvalidTopicError."""
         return Topic(self, name)
 
     # ---- groups
@@ -270,60 +271,61 @@ class Store:
     # ---- log dirs
 
     def add_log_dir(self, folder: str | os.PathLike[str]) -> None:
-        """Gives the store one more folder for logs, durably. New partitions go there while it has the fewest.
+        """Adds a log dir to the store, durably. New partitions are placed there while it has the fewest.
 
         Args:
             folder: an absolute path, or a plain name of a folder in the store; missing, or empty.
 
         Raises:
-            InvalidConfigError: it holds something, or lies in another of them; or there are too many.
+            InvalidConfigError: it is not empty, or is inside another log dir; or there are too many.
             ReadOnlyError, OSError: nothing was changed.
         """
         self.logs.add_log_dir(os.fspath(folder))
 
     def remove_log_dir(self, folder: str | os.PathLike[str]) -> str:
-        """Takes a log dir off the store's list, durably. No partition is in it, and none can get there meanwhile.
+        """Removes a log dir from the store's list, durably. It must hold no partition, and gets none meanwhile.
 
-        What the store has written in it beside logs is removed. One that has failed is not touched.
+        The store's files in it, other than logs, are deleted. A failed log dir is not touched.
 
         Args:
             folder: as store.json lists it, or the path.
 
         Returns:
-            Why something of the store may be left in it; "": nothing is.
+            Why files of the store may remain in it; "": none do.
 
         Raises:
-            InvalidConfigError: it is no log dir of the store, or the only one; or something is in it, and what.
-            LogDamagedError: the state of a partition cannot be read, which may be in it.
-            LockTimeoutError: a partition is being moved for too long, or written to.
+            InvalidConfigError: it is not a log dir of the store, or is the only one; or it is not empty (the error
+                names what is in it).
+            LogDamagedError: the state of a partition that may be in it cannot be read.
+            LockTimeoutError: a partition is being moved, or written to, for too long.
             ReadOnlyError, StoreError, OSError: nothing was changed.
         """
         return remove_log_dir.remove(self.logs, os.fspath(folder))
 
     def describe_log_dirs(self) -> list[LogDirDescription]:
-        """What is in each log dir, whether it can be used, and how much room is left; in the order of store.json."""
+        """The content, usability and free space of each log dir, in the order of store.json."""
         return describe_log_dirs(self.logs)
 
     def move_partition(self, topic: str, partition: int, folder: str | os.PathLike[str]) -> int:
         """Moves a partition to another log dir, durably, while others read it and write to it.
 
-        Writers wait while the last bytes are copied (some MiB at most, as a rule). One that nothing was written to is
-        made there. The files in the old folder stay for file.delete.delay.ms, for readers that have them open;
-        `clean`, or the next move, removes them.
+        Writers wait while the last bytes are copied (usually some MiB at most). A partition without a log is created
+        there. The files in the old folder stay for file.delete.delay.ms, for readers that have them open; `clean`, or
+        the next move, removes them.
 
         Args:
-            topic, partition: which one.
-            folder: where to, as store.json lists it, or the path.
+            topic, partition: the partition.
+            folder: the target, as store.json lists it, or the path.
 
         Returns:
             How many bytes were copied; 0 if it was there already.
 
         Raises:
             UnknownTopicError: no such topic or partition.
-            InvalidConfigError: it is no log dir of the store, or has something of the partition's name.
+            InvalidConfigError: it is not a log dir of the store, or has an entry of the partition's name.
             LogDirOfflineError: one of the two folders has failed.
             LockTimeoutError: another partition is being moved for too long.
-            LogDamagedError, OSError: e.g. a full disk. As with the others, the partition stays where it is.
+            LogDamagedError, OSError: e.g. a full disk. After any error, the partition stays where it is.
         """
         return partition_move.move(self.logs, topic, partition, os.fspath(folder))
 
@@ -339,42 +341,42 @@ class Store:
             data: the columns `value` (binary or string; null is a tombstone), and as wanted `key` (the same),
                 `headers` (list of structs of key and value), `timestamp` (a time, or whole ms; null: now) and
                 `partition` (null: by the key, or spread).
-            partition: all records go to this one.
+            partition: the partition for all records.
             sync: True: returns when the records survive a power loss; else they survive the end of any process,
-                and a power loss as far as the topic's flush.messages and flush.ms say.
+                and a power loss as far as the topic's flush.messages and flush.ms ensure.
 
         Returns:
-            The offsets that the records got, for each partition that got some.
+            The offsets of the records, for each partition that got some.
 
         Raises:
             UnknownTopicError: no such topic or partition.
             InvalidTopicError: one of the engine's own topics.
             InvalidRecordError: a column or record is refused; nothing was appended.
-            OSError, OutcomeUnknownError, or another PylogError: the partitions of the error's `results`, a list of
-                AppendResult, have their records; no other one has.
+            OSError, OutcomeUnknownError, or another PylogError: only the partitions in the error's `results`, a list
+                of AppendResult, have their records.
         """
         check_not_internal(topic)
         return append_rows(self.logs, topic, data, partition, sync)
 
     def append_batch(self, topic: str, partition: int, batch: bytes, *, sync: bool = False) -> AppendResult:
-        """Appends a record batch as a client of Kafka sends it; once, if its producer numbers its records.
+        """Appends a record batch as a Kafka client sends it; once, if its producer is idempotent.
 
         A batch with producer id, epoch and sequence numbers that was appended before, and is one of the producer's
-        last five, is answered with the offsets that it got then. Nothing is written for it.
+        last five, returns the offsets of that append. Nothing is written.
 
         Args:
-            topic, partition: where.
-            batch: one whole batch of format 2 with base offset 0, in any codec. A part of a transaction is taken
-                as well; there is nobody here to end it.
+            topic, partition: the partition.
+            batch: one complete batch of format 2 with base offset 0, in any codec. A part of a transaction is
+                accepted as well, but the engine never ends it.
             sync: as for `append`.
 
         Raises:
             UnknownTopicError: no such topic or partition.
             InvalidTopicError: one of the engine's own topics.
-            InvalidRecordError, CorruptRecordError: the batch is refused for what it is; nothing was appended.
+            InvalidRecordError, CorruptRecordError: the batch is invalid; nothing was appended.
             ProducerError: it does not follow the producer's last one, or a newer epoch of that producer has
                 written here; nothing was appended.
-            OSError, OutcomeUnknownError: it can be sent again: what is there by then is recognised.
+            OSError, OutcomeUnknownError: it can be sent again: a batch that was appended is recognised.
         """
         check_not_internal(topic)
         target = self.logs.appender(topic, partition)
@@ -394,24 +396,24 @@ class Store:
         check_crcs: bool = True,
         isolation_level: str = READ_UNCOMMITTED,
     ) -> Iterator[pa.RecordBatch]:
-        """The records of a range of offsets, in order, as batches in the row schema.
+        """Reads the records of a range of offsets, in order, as batches in the row schema.
 
         Args:
-            topic, partition: where.
+            topic, partition: the partition.
             start: the first offset, or EARLIEST or LATEST.
-            end: the offset behind the last; None or LATEST: the log end at the call, or the last stable offset.
-            max_bytes: about how many bytes of records a batch holds, before compression; one record batch at least.
+            end: the exclusive end; None or LATEST: the log end at the call, or the last stable offset.
+            max_bytes: about how many bytes of records a batch holds, uncompressed; at least one record batch.
             headers: adds the column of headers.
-            check_crcs: False leaves the checksums out, as Kafka's check.crcs does.
-            isolation_level: read_uncommitted, or read_committed: only what lies below the last stable offset, and
-                no record of a transaction that was aborted.
+            check_crcs: False skips the checksums, as Kafka's check.crcs does.
+            isolation_level: read_uncommitted, or read_committed: only records below the last stable offset, without
+                those of aborted transactions.
 
         Raises:
             UnknownTopicError: no such topic or partition.
-            InvalidConfigError: there is no such isolation level, or `max_bytes` is not from 1 to 2^63 - 1.
-            OffsetOutOfRangeError: with the range that is valid.
-            CorruptRecordError: a damaged batch; what stands before it is given out first. BatchTooLargeError: one that
-                becomes more in memory than batch.max.memory.bytes.
+            InvalidConfigError: no such isolation level, or `max_bytes` is not from 1 to 2^63 - 1.
+            OffsetOutOfRangeError: with the valid range.
+            CorruptRecordError: a damaged batch; the records before it are returned first.
+            BatchTooLargeError: a batch that takes more memory than batch.max.memory.bytes.
         """
         check_whole("max_bytes", max_bytes, low=1)
         reader, committed = self.logs.recovered(topic, partition), check_isolation(isolation_level)
@@ -432,11 +434,11 @@ class Store:
         return (rows.rows(chunk.columns, chunk.num_rows) for chunk in chunks)
 
     def flush(self, topic: str | None = None) -> None:
-        """Makes durable what was appended, by whomever; of one topic, or of all.
+        """Makes durable what any process has appended; of one topic, or of all.
 
         Raises:
             UnknownTopicError: no such topic.
-            PylogError, OSError: the first that a partition gave; the others were synced.
+            PylogError, OSError: the first that a partition raised; the others were synced.
         """
         cleaning.flush(self.logs, self.topics(internal=True) if topic is None else [topic])
 
@@ -444,34 +446,34 @@ class Store:
         """Deletes the records before an offset, durably; readers no longer see them when this returns.
 
         Args:
-            topic, partition: where.
+            topic, partition: the partition.
             before_offset: the first offset that stays; LATEST: none does.
 
         Returns:
-            The log start: `before_offset`, or one beyond it where more was deleted before.
+            The log start: `before_offset`, or a larger offset if more was deleted already.
 
         Raises:
             UnknownTopicError, InvalidTopicError: no such topic or partition, or one of the engine's own.
-            InvalidConfigError: the topic's cleanup.policy is not to delete.
+            InvalidConfigError: the topic's cleanup.policy is not "delete".
             OffsetOutOfRangeError: beyond the log end; nothing was deleted.
         """
         return cleaning.delete_records(self.logs, topic, partition, before_offset)
 
     def clean(self, topic: str | None = None) -> int:
-        """Lets go of segments that retention no longer asks for, and removes files whose delay is over.
+        """Deletes segments that have exceeded retention, and removes files whose delay is over.
 
-        Appenders do this too, each for its partition when it begins a segment. This is for partitions that nobody
+        Writers do this too, each for its partition when it rolls a segment. This is for partitions that no process
         writes to any more.
 
         Args:
-            topic: which one; None: all, and what is left of deleted ones.
+            topic: the topic; None: all, and the remains of deleted ones.
 
         Returns:
-            How many segments went.
+            How many segments were deleted.
 
         Raises:
             UnknownTopicError, InvalidTopicError: no such topic.
-            PylogError, OSError: the first that a partition gave; the others were cleaned.
+            PylogError, OSError: the first that a partition raised; the others were cleaned.
         """
         self.check_writable()
         try:
@@ -482,15 +484,15 @@ class Store:
                 partition_move.sweep(self.logs)
 
     def close(self) -> None:
-        """Ends this object's writing: makes durable what is in the partitions that it wrote to, and closes their files.
+        """Ends this object's writing: syncs the partitions that it wrote to, and closes their files.
 
-        As with `flush`, no power loss afterwards costs offsets of these partitions, and Kafka's checkpoints are
-        written if that is due. `with Store.open(path) as store:` closes at the end of the block. A store that was
-        never written to has nothing to close; nor must any other be: what was acknowledged stays without it. The
-        object can be used again; it then opens what it needs.
+        As with `flush`, no later power loss costs offsets of these partitions, and Kafka's checkpoints are written if
+        due. `with Store.open(path) as store:` closes at the end of the block. A store that was never written to has
+        nothing to close; closing is optional for any other: acknowledged records stay without it. The object can be
+        used again; it then opens what it needs.
 
         Raises:
-            PylogError, OSError: the first that a partition gave; the others are closed.
+            PylogError, OSError: the first that a partition raised; the others are closed.
         """
         try:
             self.logs.close()
@@ -515,9 +517,9 @@ class Store:
         return reader.last_stable_offset() if check_isolation(isolation_level) else reader.state().high_watermark
 
     def offset_for_timestamp(self, topic: str, partition: int, timestamp: int) -> OffsetAndTimestamp | None:
-        """The first record, in the order of offsets, of the time `timestamp` (ms) or later; None: there is none.
+        """The first record, by offset, whose time is `timestamp` (ms) or later; None: there is none.
 
-        A record without a time is never the answer.
+        A record without a time is never returned.
 
         Raises:
             UnknownTopicError: no such topic or partition.
@@ -527,20 +529,20 @@ class Store:
         return self.logs.recovered(topic, partition).find_timestamp(int(timestamp))
 
     def offset_of_max_timestamp(self, topic: str, partition: int) -> OffsetAndTimestamp | None:
-        """The record with the largest time, of several the first in the order of offsets; None: no record has a time.
+        """The record with the largest time, the first of several by offset; None: no record has a time.
 
         As Kafka answers a ListOffsets request for -3 (KIP-734). The marker of a transaction counts as a record there.
         """
         return self.logs.recovered(topic, partition).find_max_timestamp()
 
     def size(self, topic: str, partition: int) -> int:
-        """Bytes of the partition's `.log` files."""
+        """The size of the partition's `.log` files, in bytes."""
         return self.logs.recovered(topic, partition).size()
 
     def written_partitions(self, topic: str) -> list[int]:
-        """The partitions of which there are files, ascending; of a broker's topic those that are here.
+        """The partitions that have files, ascending; for a broker's topic, those in this folder.
 
-        It costs as much as there are of these, however many partitions the topic has. UnknownTopicError.
+        The cost grows with their number, not with the topic's partitions. UnknownTopicError.
         """
         return self.logs.written_partitions(topic)
 

@@ -23,12 +23,12 @@ Rows: TypeAlias = "pa.RecordBatch | pa.Table | Sequence[Mapping[str, Any]] | Any
 #: Where a read begins or ends: an offset, EARLIEST or LATEST for all partitions; a time; or an offset for each one.
 Bound: TypeAlias = "int | datetime | Mapping[int, int]"
 
-# How long `follow` waits between two looks, in seconds.
+# How long `follow` waits between two polls, in seconds.
 _PAUSE = 0.1
 
 
 class Topic:
-    """A topic. `store.topic("orders")` makes one; it holds nothing open, and looks the topic up each time.
+    """A topic. `store.topic("orders")` returns one; it holds nothing open, and looks the topic up each time.
 
     Attributes:
         store: whose topic it is.
@@ -36,7 +36,7 @@ class Topic:
     """
 
     def __init__(self, store: Store, name: str) -> None:
-        """UnknownTopicError, InvalidTopicError: there is no such topic."""
+        """Raises UnknownTopicError or InvalidTopicError if there is no such topic."""
         store.describe_topic(name)
         self.store, self.name = store, name
 
@@ -55,7 +55,7 @@ class Topic:
     # ---- writing
 
     def append(self, rows: Rows, *, partition: int | None = None, sync: bool = False) -> list[AppendResult]:
-        """Appends rows; errors, and the columns that rows can have, as Store.append.
+        """Appends rows; the columns and errors are those of Store.append.
 
         Args:
             rows: Arrow data, a pandas DataFrame, or dicts (`[{"key": "a", "value": "b"}]`).
@@ -76,7 +76,7 @@ class Topic:
         max_bytes: int = READ_BYTES,
         isolation_level: str = READ_UNCOMMITTED,
     ) -> Scan:
-        """What is between two offsets of each partition, or between two times; partition after partition.
+        """Reads between two offsets of each partition, or between two times; partition after partition.
 
         Args:
             start: where to begin; a time: the first record of that time or later.
@@ -108,12 +108,12 @@ class Topic:
         headers: bool = False,
         isolation_level: str = READ_UNCOMMITTED,
     ) -> Iterator[pa.RecordBatch]:
-        """The records from `start` on, as they come, for ever; the order is that of each partition.
+        """Yields the records from `start` on, as they arrive, for ever; ordered within each partition.
 
         Args:
             start: where to begin.
-            timeout: ends when nothing has come for so many seconds; None: never.
-            partitions: which ones; None: all, also those that are added.
+            timeout: ends when nothing has arrived for this many seconds; None: never.
+            partitions: which ones; None: all, including partitions added later.
             headers, isolation_level: as `read`.
         """
         chosen = None if partitions is None else list(partitions)
@@ -138,24 +138,24 @@ class Topic:
     # ---- offsets
 
     def earliest_offsets(self) -> dict[int, int]:
-        """Of each partition the first offset that can be read."""
+        """Each partition's first readable offset."""
         return {number: self.store.earliest_offset(self.name, number) for number in self.partitions}
 
     def latest_offsets(self, *, isolation_level: str = READ_UNCOMMITTED) -> dict[int, int]:
-        """Of each partition the offset that the next record will get, or its last stable offset."""
+        """Each partition's next offset, or its last stable offset."""
         return {
             number: self.store.latest_offset(self.name, number, isolation_level=isolation_level)
             for number in self.partitions
         }
 
     def offsets_for(self, timestamp: datetime | int) -> dict[int, OffsetAndTimestamp | None]:
-        """Of each partition the first record of a time (or ms since 1970) or later; None: there is none."""
+        """Each partition's first record of a time (or ms since 1970) or later; None: there is none."""
         return {
             number: self.store.offset_for_timestamp(self.name, number, to_ms(timestamp)) for number in self.partitions
         }
 
     def _offsets(self, bound: Bound, numbers: list[int], absent: int, isolation_level: str) -> dict[int, int]:
-        """Of each partition the offset that a bound means; `absent`: for those that it does not name."""
+        """Each partition's offset for a bound; `absent`: for partitions that it does not name."""
         if isinstance(bound, Mapping):
             bounds = {number: bound.get(number, absent) for number in numbers}
         elif isinstance(bound, datetime):
@@ -172,11 +172,11 @@ class Topic:
 
 
 class Scan:
-    """Records that are to be read, which nothing reads before it is asked for. It can be read more than once.
+    """Records to read, lazily. Can be read more than once.
 
     Attributes:
-        ranges: of each partition the first offset, and the one after the last.
-        schema: of the rows.
+        ranges: each partition's first offset and exclusive end.
+        schema: the rows' schema.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class Scan:
                 yield batch.select(self._columns)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """An Arrow reader, for what takes one (DuckDB, Polars, a Parquet writer) without all of it in memory."""
+        """An Arrow reader, for tools that accept one (DuckDB, Polars, a Parquet writer); streams the batches."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def to_table(self) -> pa.Table:
@@ -217,7 +217,7 @@ class Scan:
 
 
 def _arrow(rows: Rows) -> pa.RecordBatch | pa.Table:
-    """Rows as Arrow data. InvalidConfigError: they are none that can be."""
+    """Converts rows to Arrow data. InvalidConfigError: they cannot be converted."""
     if isinstance(rows, (pa.RecordBatch, pa.Table)):
         return rows
     if hasattr(rows, "__dataframe__") or hasattr(rows, "iloc"):
