@@ -1,7 +1,7 @@
 """The data source `pylog`: batch and streaming reads and writes of a store from Spark."""
 
-# The top-level `spark_connector` is a link to this folder, for people. Imported through it, every
-# class would exist twice and `isinstance` would fail in ways that are hard to see.
+# The top-level `spark_connector` is a link to this folder, for readers of the code only. Importing through it would
+# create every class twice, and `isinstance` would fail in ways that are hard to see.
 if __name__ != "pyspark_log.spark_connector":
     raise ImportError(f"import this package as pyspark_log.spark_connector, not as {__name__}")
 

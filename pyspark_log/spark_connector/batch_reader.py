@@ -18,7 +18,7 @@ from pyspark_log.types import TopicPartition
 
 
 class PylogBatchReader(DataSourceReader):
-    """Plans one task a topic-partition, or more where options ask for it."""
+    """Plans one task per topic-partition, or more if options ask for it."""
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         self._path = path
@@ -31,7 +31,7 @@ class PylogBatchReader(DataSourceReader):
             store = Store.shared(self._path)
             show_decided(store)
             headers, level = self._options.include_headers, self._options.isolation_level
-            # The ids first: what a topic that is made in between has is then refused by the tasks.
+            # The ids first: the tasks then refuse a topic that is recreated in between.
             topic_ids = identity_of(store, self._options.topics).topic_ids
             starts = offsets_at(store, self._options.topics, self._start, "start", level)
             ends = offsets_at(store, self._options.topics, self._end, "end", level)
@@ -44,7 +44,7 @@ class PylogBatchReader(DataSourceReader):
             ]
 
     def _split(self, store: Store, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """The ranges in pieces, if options ask for it: by the offsets of now, but open where the ranges are open."""
+        """Splits the ranges if options ask for it, by the current offsets; open bounds stay open."""
         splitting, level = self._options.splitting, self._options.isolation_level
         if not splitting.is_due(ranges):
             return ranges
@@ -52,7 +52,7 @@ class PylogBatchReader(DataSourceReader):
         split: dict[TopicPartition, list[OffsetRange]] = {}
         for one in ranges:
             start, end = (resolved(store, one.at, edge, level) for edge in (one.start, one.end))
-            # There may be more in an empty one when its task runs; that says what is wrong if it ends before it starts.
+            # An empty range may have records when its task runs; the task raises if it ends before it starts.
             split[one.at] = [one] if start >= end else []
             known.append(OffsetRange(one.at, start, end))
         for piece in splitting.split(known):
@@ -65,5 +65,5 @@ class PylogBatchReader(DataSourceReader):
         return [piece for pieces in split.values() for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
+        """Reads the rows of one range."""
         return read_partition(partition)

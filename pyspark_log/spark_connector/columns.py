@@ -1,4 +1,4 @@
-"""The columns of rows: those that a read gives, and those that a write takes."""
+"""The columns of rows: those that a read returns, and those that a write accepts."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ def row_schema(headers: bool) -> StructType:
 
 
 def check_row_schema(given: StructType, headers: bool) -> None:
-    """Refuses a schema of the user's own, which Spark passes on instead of asking for the source's.
+    """Refuses a user's schema other than the source's, which Spark passes on without asking for the source's.
 
     Raises:
-        ConnectorError: `given` is another one.
+        ConnectorError: `given` differs.
     """
     if given != row_schema(headers):
         raise option_error("pylog source has a fixed schema and cannot be set with a custom one")
 
 
 TOPIC = "topic"
-#: What the engine takes under the same name, besides `topic`, which says where a row goes. The Kafka connector, too,
-#: leaves a column `timestamp` alone: rows that were read and are written on are new records, of the time of the write.
+#: The columns that the engine accepts by the same name, besides `topic`, which names a row's topic. As in the Kafka
+#: connector, a column `timestamp` is ignored: rows that were read and are written again are new records, with the time
+#: of the write.
 RECORD_COLUMNS = ("key", "value", "headers", "partition")
 
 _TYPES: dict[str, tuple[DataType, ...]] = {
@@ -64,12 +65,12 @@ _TYPES: dict[str, tuple[DataType, ...]] = {
 
 
 def check_columns(schema: StructType, topic: str | None, timestamp_column: str | None) -> None:
-    """Refuses a DataFrame that cannot be written. Columns of other names are left alone, as in the Kafka connector.
+    """Refuses a DataFrame that cannot be written. Columns of other names are ignored, as in the Kafka connector.
 
     Args:
-        schema: of the DataFrame.
+        schema: the DataFrame's schema.
         topic: the option of that name.
-        timestamp_column: the option timestampColumn, which the Kafka connector has not.
+        timestamp_column: the option timestampColumn, which the Kafka connector lacks.
 
     Raises:
         ConnectorError: with the Kafka connector's messages.
@@ -106,7 +107,7 @@ def _check_type(name: str, given: DataType, allowed: tuple[DataType, ...]) -> No
 
 
 def _same(given: DataType, wanted: DataType) -> bool:
-    """Whether two types are the same but for what may be null."""
+    """Whether two types are the same, nullability aside."""
     if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
         return _same(given.elementType, wanted.elementType)
     if isinstance(given, StructType) and isinstance(wanted, StructType):

@@ -1,4 +1,4 @@
-"""Publishes on the driver what the tasks have staged."""
+"""Publishes, on the driver, what the tasks have staged."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
 
-# The runs of queries, with topics, that were warned. The process that commits lives as long as the query runs.
+# The runs of queries, with topics, that were warned. The committing process lives as long as the query runs.
 _told: set[tuple[str, str]] = set()
 
 
 def publish_batch(
     store: StoreRef, messages: Sequence[WriterCommitMessage | None], publisher: str, number: int, *, one_off: bool
 ) -> None:
-    """Publishes a batch write under the name that it was given when it was planned."""
+    """Publishes a batch write under the id from its plan."""
     with outcome_shown():
         staged, opened = _staged(messages), store.reopen()
         check_agreements(staged)
@@ -47,9 +47,9 @@ def publish_micro_batch(
     """Publishes a micro-batch under its query's id, which Spark keeps in the checkpoint.
 
     Args:
-        store: where.
-        messages: of the tasks, in their order.
-        batch_id: which micro-batch.
+        store: the store.
+        messages: the tasks' messages, in task order.
+        batch_id: the micro-batch's id.
         checkpoint: the query's own checkpoint location, or "" if the session's counts.
         query_name: the query's name, or "".
     """
@@ -72,13 +72,13 @@ def publish_micro_batch(
 
 
 def check_agreements(messages: Sequence[StagedMessage]) -> None:
-    """Refuses a write whose tasks went by different partitions of a topic: a key would be in two of them.
+    """Refuses a write whose tasks used different partition counts of a topic: a key could be in two partitions.
 
-    What they agreed by was removed while they were at work: by hand, or as it was older than
+    Then the file with the agreed count was removed while they ran: by hand, or because it was older than
     `staged.output.expiration.ms`.
 
     Raises:
-        StagedOutputError: it must be written again.
+        StagedOutputError: the write must be repeated.
     """
     agreed = dict[str, tuple[str, int]]()
     for one in (one for message in messages for one in message.agreed):
@@ -91,7 +91,7 @@ def check_agreements(messages: Sequence[StagedMessage]) -> None:
 
 
 def end_agreements(store: Store, messages: Sequence[StagedMessage]) -> None:
-    """Names the topics that a write's tasks have made, and removes what they agreed by; all tasks are done."""
+    """Logs the topics that a write's tasks have created, and removes their agreement files; all tasks are done."""
     agreed = [one for message in messages for one in message.agreed]
     for topic in sorted({one.name for one in agreed if one.made}):
         warn_of_new_topic(store, topic)
@@ -99,19 +99,19 @@ def end_agreements(store: Store, messages: Sequence[StagedMessage]) -> None:
 
 
 def warn_of_old_times(store: Store, messages: Sequence[StagedMessage], run_id: str = "") -> None:
-    """Warns of topics for which all that was written is past their retention: what is written next removes it.
+    """Warns of topics whose written records are all past retention: the next write deletes them.
 
     Args:
-        store: where it was published.
-        messages: of the tasks.
-        run_id: of a streaming query, which is told once of a topic.
+        store: the store that was published to.
+        messages: the tasks' messages.
+        run_id: the streaming query's run, which is warned once per topic.
     """
     newest = dict[str, int]()
     for message in messages:
         for topic, time in message.newest.items():
             newest[topic] = max(time, newest.get(topic, time))
     for topic, time in newest.items():
-        # All of it is published: a write that failed here would be made again.
+        # All of it is published: a write that failed here would be repeated.
         with contextlib.suppress(PylogError, OSError):
             config = store.topic_config(topic)
             if is_past_retention(time, config, store.logs.clock()) and (not run_id or (run_id, topic) not in _told):
@@ -131,7 +131,7 @@ def _run_of(staged: Sequence[StagedMessage], batch_id: int) -> QueryRun:
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedMessage]:
-    """What all tasks report. A task that reports nothing may have had rows, which would be lost."""
+    """The messages of all tasks. A task without a message may have had rows, which would be lost."""
     staged = [message for message in messages if isinstance(message, StagedMessage)]
     if len(staged) != len(messages):
         silent = len(messages) - len(staged)

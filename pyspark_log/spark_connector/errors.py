@@ -1,7 +1,7 @@
 """Errors as Spark's users see them.
 
-No exception type survives the way from a Python worker to the driver, only its text does. So each error that
-leaves the connector starts with a stable name in brackets, which a program (or a search) can rely on.
+Only an exception's text, not its type, reaches the driver from a Python worker. So each error that leaves the
+connector starts with a stable name in brackets, which a program (or a search) can rely on.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class ConnectorError(PylogError):
 
 
 def option_error(message: str) -> ConnectorError:
-    """For options that are missing, malformed or contradict each other."""
+    """The error for options that are missing, malformed or contradictory."""
     return ConnectorError("PYLOG_INVALID_OPTION", message)
 
 
 def data_loss(reason: str, message: str) -> ConnectorError:
-    """For records that a query still had to read and that are no longer there.
+    """The error for records that a query still had to read and that no longer exist.
 
     Args:
         reason: the part after the dot, named as the Kafka connector names its KAFKA_DATA_LOSS conditions.
@@ -57,7 +57,7 @@ def data_loss(reason: str, message: str) -> ConnectorError:
 
 @contextmanager
 def conditions_shown() -> Iterator[None]:
-    """Puts the condition of each engine error in front of its message, and one in front of the system's errors."""
+    """Prefixes each engine error's message with its condition, and the system's errors with one too."""
     try:
         yield
     except ConnectorError:
@@ -68,7 +68,7 @@ def conditions_shown() -> Iterator[None]:
 
 @contextmanager
 def outcome_shown() -> Iterator[None]:
-    """The same for a publish, and behind the condition the words that say what became of it."""
+    """The same for a publish, with its outcome in words after the condition."""
     try:
         yield
     except PublishPendingError as error:
@@ -83,7 +83,7 @@ def outcome_shown() -> Iterator[None]:
 
 
 class _StandardError(logging.Handler):
-    """Writes in the form of Spark's own log lines; where the root logger has a handler, that one shows the warning."""
+    """Writes warnings in the form of Spark's log lines; skipped if the root logger has a handler, which shows them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -95,5 +95,5 @@ class _StandardError(logging.Handler):
 
 
 def show_warnings() -> None:
-    """From now on this process shows them; called once."""
+    """Makes this process show warnings from now on; call once."""
     logging.getLogger("pyspark_log").addHandler(_StandardError())

@@ -1,13 +1,13 @@
 """Offsets as JSON: what users write in options, and what Spark keeps in a query's checkpoint.
 
-Both have the form of Spark's Kafka connector, `{"topic": {"0": 123}}`, where a number is the offset of the next
+Both use the form of Spark's Kafka connector, `{"topic": {"0": 123}}`, where a number is the offset of the next
 record to read. User options may also hold -2 (earliest) and -1 (latest).
 
-A checkpoint entry has one more key, `@`, which no topic can be named. It carries what must outlive the process,
-since a Python source is told neither its query's id nor its checkpoint: `group`, the consumer group under which
-the query's progress is committed; `cluster_id` and `topic_ids`, of which store and topics the offsets are; and, in
-the end offset of batch 0 only, `start`, where that batch began. With it a batch 0 that is run again after a restart
-reads the same records, even if the query starts at "latest".
+A checkpoint entry has one more key, `@`, which is not a valid topic name. It carries what must outlive the process,
+since Spark gives a Python source neither its query's id nor its checkpoint: `group`, the consumer group under which
+the query's progress is committed; `cluster_id` and `topic_ids`, the store and topics of the offsets; and, in the end
+offset of batch 0 only, `start`, where that batch began. With it a batch 0 that is rerun after a restart reads the
+same records, even if the query starts at "latest".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Offsets = dict[TopicPartition, int]
 
 
 def parse_option(option: str, text: str) -> Offsets:
-    """Offsets that a user gave as JSON.
+    """Parses offsets that a user gave as JSON.
 
     Raises:
         ConnectorError: `text` is not of the form above, or holds a number below -2.
@@ -57,7 +57,7 @@ def _from_nested(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    """The JSON form, topics and partitions ascending: Spark compares offsets as text."""
+    """The JSON form, with topics and partitions ascending: Spark compares offsets as text."""
     nested: dict[str, Any] = {}
     for at in sorted(offsets):
         nested.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
@@ -66,11 +66,11 @@ def to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells a store and topics from others of the same names.
+    """The identity of a store and topics, beyond their names.
 
     Attributes:
         cluster_id: the store's, if it is known.
-        topic_ids: the topics', by name, as far as they are known.
+        topic_ids: the topics' ids, by name, as far as they are known.
     """
 
     cluster_id: str | None = None
@@ -83,10 +83,10 @@ class SourceOffset:
 
     Attributes:
         offsets: for each partition the next offset to read.
-        group: the query's consumer group; None only in what `initialOffset` answers, so its absence marks the
+        group: the query's consumer group; None only in what `initialOffset` returns, so its absence marks the
             start of batch 0.
         start: where batch 0 began; only in the end of batch 0.
-        identity: of which store and topics the offsets are, as far as that is known.
+        identity: the store and topics of the offsets, as far as they are known.
     """
 
     offsets: Offsets
@@ -96,7 +96,7 @@ class SourceOffset:
 
     @property
     def is_initial(self) -> bool:
-        """Whether no batch ends here: it is where batch 0 begins."""
+        """Whether batch 0 begins here, so that no batch ends here."""
         return self.group is None
 
     def to_json(self) -> dict[str, Any]:
@@ -115,10 +115,10 @@ class SourceOffset:
 
     @classmethod
     def from_json(cls, nested: Mapping[str, Any]) -> SourceOffset:
-        """The reverse of `to_json`; also takes an offset that the Kafka connector wrote (no `@`).
+        """The inverse of `to_json`; also accepts an offset that the Kafka connector wrote (no `@`).
 
         Raises:
-            ConnectorError: it is neither; a checkpoint of another source, say.
+            ConnectorError: it is neither, e.g. in a checkpoint of another source.
         """
         try:
             own = nested.get(OWN_KEY, {})
@@ -145,7 +145,7 @@ class Everywhere:
 
 @dataclass(frozen=True)
 class Specific:
-    """An offset or sentinel for each partition; it must name exactly the partitions there are."""
+    """An offset or sentinel for each partition; it must name exactly the existing partitions."""
 
     offsets: Offsets
 

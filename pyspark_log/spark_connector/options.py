@@ -1,7 +1,7 @@
-"""The options of the data source: Spark's Kafka connector's names, values and rules.
+"""The options of the data source, with the names, values and rules of Spark's Kafka connector.
 
-An option that this version cannot honour is refused, never ignored. What is accepted without any effect is what
-has no meaning without brokers: `kafka.*` settings of Kafka's clients and the poll time-out.
+An option that this version cannot honour is refused, never ignored. Only options that mean nothing without brokers
+are accepted without effect: `kafka.*` configs of Kafka's clients and the poll time-out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark_log.spark_connector.offsets import (
 from pyspark_log.spark_connector.planning import Splitting
 from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, check_isolation
 
-#: Options as Spark hands them over, with their names in lower case.
+#: Options as Spark passes them, with their names in lower case.
 Options = Mapping[str, str]
 
 _LONG = re.compile(r"[+-]?[0-9]{1,19}")
@@ -32,7 +32,7 @@ _INT_MAX = 2**31 - 1
 
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 
-# What the Kafka connector has and this version has not.
+# The Kafka connector's options that this version lacks.
 _NOT_YET = (
     "assign",
     "endingOffsetsByTimestamp",
@@ -66,7 +66,7 @@ def store_path(options: Options) -> str:
     """The option `path` as the user gave it.
 
     Raises:
-        ConnectorError: there is none.
+        ConnectorError: the option is missing.
     """
     path = options.get("path", "").strip()
     if not path:
@@ -76,19 +76,19 @@ def store_path(options: Options) -> str:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a read asks for, batch or streaming.
+    """The options of a batch or streaming read.
 
     Attributes:
-        topics: to read, without repetitions.
+        topics: the topics to read, without repetitions.
         start: where to begin; None: the default.
         end: where a batch read ends; None: the default.
         include_headers: whether rows have the column `headers`.
         isolation_level: read_uncommitted or read_committed.
         max_offsets: maxOffsetsPerTrigger, or None.
         splitting: into how many tasks it is split.
-        group_id: the group under which a stream commits its position, if the user names one.
-        group_id_prefix: else its name starts so.
-        retries: how often the log ends are looked up while they lie before a query's position.
+        group_id: the group under which a stream commits its offsets, if the user names one.
+        group_id_prefix: otherwise, the prefix of the group's name.
+        retries: how often the log ends are looked up again while they are below a query's position.
         retry_interval_ms: how long to wait in between.
     """
 
@@ -106,10 +106,10 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Options) -> ReadOptions:
-        """Reads and checks what batch and streaming reads have in common.
+        """Parses the options that batch and streaming reads share.
 
         Args:
-            options: as `lower_names` gives them.
+            options: as returned by `lower_names`.
 
         Raises:
             ConnectorError: with the Kafka connector's message where it has one.
@@ -191,14 +191,14 @@ def _names(position: Specific) -> str:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a write asks for, batch or streaming.
+    """The options of a batch or streaming write.
 
     Attributes:
-        topic: where all rows go; None: the column `topic` says it.
-        publish_id: the name under which a batch write is published exactly once, with
-        publish_number: which of its publishes this is; both or neither.
+        topic: the topic of all rows; None: the column `topic` names it.
+        publish_id: the id under which a batch write is published exactly once.
+        publish_number: the number of this publish under that id; both are set or neither.
         compression_type: the codec for topics that leave it to the writer, or None.
-        timestamp_column: the column with the records' times; None: they get the time at which they are written.
+        timestamp_column: the column with the records' times; None: the time of the write.
     """
 
     topic: str | None
@@ -209,7 +209,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Options) -> WriteOptions:
-        """Reads and checks the options of a write.
+        """Parses the options of a write.
 
         Raises:
             ConnectorError: with the Kafka connector's message where it has one.
@@ -273,7 +273,7 @@ def _refuse_client_settings(options: Options, refused: Mapping[str, str]) -> Non
 
 
 def _start(options: Options) -> Position | None:
-    # An option that another one overrides is not even read.
+    # An option that another one overrides is not parsed.
     if "startingtimestamp" in options:
         text = options["startingtimestamp"].strip()
         timestamp = _long(text)

@@ -1,7 +1,7 @@
-"""Plans what a read gets: which offsets, of which partitions, in which ranges, one task a range.
+"""Plans a read: which offsets of which partitions, in which ranges, one task per range.
 
-Offsets are resolved, checked against the store that they were read from, limited to what a trigger may take, and cut
-into ranges.
+Offsets are resolved, checked against the store that they were read from, limited to a trigger's maximum, and split into
+ranges.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark_log.spark_connector.errors import ConnectorError, data_loss, option
 from pyspark_log.spark_connector.offsets import AtTimestamp, Everywhere, Identity, Offsets, Position
 from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 
-if TYPE_CHECKING:  # Options are parsed where the engine is not loaded.
+if TYPE_CHECKING:  # Options are parsed in processes that do not load the engine.
     from pyspark_log.storage.store import Store
 
 
@@ -37,7 +37,7 @@ def names(partitions: Iterable[TopicPartition]) -> str:
 
 @contextmanager
 def missing_is_lost(read: Iterable[TopicPartition]) -> Iterator[None]:
-    """Makes a missing topic a data loss, if a query has read partitions (`read`); ConnectorError, PYLOG_DATA_LOSS."""
+    """Reports a missing topic as data loss if a query has read partitions (`read`). ConnectorError, PYLOG_DATA_LOSS."""
     try:
         yield
     except UnknownTopicError as error:
@@ -48,10 +48,10 @@ def missing_is_lost(read: Iterable[TopicPartition]) -> Iterator[None]:
 
 
 def check_not_lost(known: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
-    """Refuses log ends that contradict what a query has read already.
+    """Refuses log ends that contradict a query's position.
 
     Raises:
-        ConnectorError: PYLOG_DATA_LOSS, a partition is gone or ends before the query's position.
+        ConnectorError: PYLOG_DATA_LOSS, a partition is missing or ends before the query's position.
     """
     gone = known.keys() - ends.keys()
     if gone:
@@ -70,12 +70,12 @@ def starts_of(
     ends: Mapping[TopicPartition, int],
     earliest: Callable[[TopicPartition], int],
 ) -> Offsets:
-    """Where each partition of `ends` begins: as `starts` says, and a new one at its first offset.
+    """The start of each partition of `ends`: from `starts`, or the first offset of a new partition.
 
     Args:
         starts: a query's position.
-        ends: the partitions that there are now, with their ends.
-        earliest: the first offset that a partition holds.
+        ends: the current partitions, with their ends.
+        earliest: returns the first offset that a partition holds.
 
     Raises:
         ConnectorError: PYLOG_DATA_LOSS, as in `check_not_lost`, or a new partition has lost its first records.
@@ -97,28 +97,28 @@ def plan_ranges(
     ends: Mapping[TopicPartition, int],
     earliest: Callable[[TopicPartition], int],
 ) -> list[OffsetRange]:
-    """The ranges of a micro-batch, empty ones left out, by topic and partition. Errors as of `starts_of`."""
+    """The ranges of a micro-batch, without empty ones, by topic and partition. Raises: as `starts_of`."""
     begins = starts_of(starts, ends, earliest)
     return [OffsetRange(at, begin, ends[at]) for at, begin in begins.items() if begin < ends[at]]
 
 
 def identity_of(store: Store, topics: Iterable[str]) -> Identity:
-    """That of topics of a store as they are now. UnknownTopicError."""
+    """The current identity of a store and its topics. UnknownTopicError."""
     found = {topic: store.recorded_topic_id(topic) for topic in topics}
     return Identity(store.recorded_cluster_id, {topic: one for topic, one in found.items() if one is not None})
 
 
 def identity_after(store: Store, topics: Iterable[str], known: Identity, read: Iterable[TopicPartition]) -> Identity:
-    """The identity of a store and its topics, with what was known before; they must be those that a query has read.
+    """The identity of a store and its topics, which must be those that a query has read.
 
     Args:
-        store: what there is now.
-        topics: that are to be read on.
-        known: what the query's offsets say.
+        store: the current store.
+        topics: the topics to continue reading.
+        known: the identity in the query's offsets.
         read: the partitions that the query has read, for the message.
 
     Raises:
-        ConnectorError: PYLOG_DATA_LOSS, it is another store, or one of the topics is another one.
+        ConnectorError: PYLOG_DATA_LOSS, the store or one of the topics is another one.
         UnknownTopicError: a topic is missing.
     """
     if known.cluster_id and store.recorded_cluster_id not in (None, known.cluster_id):
@@ -142,16 +142,16 @@ def identity_after(store: Store, topics: Iterable[str], known: Identity, read: I
 
 
 def check_topic(store: Store, at: TopicPartition, topic_id: str | None) -> None:
-    """Refuses a topic that is not the one for which a task was planned.
+    """Refuses a topic other than the one for which a task was planned.
 
     Args:
-        store: where the task reads.
-        at: what it reads.
-        topic_id: of the topic for which it was planned, if it is known.
+        store: the store that the task reads.
+        at: the partition that it reads.
+        topic_id: the id of the planned topic, if it is known.
 
     Raises:
-        ConnectorError: PYLOG_DATA_LOSS, it is another one.
-        UnknownTopicError: there is none.
+        ConnectorError: PYLOG_DATA_LOSS, it is another topic.
+        UnknownTopicError: no such topic.
     """
     found = store.recorded_topic_id(at.topic)
     if topic_id is not None and found not in (None, topic_id):
@@ -186,7 +186,7 @@ def latest(store: Store, at: TopicPartition, isolation_level: str) -> int:
 
 
 def resolved(store: Store, at: TopicPartition, offset: int, isolation_level: str) -> int:
-    """The offset that a sentinel stands for now; any other offset is itself."""
+    """Resolves a sentinel to the current offset; returns any other offset unchanged."""
     if offset == EARLIEST:
         return earliest(store, at)
     return latest(store, at, isolation_level) if offset == LATEST else offset
@@ -195,19 +195,19 @@ def resolved(store: Store, at: TopicPartition, offset: int, isolation_level: str
 def offsets_at(
     store: Store, topics: Iterable[str], position: Position, side: str, isolation_level: str
 ) -> Offsets:
-    """What a position is in each partition of the topics; sentinels stay as they are.
+    """Resolves a position to an offset for each partition of the topics; sentinels stay unresolved.
 
     Args:
-        store: where to look.
-        topics: what is read.
-        position: from the options.
+        store: the store.
+        topics: the topics that are read.
+        position: the position from the options.
         side: "start" or "end", for the message.
-        isolation_level: what is read.
+        isolation_level: the read's isolation level.
 
     Raises:
-        ConnectorError: specific offsets do not name exactly the partitions there are, or no record of a partition
+        ConnectorError: specific offsets do not name exactly the existing partitions, or no record of a partition
             is as late as the timestamp.
-        UnknownTopicError: there is no such topic.
+        UnknownTopicError: no such topic.
     """
     assigned = assigned_partitions(store, topics)
     if isinstance(position, Everywhere):
@@ -232,34 +232,34 @@ def _offset_at_timestamp(store: Store, at: TopicPartition, timestamp: int, isola
 
 @dataclass(frozen=True)
 class Splitting:
-    """Into how many tasks a read is split; by default, one a topic-partition.
+    """How a read is split into tasks; by default, one task per topic-partition.
 
     Attributes:
-        min_partitions: about how many tasks there are to be at least, or None.
-        max_records: the most offsets that a task may have, or None.
+        min_partitions: the approximate minimum of tasks, or None.
+        max_records: the most offsets per task, or None.
     """
 
     min_partitions: int | None = None
     max_records: int | None = None
 
     def is_due(self, ranges: Sequence[OffsetRange]) -> bool:
-        """Whether ranges of all partitions, where sentinels count as the numbers that they are, are to be split.
+        """Whether the ranges of all partitions are to be split; sentinels count as their numeric values.
 
-        A batch read decides so, before it looks up what -2 and -1 stand for. From earliest to latest is thus a size
-        of 1, which `max_records` alone never splits.
+        A batch read decides this before it resolves -2 and -1. From earliest to latest thus has size 1, which
+        `max_records` alone never splits.
         """
         return (self.min_partitions or 0) > len(ranges) or any(
             one.end - one.start > (self.max_records or math.inf) for one in ranges
         )
 
     def split(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """The pieces of ranges, those of one range one after the other; ranges without offsets have none."""
+        """Splits ranges into pieces, in order; empty ranges have none."""
         found = [one for one in ranges if one.start < one.end]
         if self.max_records is not None:
             found = [piece for one in found for piece in _pieces(one, math.ceil(_size(one) / self.max_records))]
         if self.min_partitions is None or self.min_partitions <= len(found):
             return found
-        # What is small stays whole, and has no part in how the tasks that are left are shared out.
+        # Small ranges stay whole, and do not count when the remaining tasks are shared out.
         total = sum(map(_size, found))
         small = [one for one in found if _share(one, total, self.min_partitions) == 1]
         small_partitions = {one.at for one in small}
@@ -277,12 +277,12 @@ def _size(one: OffsetRange) -> int:
 
 
 def _share(one: OffsetRange, total: int, tasks: int) -> int:
-    # Halves go up, as in Java; Python's `round` takes the even number.
+    # Halves are rounded up, as in Java; Python's `round` rounds them to even.
     return max(math.floor(_size(one) / total * tasks + 0.5), 1)
 
 
 def _pieces(one: OffsetRange, count: int) -> list[OffsetRange]:
-    """`count` pieces, the later ones larger by what does not come out even; fewer where there are fewer offsets."""
+    """Splits into `count` pieces, the later ones larger by the remainder; fewer if there are fewer offsets."""
     pieces, start = [], one.start
     for number in range(count):
         end = start + (one.end - start) // (count - number)
@@ -301,13 +301,13 @@ def limit_ends(
     """The ends of a batch of about `limit` offsets, shared in proportion to what each partition has.
 
     The arithmetic is that of the Kafka connector (KafkaMicroBatchStream.rateLimit): a share below 1 is rounded
-    up, so that a small partition is never starved, and any other down. So a batch can be a little larger or
-    smaller than the limit. It works in doubles, as there, to cut batches at the same offsets.
+    up, so that a small partition is never starved, and any other down. So a batch can be slightly larger or
+    smaller than the limit. It uses doubles, as there, to split batches at the same offsets.
 
     Args:
         limit: offsets for all partitions together.
         starts: where each partition of `ends` begins.
-        ends: how far there is anything to read. A partition whose end is not above its start keeps it.
+        ends: the exclusive ends of what can be read. A partition whose end is not above its start keeps its start.
     """
     sizes = {at: end - starts[at] for at, end in ends.items() if end > starts[at]}
     total = float(sum(sizes.values()))

@@ -1,12 +1,12 @@
-"""Several DataFrames written to several topics, and published as one: for streaming queries with `foreachBatch`.
+"""Writes several DataFrames to several topics, published atomically: for streaming queries with `foreachBatch`.
 
     def split(batch, batch_id):
         with Publish("/data/store", "split-orders", batch_id) as out:
             out.write(batch.where("amount > 100"), topic="large")
             out.write(batch.groupBy("customer").agg(...), topic="totals")
 
-Each write stages its rows by a Spark job of its own, and what its tasks staged comes back as that job's result. The
-end of the block publishes all of it.
+Each write stages its rows in a Spark job of its own, whose result describes the staged output. The end of the block
+publishes all of it.
 """
 
 from __future__ import annotations
@@ -36,31 +36,30 @@ _STAGED = "message"
 
 
 class Publish:
-    """Makes all writes of a block appear as one, exactly once; after an error in the block none of them.
+    """Publishes all writes of a block atomically, exactly once; after an error in the block, none of them.
 
-    The end of the block raises a ConnectorError whose first words behind the condition say what became of the publish,
-    as those of a batch write do (writer.py).
+    If publishing fails, the end of the block raises a ConnectorError whose first words after the condition give the
+    outcome, as for a batch write (writer.py).
 
-    The id and the number come from the caller alone: in `foreachBatch` a name for this very block, and the batch id.
-    The number again is a replay, whose rows are dropped; else only the next number is taken. So the block must be
-    entered for each micro-batch, also for one that writes nothing; and a second block in the same function needs a
-    second name.
+    The caller chooses the id and the number: in `foreachBatch` a name for this block, and the batch id. The last number
+    again is a replay, whose rows are dropped; otherwise only the next number is accepted. So the block must be entered
+    for each micro-batch, even for one that writes nothing; and a second block in the same function needs a second name.
 
     A restarted query fences the run before it, and a second query cannot use the id of the first.
 
     Attributes:
-        result: how the publish ended, after the block.
+        result: the result of the publish, after the block.
     """
 
     def __init__(self, path: str | os.PathLike[str], publish_id: str, publish_number: int) -> None:
         """
         Args:
-            path: the store's folder; a store is made if the folder is missing or empty.
-            publish_id: names a series of publishes; for ever.
-            publish_number: counts them, from any number on; the batch id.
+            path: the store's folder; a store is created if the folder is missing or empty.
+            publish_id: names a series of publishes, permanently.
+            publish_number: numbers them consecutively, from any start; the batch id.
 
         Raises:
-            ConnectorError: the id is empty, the number is negative, or there is no store.
+            ConnectorError: the id is empty, the number is negative, or the path is not a store.
         """
         if not publish_id or publish_number < 0:
             raise option_error(f"a publish needs an id and a number from 0 on, got {publish_id!r} and {publish_number}")
@@ -74,16 +73,17 @@ class Publish:
         self.result: PublishResult | None = None
 
     def write(self, df: DataFrame, topic: str | None = None, *, timestamp_column: str | None = None) -> None:
-        """Stages the rows of a DataFrame, by a Spark job that has run when this returns.
+        """Stages the rows of a DataFrame in a Spark job, and waits for it.
 
         Args:
-            df: with the columns of a batch write: value, and as wanted key, headers, partition, topic.
-            topic: where all rows go; None: the column `topic` says it. A missing one is made if the store allows it.
-            timestamp_column: the column with the records' times; None: they get the time at which they are written.
+            df: the rows, with the columns of a batch write: value, and optionally key, headers, partition, topic.
+            topic: the topic of all rows; None: the column `topic` names it. A missing one is created if the store
+                allows it.
+            timestamp_column: the column with the records' times; None: the time of the write.
 
         Raises:
             ConnectorError: a column or the topic is refused.
-            PySparkException: the job failed; its text has the condition of the engine's error in brackets.
+            PySparkException: the job failed; its text contains the engine error's condition in brackets.
         """
         if self._ended:
             raise option_error(f"publish {self._publish_id!r}, {self._number} has ended: nothing can be added to it")
@@ -101,7 +101,7 @@ class Publish:
             yield pa.record_batch({_STAGED: pa.array([message], pa.binary())})
 
         rows = df.mapInArrow(stage_rows, f"{_STAGED} binary").collect()
-        # In the order of the tasks.
+        # In task order.
         self._messages += [pickle.loads(row[_STAGED]) for row in rows]
 
     def __enter__(self) -> Publish:
@@ -132,10 +132,10 @@ class Publish:
             )  # fmt: skip
 
     def _query(self) -> tuple[str, str]:
-        """The run, and the checkpoint, that the tasks worked for; "" outside of a streaming query."""
+        """The tasks' run and checkpoint; "" outside a streaming query."""
         known = [message.run for message in self._messages] or _asked()
         query_ids = {run.query_id for run in known}
-        # Where the user has set a job group, that stands in the place of the run's id.
+        # If the user has set a job group, it replaces the run's id.
         runs = {run.run_id for run in known if _is_uuid(run.run_id)}
         if len(query_ids) != 1 or "" in query_ids:
             return "", ""
@@ -143,9 +143,9 @@ class Publish:
 
 
 def _asked() -> list[QueryRun]:
-    """What a task of this thread's session is told of the query; a block that stages nothing need not have had one.
+    """The query as a task of this thread's session sees it; for a block that has staged nothing and so had no task.
 
-    Spark runs none for a DataFrame of which it can tell without that it is empty.
+    Spark runs no task for a DataFrame that it knows to be empty.
     """
     session = SparkSession.getActiveSession()
     if session is None:

@@ -1,4 +1,4 @@
-"""A run of a streaming query, as its tasks know it, and how it becomes the one that publishes for the query."""
+"""A run of a streaming query, as its tasks know it, and its claim to publish for the query."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pyspark_log.storage.publish import claim
 
 @dataclass(frozen=True)
 class QueryRun:
-    """What only tasks are told of the query that they work for.
+    """A task's query and run, which Spark reveals only to tasks.
 
     Attributes:
         query_id: its id, which its checkpoint keeps; "" in a batch write.
-        run_id: which run of the query; each start is one.
+        run_id: the run of the query; each start is a new run.
         checkpoints: the session's checkpoint location; "" if there is none.
     """
 
@@ -30,7 +30,7 @@ class QueryRun:
 
     @classmethod
     def of_task(cls) -> QueryRun:
-        """That of the task which this process is at work on."""
+        """The run of the task that this process executes."""
         names = ("sql.streaming.queryId", "spark.jobGroup.id", "spark.sql.streaming.checkpointLocation")
         return cls(*(_local_property(name) for name in names))
 
@@ -43,19 +43,19 @@ def publisher_of(query_id: str) -> str:
 def claim_in_first_task(store: StoreRef) -> None:
     """Fences the earlier runs of the query before this one stages anything.
 
-    Tasks are the first to be told of the run. The first one of each micro-batch does it; so the others need not know
-    what was published. Errors as claim_run.
+    Tasks are the first to know the run. The first task of each micro-batch does it, so the others need not know
+    what was published. Raises: as claim_run.
     """
     if _context().partitionId() == 0:
         claim_run(store, QueryRun.of_task(), int(_local_property("streaming.sql.batchId")))
 
 
 def claim_run(store: StoreRef, run: QueryRun, batch_id: int) -> None:
-    """Makes a run the one that publishes for its query.
+    """Makes a run the query's publisher, and fences earlier runs.
 
     Raises:
-        ConnectorError: with the engine's condition, and whether the micro-batch is published. If a newer run has the
-            query, or the micro-batch is neither the last one nor the next, nobody is fenced.
+        ConnectorError: with the engine's condition, and whether the micro-batch is published. If a newer run holds the
+            query, or the micro-batch is neither the last one nor the next, no run is fenced.
     """
     with outcome_shown():
         claim(store.reopen().decisions, publisher_of(run.query_id), run.run_id, batch_id)
@@ -72,7 +72,7 @@ def _context() -> TaskContext:
 
 
 def location_of(option: str, session: str, query_name: str) -> str:
-    """Where a query's checkpoint is, by Spark's rule, in one spelling for every run of the query.
+    """A query's checkpoint location, by Spark's rule, normalised to one spelling for all runs of the query.
 
     Args:
         option: the option checkpointLocation, or "".
@@ -80,7 +80,7 @@ def location_of(option: str, session: str, query_name: str) -> str:
         query_name: the query's name, or "".
 
     Returns:
-        "" if Spark chooses another place each time.
+        "" if Spark chooses another location for each run.
     """
     if option:
         return same_location(option)
@@ -88,9 +88,9 @@ def location_of(option: str, session: str, query_name: str) -> str:
 
 
 def same_location(checkpoint: str) -> str:
-    """A checkpoint location in one spelling, so that the same folder is the same text in every run of a query.
+    """Normalises a checkpoint location, so that the same folder is the same text in every run of a query.
 
-    A local path may be given with or without `file:`, relative or absolute; other URIs stay as they are.
+    A local path may be given with or without `file:`, relative or absolute; other URIs stay unchanged.
     """
     parts = urlsplit(checkpoint)
     if not checkpoint or parts.scheme not in ("", "file"):
@@ -99,14 +99,14 @@ def same_location(checkpoint: str) -> str:
 
 
 def plan_of(location: str, batch_id: int) -> str:
-    """What tells the input that Spark has planned for a micro-batch from that of any other.
+    """Identifies the input that Spark has planned for a micro-batch.
 
-    Spark writes a micro-batch's offsets to its checkpoint before it runs, with the time at which it does, and reads
-    them there when it runs it again. Where this process cannot read them, the location has to do.
+    Spark writes a micro-batch's offsets to its checkpoint before running it, with the time of writing, and reads them
+    there when it reruns it. If this process cannot read them, the location is used instead.
 
     Args:
-        location: of the checkpoint, in the spelling of `location_of`.
-        batch_id: which micro-batch.
+        location: the checkpoint's, as from `location_of`.
+        batch_id: the micro-batch's id.
 
     Returns:
         "" if nothing is known.

@@ -1,7 +1,7 @@
-"""The data source `pylog`, as Spark finds it.
+"""The data source `pylog`, the class that Spark loads.
 
-Spark starts a process to find it, one to make it, and one for each thing that is asked of it. Only those that read or
-write load the engine.
+Spark starts a process to find it, one to create it, and one for each operation on it. Only those that read or write
+load the engine.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class PylogDataSource(DataSource):
     """Reads and writes the topics of a store, with the options of Spark's Kafka connector.
 
-    The option `path`, or the argument of `load` and `start`, takes the place of `kafka.bootstrap.servers`. It is made
-    absolute here, on the driver, so that a relative one means the same to every task.
+    The option `path`, or the argument of `load` and `start`, replaces `kafka.bootstrap.servers`. It is made absolute
+    here, on the driver, so that a relative path means the same to every task.
     """
 
     @classmethod
@@ -41,7 +41,7 @@ class PylogDataSource(DataSource):
             self._path = local_path(store_path(self.options))
 
     def schema(self) -> StructType:
-        """The schema of a read. Its options are checked here, so that errors show at `load()`."""
+        """The schema of a read. Options are checked here, so that errors appear at `load()`."""
         return row_schema(ReadOptions.parse(self.options).include_headers)
 
     def reader(self, schema: StructType) -> PylogBatchReader:

@@ -1,4 +1,4 @@
-"""Opening the store: on the driver, where paths are resolved, and in tasks, which may run elsewhere."""
+"""Opens the store: on the driver, where paths are resolved, and in tasks, which may run elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StoreRef:
-    """A store as the driver knows it; travels to the tasks.
+    """A store as the driver knows it; sent to the tasks.
 
     Attributes:
         path: its folder, absolute.
@@ -32,10 +32,10 @@ class StoreRef:
         return cls(store.path, store.cluster_id)
 
     def reopen(self) -> Store:
-        """The same store, as seen from the machine and at the time where this runs: in a task, or at the commit.
+        """Opens the same store in this process: in a task, or at the commit.
 
         Raises:
-            ConnectorError: this machine sees no store there, or another one.
+            ConnectorError: this machine finds no store there, or another one.
         """
         host = socket.gethostname()
         try:
@@ -56,7 +56,7 @@ class StoreRef:
 
 
 def open_for_write(path: str) -> Store:
-    """The store in a folder; makes one if the folder is missing or empty, and says so. On the driver only."""
+    """Opens the store in a folder; creates one if the folder is missing or empty, and warns. On the driver only."""
     try:
         return Store.shared(path)
     except StoreNotFoundError:
@@ -66,16 +66,16 @@ def open_for_write(path: str) -> Store:
 
 
 def warn_of_new_topic(store: Store, topic: str) -> None:
-    """Says that a write has made a topic, whose name may be a mistake."""
+    """Warns that a write has created a topic, whose name may be a mistake."""
     log.warning("%s: there was no topic %s: made it", store.path, topic)
 
 
-# An idle query looks a hundred times a second; the same trouble is worth one line.
+# An idle query polls a hundred times a second; log the same problem once.
 _last_warning: weakref.WeakKeyDictionary[Store, str] = weakref.WeakKeyDictionary()
 
 
 def show_decided(store: Store) -> None:
-    """Applies output that was decided and is not visible yet. Best effort: a reader never fails for it."""
+    """Applies pending decisions. Best effort: a failure never fails the reader."""
     if not store.writable:
         return
     try:

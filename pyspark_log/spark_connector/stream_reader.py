@@ -48,7 +48,7 @@ from pyspark_log.types import TopicPartition
 log = logging.getLogger(__name__)
 
 class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches, one task a topic-partition that has something new, or more where options ask for it."""
+    """Plans micro-batches, one task per topic-partition with new records, or more if options ask for it."""
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         self._path = path
@@ -61,7 +61,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._group_offsets = GroupOffsets()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a new query begins; looked up once, as Spark asks twice and "latest" moves."""
+        """The start of a new query; resolved once, as Spark asks twice and "latest" moves."""
         with conditions_shown():
             if self._initial is None:
                 store = Store.shared(self._path)
@@ -74,29 +74,29 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`maxOffsetsPerTrigger`; Trigger.Once leaves it out."""
+        """`maxOffsetsPerTrigger`; Trigger.Once ignores it."""
         limit = self._options.max_offsets
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Takes the offsets where the query is to end."""
+        """Fixes the offsets at which the query ends."""
         with conditions_shown():
             store = Store.shared(self._path)
             show_decided(store)
             try:
                 self._target = self._log_ends(store)
             except UnknownTopicError:
-                # `initialOffset` or `latestOffset` will say what that means for this query.
+                # `initialOffset` or `latestOffset` reports what that means for this query.
                 self._target = {}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends; `start` itself if there is nothing new."""
+        """The end of the next micro-batch; `start` itself if there are no new records."""
         with conditions_shown():
             begin = SourceOffset.from_json(start)
             store = Store.shared(self._path)
-            # Before the log ends: if a topic is made again in between, the tasks refuse it by its id.
+            # Before the log ends: if a topic is recreated in between, the tasks refuse it by its id.
             identity = self._identity_after(store, begin)
-            # Spark asks from here on only when everything before is done, also after the last batch of
+            # Spark asks with this start only when all earlier batches are done, also after the last batch of
             # Trigger.AvailableNow, which gets no `commit`.
             self._commit_group(store, begin)
             show_decided(store)
@@ -107,7 +107,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends = limit_ends(limit.max_rows, begins, ends)
             if begin.is_initial:
                 return SourceOffset(ends, self._new_group, begin.offsets, identity).to_json()
-            # Ids that an earlier version did not keep are worth a batch without records.
+            # A batch without records is run to store ids that an earlier version did not keep.
             if ends == begin.offsets and identity == begin.identity:
                 return start
             return SourceOffset(ends, self._group_of(begin), identity=identity).to_json()
@@ -122,7 +122,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin, until = SourceOffset.from_json(start), SourceOffset.from_json(end)
             starts = begin.offsets
             if begin.is_initial and until.start is not None:
-                # Batch 0 again, after a restart: what `initialOffset` says now is not where it began.
+                # Batch 0 again, after a restart: `initialOffset` may now differ from where it began.
                 starts = until.start
             store = Store.shared(self._path)
             ref, topic_ids = StoreRef.to(store), self._identity_after(store, until).topic_ids
@@ -134,24 +134,24 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
+        """Reads the rows of one range."""
         return read_partition(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has recorded the micro-batch that ends here as done."""
+        """Commits the group's offsets: Spark has recorded the micro-batch that ends here as done."""
         with conditions_shown():
             store, done = Store.shared(self._path), SourceOffset.from_json(end)
             self._identity_after(store, done)
             self._commit_group(store, done)
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no resources are held."""
 
     def _group_of(self, offset: SourceOffset) -> str:
         return self._options.group_id or offset.group or self._new_group
 
     def _identity_after(self, store: Store, known: SourceOffset) -> Identity:
-        """That of the store and the topics now; an error if they are not those that the offsets are of."""
+        """The current identity of the store and topics. Raises if it is not that of the offsets."""
         with missing_is_lost(known.offsets):
             return identity_after(store, self._options.topics, known.identity, known.offsets)
 
@@ -164,9 +164,9 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {at: latest(store, at, level) for at in assigned_partitions(store, self._options.topics)}
 
     def _log_ends_after(self, store: Store, known: Mapping[TopicPartition, int]) -> Offsets:
-        """The ends of all partitions now. Looks again while one lies before what the query has read.
+        """The current ends of all partitions. Retries while one is below the query's position.
 
-        On a network file system another machine's last append can show up late.
+        On a network file system another machine's last append can appear late.
         """
         retries = self._options.retries
         while True:
@@ -178,7 +178,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(self._options.retry_interval_ms / 1000)
 
     def _up_to_target(self, ends: Offsets, known: Mapping[TopicPartition, int]) -> Offsets:
-        """The ends, but not beyond the target of Trigger.AvailableNow, nor before what the query has read."""
+        """The ends, limited to the target of Trigger.AvailableNow, but not below the query's position."""
         if self._target is None:
             return ends
         target = {**self._target, **{at: max(self._target.get(at, 0), known[at]) for at in known}}
@@ -186,16 +186,16 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class GroupOffsets:
-    """Commits for one query; never backwards, and only what has changed."""
+    """Commits one query's offsets; never backwards, and only changed ones."""
 
     def __init__(self) -> None:
         self._tried: tuple[str, Offsets] | None = None
         self._offsets_log: tuple[Store, OffsetsLog] | None = None
 
     def commit(self, store: Store, group: str, offsets: Offsets) -> None:
-        """Records that the records before `offsets` are done. Best effort: never raises what the store raises.
+        """Commits that the records before `offsets` are done. Best effort: never raises the store's errors.
 
-        Each position is tried once, as an idle query would else try the same again a hundred times a second.
+        Each offset is tried once; otherwise an idle query would retry it a hundred times a second.
         """
         if self._tried == (group, offsets) or not store.writable:
             return

@@ -1,4 +1,4 @@
-"""What a task does to read: one range of one partition, as Arrow batches."""
+"""Reads, in a task, one range of one partition as Arrow batches."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pyspark_log.spark_connector.store_access import StoreRef
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):
-    """The work of one task; all it needs, so that readers have no state that must travel.
+    """The complete input of one task, so that no reader state must be sent.
 
     Attributes:
-        store: where to read.
-        range: what to read.
-        topic_id: of the topic that it was planned for; None: it is not known.
+        store: the store.
+        range: the range to read.
+        topic_id: the id of the topic that it was planned for; None: not known.
         headers: whether rows have the column `headers`.
         isolation_level: read_uncommitted or read_committed.
     """
@@ -34,9 +34,9 @@ class RangePartition(InputPartition):
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a range, all of them or an error.
+    """Reads all rows of a range, or raises.
 
-    Sentinels are looked up here, when the task runs: Spark plans a batch read once for a DataFrame, and an
+    Sentinels are resolved here, when the task runs: Spark plans a batch read once for a DataFrame, and an
     action on it must see what has been appended since.
 
     Raises:
@@ -61,7 +61,7 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
                     f"{at.topic} partition {at.partition}.",
                 )
             rows = store.read(at.topic, at.partition, start, end, headers=partition.headers, isolation_level=level)
-            # Once more: from here on the rows are those of one topic, whatever is made in its place.
+            # Check again: from here on the rows are those of one topic, even if it is recreated.
             check_topic(store, at, partition.topic_id)
             yield from rows
         except (OffsetOutOfRangeError, UnknownTopicError) as error:

@@ -1,4 +1,4 @@
-"""What a task does to write: it stages its rows, and tells the driver what it staged."""
+"""Stages a task's rows, and reports the staged output to the driver."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.publish import AgreedTopic, StagedPart, StagedWriter, StagingPlan
 from pyspark_log.types import NO_TIMESTAMP
 
-# What the engine calls the column with the records' times.
+# The engine's name for the column with the records' times.
 TIMESTAMP = "timestamp"
 
 
 @dataclass(frozen=True)
 class StagedMessage(WriterCommitMessage):
-    """What one task reports.
+    """One task's report.
 
     Attributes:
         parts: what it staged.
-        run: the run of the streaming query that it worked for.
-        newest: of each topic the newest time (ms) that a column gave; nothing where the time of the write counts.
-        agreed: topics that the driver's plan did not have.
+        run: the streaming query's run.
+        newest: each topic's newest time (ms) from a column; absent if the time of the write is used.
+        agreed: topics that the driver's plan lacked.
     """
 
     parts: tuple[StagedPart, ...]
@@ -40,11 +40,11 @@ class StagedMessage(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What tasks need to know; made once, on the driver.
+    """What tasks need to know; created once, on the driver.
 
     Attributes:
-        store: where to write.
-        topic: where all rows go; None: the column `topic` says it.
+        store: the store.
+        topic: the topic of all rows; None: the column `topic` names it.
         timestamp_column: the column with the records' times, or None.
         staging: the topics as they were when the write was planned.
     """
@@ -80,7 +80,7 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
 def _by_topic(
     batch: pa.RecordBatch, topic: str | None, timestamp_column: str | None
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The record columns of a batch, cut up by topic; a topic's rows keep their order."""
+    """Splits the record columns of a batch by topic; a topic's rows keep their order."""
     records = batch.select([name for name in RECORD_COLUMNS if name in batch.schema.names])
     if timestamp_column is not None:
         times = batch.column(batch.schema.get_field_index(timestamp_column))
@@ -99,7 +99,7 @@ def _by_topic(
 
 
 def _newest_time(rows: pa.RecordBatch) -> int:
-    """The newest time of some rows in ms; those without one get that of the write."""
+    """The newest time of some rows in ms; rows without one get the time of the write."""
     times = rows.column(rows.schema.get_field_index(TIMESTAMP))
     if times.null_count:
         return now_ms()

@@ -1,13 +1,13 @@
 """Batch and streaming writes: tasks stage (task_writer.py), the driver publishes (commit.py).
 
-A streaming query's micro-batches appear exactly once. So do batch writes that name themselves with `publishId` and
-`publishNumber`: if such a write fails, it can be run again. Of any other batch write the error says whether it may be,
-in its first words behind the condition: "not published"; "published and pending" (it appears by itself, and a second
-run would write all of it once more); or "unknown whether published" (look into the topic first).
+A streaming query's micro-batches are published exactly once. So are batch writes with `publishId` and
+`publishNumber`: if such a write fails, it can be repeated. For any other batch write, the error's first words after the
+condition say whether it may be: "not published"; "published and pending" (it appears by itself, and a second run would
+write all of it again); or "unknown whether published" (check the topic first).
 
-The driver fixes ids and partition counts of the topics for all tasks. With the option `topic` it makes a missing
-topic first. Which topics a column `topic` names is known to the tasks only: the first one that meets a topic which the
-driver did not know makes it if need be, and fixes the same for all (storage/agreed_topics.py).
+The driver fixes ids and partition counts of the topics for all tasks. With the option `topic` it creates a missing
+topic first. Only the tasks know which topics a column `topic` names: the first task with a topic that the driver did
+not know creates it if needed, and fixes the same for all (storage/publish/agreed_topics.py).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from pyspark_log.storage.store import Store
 log = logging.getLogger(__name__)
 
 class PylogBatchWriter(DataSourceArrowWriter):
-    """One batch write; made on the driver, and sent to the tasks and to the commit."""
+    """One batch write; created on the driver, and sent to the tasks and to the commit."""
 
     def __init__(self, path: str, options: Options, schema: StructType) -> None:
         parsed = WriteOptions.parse(options)
@@ -59,15 +59,15 @@ class PylogBatchWriter(DataSourceArrowWriter):
         publish_batch(self._plan.store, messages, self._publisher, self._number, one_off=self._one_off)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leaves everything as it is: Spark calls this also after a commit that failed halfway.
+        """Does nothing: Spark calls this also after a commit that failed halfway.
 
-        What was staged may have been decided then, and must stay to be applied.
+        The staged output may have been decided then, and must stay to be applied.
         """
         log.warning("batch write %s failed; what its %d tasks staged is left behind", self._publisher, len(messages))
 
 
 class PylogStreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch's write. Spark makes one for the tasks, and one more for the commit."""
+    """One micro-batch's write. Spark creates one for the tasks, and another for the commit."""
 
     def __init__(self, path: str, options: Options, schema: StructType) -> None:
         parsed = WriteOptions.parse(options)
@@ -80,30 +80,30 @@ class PylogStreamWriter(DataSourceStreamArrowWriter):
         self._query_name = options.get("queryname", "")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
-        """Stages a task's rows, once earlier runs of the query are fenced."""
+        """Fences earlier runs of the query, then stages a task's rows."""
         claim_in_first_task(self._plan.store)
         return stage(self._plan, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Publishes the micro-batch; a replayed one that was published before changes nothing."""
+        """Publishes the micro-batch; a replay of a published one changes nothing."""
         publish_micro_batch(self._plan.store, messages, batchId, self._checkpoint, self._query_name)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Leaves everything as it is, for the reason given at PylogBatchWriter.abort."""
+        """Does nothing, for the reason given at PylogBatchWriter.abort."""
         log.warning("micro-batch %d failed; what its %d tasks staged is left behind", batchId, len(messages))
 
 
 def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePlan:
-    """Checks the columns, opens or makes the store, and makes the topic if need be and allowed."""
+    """Checks the columns, opens or creates the store, and creates the topic if needed and allowed."""
     check_columns(schema, options.topic, options.timestamp_column)
     with conditions_shown():
         if options.topic is not None:
-            # Before a store is made for it.
+            # Before a store is created for it.
             check_name(options.topic)
             check_not_internal(options.topic)
         store = open_for_write(path)
         if options.topic is None:
-            # Which topics the column will name is not known before the rows are seen.
+            # The column's topics are not known before the rows are read.
             topics = store.topics()
         else:
             _make_topic(store, options.topic)
@@ -115,22 +115,22 @@ def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePla
 
 
 def _make_topic(store: Store, topic: str) -> None:
-    """Makes the topic if it is missing and the store allows it (auto.create.topics.enable)."""
+    """Creates the topic if it is missing and the store allows it (auto.create.topics.enable)."""
     if store.ensure_topic(topic):
         warn_of_new_topic(store, topic)
 
 
-# A JVM's program has this name. More ancestors than these are not looked at.
+# A JVM's program has this name. At most this many ancestors are checked.
 _JAVA = "java"
 _MOST_ANCESTORS = 16
 
 
 def driver_process() -> Process:
-    """The driver, as seen from one of its Python processes: without it nobody publishes what it has planned.
+    """Finds the driver from one of its Python processes: without it, no process publishes its planned writes.
 
-    Spark plans writes in Python processes that it ends when it likes. Its JVM starts them, by itself or by a daemon
-    that forks, and perhaps through a script that stands in the place of Python. A program that calls the connector is
-    the driver itself. Where the driver cannot be told, no process takes what is staged for that of a dead one.
+    Spark plans writes in Python processes that it may end at any time. Its JVM starts them, directly or by a forking
+    daemon, and perhaps through a script in place of Python. A program that calls the connector is the driver itself.
+    If the driver cannot be identified, no process takes its staged output for that of a dead one.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is None or not spec.name.startswith("pyspark."):
@@ -142,11 +142,11 @@ def driver_process() -> Process:
             if os.path.basename(os.readlink(f"/proc/{process}/exe")) == _JAVA:
                 return Process.of(process)
     except (OSError, ValueError, IndexError):
-        pass  # The system does not tell more.
+        pass  # The system reports no more.
     return Process(os.getpid())
 
 
 def _parent_of(process: int) -> int:
-    """The parent of a process. OSError, ValueError, IndexError: the system does not tell."""
+    """The parent of a process. OSError, ValueError, IndexError: the system does not report it."""
     with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
         return int(file.read().rpartition(")")[2].split()[1])
