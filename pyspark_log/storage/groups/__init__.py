@@ -1,4 +1,4 @@
-"""`__consumer_offsets`: committed offsets and group metadata, read and written as Kafka has them."""
+"""`__consumer_offsets`: committed offsets and group metadata, read and written in Kafka's format."""
 
 from pyspark_log.storage.groups import committed_offsets, records
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets, OffsetMoves

@@ -1,11 +1,11 @@
-"""What groups have committed: the topic `__consumer_offsets`, and what is decided to be added to it.
+"""The committed offsets of groups: the topic `__consumer_offsets`, and decided moves that are not applied to it yet.
 
-The log is the truth; what is held in memory is a view that follows it. A group's records all lie in one
-partition, chosen by its name's hash, so one append commits all positions of a call together, and the newest
-record of a key counts. A null value takes a position back.
+The log is authoritative; the state in memory is a view that follows it. A group's records are all in one
+partition, chosen by the hash of its name, so one append commits all offsets of a call atomically, and the newest
+record of a key counts. A null value deletes a committed offset.
 
-A publish can move positions too. Their records are a part of its decision, and count from the moment when that is
-made, not only when it is applied.
+A publish can move committed offsets too. Their records are part of its decision, and count as soon as it is made,
+not only when it is applied.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from pyspark_log.types import OffsetStep, TopicPartition
 
 #: Kafka's `offset.metadata.max.bytes`.
 MAX_METADATA_BYTES = 4096
-# What a text in Kafka's group records can have.
+# The longest text in Kafka's group records.
 _MAX_NAME_BYTES = 0x7FFF
 
-# How long the lock of all decisions is held for the sake of a group's partition, in seconds.
+# How long a group's partition is waited for while the decision log's lock is held, in seconds.
 _LOCK_TIMEOUT = 0.05
 
 _TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
-    # Who follows the log has so long to see that a position was taken back.
+    # How long a tombstone must survive so that followers observe the deletion.
     "delete.retention.ms": "86400000",
     "max.message.bytes": "1048588",
-    # Kafka has 100 MiB. Only closed segments are compacted, and this log is read whole by each process: so all 50
-    # partitions together stay below 13 MiB, beside the newest record of each key.
+    # Kafka has 100 MiB. Only inactive segments are compacted, and each process reads this whole log: so all 50
+    # partitions together stay below 13 MiB, besides the newest record of each key.
     "segment.bytes": str(256 << 10),
 }
 
@@ -61,7 +61,7 @@ _TOPIC_CONFIGS = {
 
 
 def place_of(logs: LogManager, group: str) -> TopicIdPartition:
-    """The partition that holds a group's positions; its topic is made if need be."""
+    """The partition of a group's committed offsets; creates the topic if needed."""
     try:
         topic = logs.describe_topic(OFFSETS_TOPIC)
     except UnknownTopicError:
@@ -75,7 +75,7 @@ def place_of(logs: LogManager, group: str) -> TopicIdPartition:
 
 
 def check(group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-    """Refuses positions that nobody could commit. InvalidConfigError; InvalidTopicError: no topic has that name."""
+    """Refuses offsets that cannot be committed. InvalidConfigError; InvalidTopicError: the topic's name is invalid."""
     if not group:
         raise InvalidConfigError("a group needs a name")
     check_text("a group's name", group, _MAX_NAME_BYTES)
@@ -101,20 +101,20 @@ def encoded(
     now: int,
     expire_timestamp: int = -1,
 ) -> list[bytes]:
-    """The record batches that commit positions, for the group's partition; `now` and `expire_timestamp` in ms."""
+    """The record batches that commit offsets, for the group's partition; `now` and `expire_timestamp` in ms."""
     keys = [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in offsets]
     values = [records.OffsetCommitValue(offset, -1, metadata, now, expire_timestamp) for offset in offsets.values()]
     return _batches(logs, keys, list(map(records.encode_offset_value, values)), now)
 
 
 def tombstones(logs: LogManager, keys: Sequence[bytes], now: int) -> list[bytes]:
-    """The record batches that take back what stands under some keys, for their partition; `now` in ms."""
+    """The record batches of tombstones for some keys, for their partition; `now` in ms."""
     return _batches(logs, keys, [None] * len(keys), now)
 
 
 def _batches(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes | None], now: int) -> list[bytes]:
     data = pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
-    # As if there were one partition only: which of them it is, is known.
+    # Built as for a topic with one partition: the caller knows the partition.
     return encode(OFFSETS_TOPIC, 1, logs.topic_config(OFFSETS_TOPIC), data, now).get(0, [])
 
 
@@ -122,7 +122,7 @@ def _batches(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes | N
 
 
 def _described(group: str, members: bytes | None, has_positions: bool) -> GroupDescription:
-    """A group, of the value of the record that has its members. CorruptRecordError."""
+    """Describes a group from the value of its metadata record. CorruptRecordError."""
     if members is None:
         return GroupDescription(group, GroupState.EMPTY if has_positions else GroupState.DEAD)
     try:
@@ -137,26 +137,26 @@ def _described(group: str, members: bytes | None, has_positions: bool) -> GroupD
 
 
 class CommittedOffsets:
-    """The positions that a store's log holds, as this process has read them. Safe to use from several threads.
+    """A store's committed offsets, as this process has read them. Thread-safe.
 
     Attributes:
-        logs: those of the store.
-        decisions: the store's, which can move positions, too.
+        logs: the store's logs.
+        decisions: the store's decisions, which can also move committed offsets.
     """
 
     def __init__(self, decisions: DecisionLog) -> None:
-        """Knows nothing yet."""
+        """Creates an empty view."""
         self.logs, self.decisions = decisions.logs, decisions
         self._mutex = Mutex()
-        self._stamp = (-1, -1)  # of the store that all this was read in
+        self._stamp = (-1, -1)  # of the store that all this was read from
         self._topic_id = ""
         self._views: list[PartitionView] = []
-        self._look_at: int | None = None  # when to look for expired positions
+        self._look_at: int | None = None  # when to check for expired offsets
 
     def read(
         self, group: str
     ) -> tuple[TopicIdPartition | None, int, dict[TopicPartition, OffsetAndMetadata]]:
-        """A group's partition (None: there is no such topic), the last decision applied there, and its positions."""
+        """A group's partition (None: no such topic), the last decision applied there, and the committed offsets."""
         _put_right(self.logs, group)
         with self._mutex:
             found = self._view_of(group)
@@ -167,25 +167,25 @@ class CommittedOffsets:
             return place, applied, dict(view.groups.get(group, _NOBODY).positions)
 
     def records(self, group: str) -> GroupRecords:
-        """What the log says of a group, at this moment."""
+        """A group's current records in the log."""
         _put_right(self.logs, group)
         with self._mutex:
             found = self._view_of(group)
             return _NOBODY if found is None else _copy(found[0].groups.get(group, _NOBODY))
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions of a group: those that its log holds, and on top of them those that are decided to follow.
+        """The committed offsets of a group: those in the log, overlaid with decided moves that are still pending.
 
-        Empty for a group that nobody has heard of. Reads only what is new since the last call, and writes nothing.
+        Empty for an unknown group. Reads only what is new since the last call, and writes nothing.
 
         Raises:
-            CorruptRecordError: a record of the group's partition cannot be understood.
-            StagedOutputError: what a decision that is not applied does to them cannot be found out.
+            CorruptRecordError: a record of the group's partition cannot be decoded.
+            StagedOutputError: a pending decision's moves cannot be read.
         """
         decisions = self.decisions
         while True:
             decisions.follow()
-            # Before the log is read: what is applied from now on is found there.
+            # Before the log is read: decisions applied from now on are found there.
             undone = decisions.in_order()
             place, applied, positions = self.read(group)
             try:
@@ -203,7 +203,7 @@ class CommittedOffsets:
                 return positions
 
     def described(self, group: str) -> GroupDescription:
-        """A group, by its records. Errors as of `committed`."""
+        """Describes a group from its records. Raises: as `committed`."""
         known = self.records(group)
         if known.modern:
             names = {}
@@ -214,9 +214,9 @@ class CommittedOffsets:
         return _described(group, known.metadata, bool(self.committed(group)))
 
     def check_unmoved(self, steps: Sequence[OffsetStep]) -> None:
-        """Refuses steps that do not start from the committed positions. OffsetConflictError; errors as of `committed`.
+        """Refuses steps that do not start from the committed offsets. OffsetConflictError; raises also as `committed`.
 
-        The locks of the groups' partitions are held, so what is found stays so.
+        The locks of the groups' partitions are held, so the result stays valid.
         """
         known: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
         for step in steps:
@@ -237,8 +237,8 @@ class CommittedOffsets:
             return sorted(name for view in views for name in view.groups)
 
     def is_time_to_look(self, now: int, interval: int) -> bool:
-        """Whether this process should look for expired positions at `now`, as it should every `interval` ms; then it is
-        not time any more. Its first `interval` it leaves to others.
+        """Whether this process should check for expired offsets at `now`: once every `interval` ms, so True resets the
+        timer. It skips its first `interval`.
         """
         if self._look_at is None:
             self._look_at = now + interval
@@ -248,7 +248,7 @@ class CommittedOffsets:
         return True
 
     def in_partition(self, partition: int) -> tuple[TopicIdPartition, dict[str, GroupRecords]]:
-        """A partition of the topic, and all that its log says of its groups. UnknownTopicError."""
+        """A partition of the topic, and all its groups' records. UnknownTopicError."""
         self.logs.recovered(OFFSETS_TOPIC, partition)
         with self._mutex:
             views = self._current_views()
@@ -260,20 +260,20 @@ class CommittedOffsets:
             return TopicIdPartition(OFFSETS_TOPIC, self._topic_id, partition), groups
 
     def _view_of(self, group: str) -> tuple[PartitionView, int] | None:
-        """The view that has a group, up to now, and the last decision applied there. The mutex is held."""
+        """The up-to-date view with a group, and the last decision applied there. The mutex is held."""
         views = self._current_views()
         if not views:
             return None
         view = views[records.partition_for(group, len(views))]
         if self.logs.is_brokers:
-            # It need not have all partitions of the topic, so how many there are is not known.
+            # The folder need not have all partitions of the topic, so their number is not known.
             for one in views:
                 one.follow(self.logs)
             view = next((one for one in views if group in one.groups), view)
         return view, view.follow(self.logs)
 
     def _current_views(self) -> list[PartitionView]:
-        """One view a partition; new ones if the topic was made anew, or the store was replaced by a copy."""
+        """One view per partition; new ones if the topic was recreated, or the store was replaced by a copy."""
         stamp = store_json.stamp(self.logs.path)
         if stamp != self._stamp:
             self._stamp, self._topic_id = stamp, ""
@@ -300,11 +300,11 @@ def _decided(logs: LogManager, group: str, decision: Decision) -> dict[TopicPart
 
 @dataclass(frozen=True)
 class OffsetMoves:
-    """Moves of committed offsets that take place with a publish, or not at all (see publish.Participant).
+    """Moves of committed offsets that are atomic with a publish (see publish.Participant).
 
     Attributes:
-        offsets: the store's.
-        steps: each says where its offset must be until then.
+        offsets: the store's committed offsets.
+        steps: the moves; each names its required current offset.
     """
 
     offsets: CommittedOffsets
@@ -313,11 +313,11 @@ class OffsetMoves:
     def parts(self) -> list[StagedPart]:
         """The records that a publish adds to `__consumer_offsets` to move the offsets.
 
-        These offsets never expire: a publisher that goes on from them takes a missing one for a beginning, and would
-        do all again.
+        These offsets never expire: a publisher that continues from them takes a missing one for a fresh start, and
+        would process everything again.
 
         Raises:
-            InvalidConfigError: an offset is moved twice, or is none that can be committed.
+            InvalidConfigError: an offset is moved twice, or cannot be committed.
         """
         moved: dict[str, dict[TopicPartition, int]] = {}
         for step in self.steps:
@@ -336,26 +336,26 @@ class OffsetMoves:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Holds the groups' partitions, so that no process commits for them between `check` and the decision.
+        """Locks the groups' partitions, so that no process commits for them between `check` and the decision.
 
-        A process that gets a partition after the decision finds the decision, and applies it first.
+        A process that locks a partition after the decision finds the decision, and applies it first.
         """
         logs = self.offsets.logs
         with contextlib.ExitStack() as held:
             for partition in sorted({place_of(logs, step.group).partition for step in self.steps}):
                 appender = held.enter_context(logs.appender(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
                 if appender.state.synced < appender.state.position:
-                    appender.settle()  # The decision must not outlive the position that it starts from.
+                    appender.settle()  # The decision must not outlive the offset that it starts from.
             yield
 
     def check(self) -> None:
-        """Refuses moves that do not start from the committed offsets. OffsetConflictError; errors as of `committed`."""
+        """Refuses moves that do not start from the committed offsets. OffsetConflictError; others as `committed`."""
         self.offsets.check_unmoved(self.steps)
 
 
 def _put_right(logs: LogManager, group: str | None = None) -> None:
-    """After a power loss: puts a group's partition right, or all. It can wait for a lock, so the mutex must be free:
-    who holds the lock may look for positions.
+    """Recovers a group's partition, or all, after a power loss. It may wait for a lock, so the mutex must be free: the
+    lock's holder may read committed offsets.
     """
     with contextlib.suppress(UnknownTopicError):
         count = logs.describe_topic(OFFSETS_TOPIC).partitions

@@ -1,12 +1,12 @@
-"""Which positions of a group have expired: the rules of Kafka's group coordinator.
+"""Finds the expired offsets of a group, by the rules of Kafka's group coordinator.
 
-Source: `OffsetMetadataManager.cleanupExpiredOffsets`, and `offsetExpirationCondition` of its groups (KIP-211). A
-position whose commit said when it ends goes then. Any other goes when it was idle for `offsets.retention.minutes`, and
-that is counted
+Source: `OffsetMetadataManager.cleanupExpiredOffsets`, and `offsetExpirationCondition` of its groups (KIP-211). An
+offset whose commit set an expiry expires then. Any other expires when it was idle for `offsets.retention.minutes`,
+counted
 
-- from its commit, where nobody manages the group's members (all that OffsetsLog.commit makes);
-- from when the last member left, where the group is empty;
-- from its commit, where the group has members none of which wants to read the topic.
+- from its commit, if the group has no managed members (all groups that OffsetsLog.commit creates);
+- from when the last member left, if the group is empty;
+- from its commit, if the group has members of which none subscribes to the topic.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pyspark_log.types import TopicPartition
 
 
 def expired(group: GroupRecords, now: int, retention_ms: int) -> list[TopicPartition]:
-    """The partitions whose positions have expired at `now` (ms).
+    """The partitions whose committed offsets have expired at `now` (ms).
 
     Raises:
-        ValueError: the record of the group's members cannot be understood, so nobody can tell.
+        ValueError: the group's metadata record cannot be decoded, so expiry is unknown.
     """
     if group.modern:
-        return []  # Of these groups only a broker's coordinator knows since when they are empty.
+        return []  # Only a broker's coordinator knows since when these groups are empty.
     members = None if group.metadata is None else decode_group_value(group.metadata)
     topics = None if members is None else topics_read(members)
 
@@ -43,7 +43,7 @@ def expired(group: GroupRecords, now: int, retention_ms: int) -> list[TopicParti
 
 
 def is_dead(group: GroupRecords) -> bool:
-    """Whether nothing is left of a group but the record that it has no members. ValueError as of `expired`."""
+    """Whether a group's only record says that it has no members. ValueError: as `expired`."""
     if group.positions or group.modern or group.metadata is None:
         return False
     return not decode_group_value(group.metadata).members

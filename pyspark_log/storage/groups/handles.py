@@ -1,4 +1,4 @@
-"""Consumer groups as a Python user holds them: `store.groups["g"]`."""
+"""Handles to consumer groups for Python users: `store.groups["g"]`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyspark_log.types import TopicPartition
 
 
 class Groups:
-    """All consumer groups of a store, by their names. It iterates over those that have a record."""
+    """The consumer groups of a store, by name. Iterates over those that have a record."""
 
     def __init__(self, store: HasOffsets) -> None:
         """For Store.groups."""
         self._log = OffsetsLog(store)
 
     def __getitem__(self, name: str) -> Group:
-        """A group, be there one or not: it begins with its first commit."""
+        """A handle to a group, which need not exist: its first commit creates it."""
         return Group(self._log, name)
 
     def __iter__(self) -> Iterator[str]:
@@ -56,21 +56,21 @@ class Group:
         *,
         expected: Mapping[TopicPartition, int | None] | None = None,
     ) -> None:
-        """Commits the offsets of the next records to read, all of them or none; as OffsetsLog.commit."""
+        """Commits the offsets of the next records to read, atomically; as OffsetsLog.commit."""
         self._log.commit(self.name, offsets, metadata, expected=expected)
 
     def committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets; empty for a group that does not exist. Errors as OffsetsLog.fetch."""
+        """The committed offsets; empty for a group that does not exist. Raises: as OffsetsLog.fetch."""
         return self._log.fetch(self.name)
 
     def describe(self) -> GroupDescription:
-        """Its state and members, as far as the log tells. Errors as OffsetsLog.fetch."""
+        """Its state and members, as far as the log records them. Raises: as OffsetsLog.fetch."""
         return self._log.describe(self.name)
 
     def delete(self) -> None:
-        """Deletes all that it has committed; as OffsetsLog.delete_group."""
+        """Deletes the group and its committed offsets; as OffsetsLog.delete_group."""
         self._log.delete_group(self.name)
 
     def delete_offsets(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Deletes what it has committed for some partitions; as OffsetsLog.delete_offsets."""
+        """Deletes its committed offsets for some partitions; as OffsetsLog.delete_offsets."""
         return self._log.delete_offsets(self.name, list(partitions))

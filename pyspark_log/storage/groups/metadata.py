@@ -1,8 +1,8 @@
 """Members of consumer groups, as Kafka's group coordinator keeps them in `__consumer_offsets`.
 
 Source of the format: the message definition `GroupMetadataValue` of Kafka's group coordinator, and of its clients
-`ConsumerProtocolSubscription` and `ConsumerProtocolAssignment`, in which a member says what it wants to read and is
-told what it gets. Malformed bytes raise `ValueError`.
+`ConsumerProtocolSubscription` and `ConsumerProtocolAssignment`, in which a member subscribes to topics and
+receives its assignment. Malformed bytes raise `ValueError`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class GroupMember:
     Attributes:
         member_id: its id in this generation.
         instance_id: `group.instance.id`, or None.
-        client_id, client_host: who it is.
+        client_id, client_host: its client.
         subscription, assignment: bytes in the protocol of the group's type.
-        partitions: what it has, where its records themselves say it (KIP-848); None: `assignment` does.
+        partitions: its partitions, if its records name them (KIP-848); None: see `assignment`.
     """
 
     member_id: str
@@ -40,15 +40,15 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataValue:
-    """What a group was when its members last changed.
+    """A group as of the last change of its members.
 
     Attributes:
-        protocol_type: what sort of group; CONSUMER, as a rule. "" if it never had members.
-        generation: counts the changes.
+        protocol_type: the kind of group, usually CONSUMER; "" if it never had members.
+        generation: the number of changes.
         protocol: the assignor that the members agreed on, or None.
         leader: the member that assigned, or None.
-        state_timestamp: since when it is in its state, in ms, or -1.
-        members: those of the generation; none: the group is empty.
+        state_timestamp: when it entered its state, in ms, or -1.
+        members: the generation's members; none: the group is empty.
     """
 
     protocol_type: str
@@ -60,14 +60,14 @@ class GroupMetadataValue:
 
 
 class GroupState(Enum):
-    """What a group is up to, as far as its records tell; Kafka's names."""
+    """The state of a group, as far as its records say; Kafka's names."""
 
     STABLE = "Stable"  # it has members
-    ASSIGNING = "Assigning"  # it has members, and who is to have what is being found out (KIP-848)
-    RECONCILING = "Reconciling"  # it has members, some of which do not have yet what they are to have (KIP-848)
-    EMPTY = "Empty"  # it has positions, or had members
-    DEAD = "Dead"  # there is nothing of it
-    UNKNOWN = "Unknown"  # it has records that are not understood, so it may have members
+    ASSIGNING = "Assigning"  # it has members, and the assignment is being computed (KIP-848)
+    RECONCILING = "Reconciling"  # it has members, some of which do not have their assignment yet (KIP-848)
+    EMPTY = "Empty"  # it has committed offsets, or had members
+    DEAD = "Dead"  # it has no records
+    UNKNOWN = "Unknown"  # it has records that cannot be decoded, so it may have members
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ class GroupDescription:
 
     Attributes:
         group: its name.
-        state: what it is up to.
+        state: its state.
         protocol: the assignor that its members agreed on, "" if it has none.
-        members: those at work.
-        topics: what they want to read; None: only they know.
-        protocol_type: what sort of group; "" if it never had members.
+        members: its active members.
+        topics: the topics that they subscribe to; None: unknown.
+        protocol_type: the kind of group; "" if it never had members.
     """
 
     group: str
@@ -92,12 +92,12 @@ class GroupDescription:
 
     @property
     def may_have_members(self) -> bool:
-        """Whether its positions can be those of members that are at work."""
+        """Whether its committed offsets may belong to active members."""
         return self.state not in (GroupState.EMPTY, GroupState.DEAD)
 
 
 def decode_group_value(data: bytes) -> GroupMetadataValue:
-    """A group's members, of any version from 0 to 4."""
+    """Decodes a group's metadata, of any version from 0 to 4."""
     reader = FieldReader(data)
     version = reader.int16()
     if not 0 <= version <= 4:
@@ -127,21 +127,21 @@ def _member(reader: FieldReader, version: int) -> GroupMember:
 
 
 def subscribed_topics(subscription: bytes) -> tuple[str, ...]:
-    """The topics that a consumer's subscription names; all versions begin alike."""
+    """The topics that a consumer's subscription names; all versions start with the same fields."""
     reader = FieldReader(subscription)
     reader.int16()
     return tuple(reader.string() for _ in range(reader.count()))
 
 
 def topics_read(group: GroupMetadataValue) -> frozenset[str] | None:
-    """The topics that the members of a group want to read; None: they are no consumers, so only they know."""
+    """The topics that the members of a group subscribe to; None: they are not consumers, so it is unknown."""
     if group.members and group.protocol_type != CONSUMER:
         return None
     return frozenset(topic for member in group.members for topic in subscribed_topics(member.subscription))
 
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions that a consumer was given; none if it has been told nothing."""
+    """The partitions assigned to a consumer; empty if it has no assignment."""
     if not assignment:
         return ()
     reader, found = FieldReader(assignment), list[TopicPartition]()

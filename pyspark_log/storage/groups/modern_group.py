@@ -1,12 +1,12 @@
-"""Groups of the protocols in which the broker itself assigns partitions, as their records in `__consumer_offsets` tell.
+"""Describes groups whose partitions the broker itself assigns, from their records in `__consumer_offsets`.
 
-Of a group of KIP-848 (`group.protocol=consumer`) each member has records of its own. Source of the format: the message
+In a group of KIP-848 (`group.protocol=consumer`) each member has records of its own. Source of the format: the message
 definitions `ConsumerGroupMetadataValue`, `ConsumerGroupMemberMetadataKey` and `-Value`,
 `ConsumerGroupTargetAssignmentMetadataValue` and `ConsumerGroupCurrentMemberAssignmentKey` and `-Value` of Kafka's group
 coordinator, and its rules for a group's state (`ConsumerGroup.maybeUpdateGroupState`). Malformed bytes raise
 `ValueError`.
 
-Of a group of KIP-1071 (streams) nothing is taken apart: it may have members.
+The records of a KIP-1071 group (streams) are not decoded: it may have members.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark_log.storage.groups.metadata import GroupDescription, GroupMember, G
 from pyspark_log.storage.groups.records import FieldReader
 from pyspark_log.types import TopicPartition
 
-#: The protocol types of such groups, as they are shown.
+#: The displayed protocol types of such groups.
 CONSUMER_848 = "consumer (KIP-848)"
 STREAMS_1071 = "streams (KIP-1071)"
 
@@ -28,7 +28,7 @@ _GROUP, _MEMBER, _TARGET, _CURRENT = 3, 5, 6, 8
 _CONSUMER_KINDS = frozenset({*range(3, 9), 16})
 _STREAMS_KINDS = frozenset(range(17, 25))
 _WITH_VALUE = frozenset({_GROUP, _MEMBER, _TARGET, _CURRENT})
-# Kafka's MemberState: it has all that it is to have.
+# Kafka's MemberState: the member has its full assignment.
 _RECONCILED = 0
 
 
@@ -47,28 +47,28 @@ class _Current(NamedTuple):
 
 
 def modern_group_of(key: bytes) -> str | None:
-    """The group that the key of a record is about, if it is a record of such a group."""
+    """The group of a record's key, if it is a record of such a group."""
     reader = FieldReader(key)
     return reader.string() if reader.int16() in _CONSUMER_KINDS | _STREAMS_KINDS else None
 
 
 def kept_value(key: bytes, value: bytes) -> bytes:
-    """What of a record's value `described` needs: all of it, or nothing."""
+    """The part of a record's value that `described` needs: all of it, or nothing."""
     return value if int.from_bytes(key[:2], "big") in _WITH_VALUE else b""
 
 
 def described(
     group: str, records: Mapping[bytes, bytes], topic_name: Callable[[str], str | None]
 ) -> GroupDescription:
-    """What the records of a group say of it.
+    """Describes a group from its records.
 
     Args:
         group: its name.
-        records: its newest records that are no tombstones, by their keys; one at least. Values as of `kept_value`.
+        records: its newest records without tombstones, by key; at least one. Values as returned by `kept_value`.
         topic_name: the name of the topic with an id, 22 characters, if it is known.
 
     Returns:
-        The state is UNKNOWN where a record cannot be understood.
+        The description; its state is UNKNOWN if a record cannot be decoded.
     """
     if any(int.from_bytes(key[:2], "big") in _STREAMS_KINDS for key in records):
         return GroupDescription(group, GroupState.UNKNOWN, topics=None, protocol_type=STREAMS_1071)
@@ -112,7 +112,7 @@ def _shown(
     partitions = []
     for topic_id, number in () if current is None else current.partitions:
         text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-        # The id of a topic that is not here stands for its name.
+        # The id of an unknown topic replaces its name.
         partitions.append(TopicPartition(topic_name(text) or text, number))
     return GroupMember(
         member_id, member.instance_id, member.client_id, member.client_host, b"", b"", tuple(partitions)
@@ -153,9 +153,9 @@ def _decode_member(data: bytes) -> _Member:
 def _decode_current(data: bytes) -> _Current:
     reader = _value(data)
     epoch = reader.int32()
-    reader.int32()  # the epoch before
+    reader.int32()  # the previous epoch
     state, partitions = reader.int8(), list[tuple[bytes, int]]()
-    for _ in range(2):  # those it has, and those of them that it is to give back
+    for _ in range(2):  # those that it has, and those of them that it must revoke
         for _ in range(reader.count(compact=True)):
             topic_id = reader.uuid()
             partitions += [(topic_id, reader.int32()) for _ in range(reader.count(compact=True))]

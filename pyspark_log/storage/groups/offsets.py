@@ -1,4 +1,4 @@
-"""Committed positions of consumer groups, kept in the topic `__consumer_offsets` as Kafka keeps them."""
+"""Committed offsets of consumer groups, stored in the topic `__consumer_offsets` as Kafka stores them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pyspark_log.types import OffsetStep, TopicPartition
 
 log = logging.getLogger(__name__)
 
-# How long a fetch waits for a partition's lock, in seconds; its holder is at work on it anyway.
+# How long a fetch waits for a partition's lock, in seconds; the lock's holder applies the decision anyway.
 _HELP_TIMEOUT = 0.05
 
 
@@ -40,23 +40,23 @@ class HasOffsets(Protocol):
 
     @property
     def committed_offsets(self) -> CommittedOffsets:
-        """The offsets that groups have committed in it."""
+        """The store's committed offsets."""
 
 
 class OffsetsLog:
-    """Commits and fetches positions of groups; safe to use from several threads and processes.
+    """Commits and fetches offsets of groups; safe to use from several threads and processes.
 
-    Positions that a publish moves (a transaction, say) count from the moment when it is decided. So a position is
-    never fetched that a decided publish has left behind, and a commit comes behind all that was decided before it.
+    Offsets that a publish moves (e.g. a transaction) count as soon as it is decided. So a fetch never returns an offset
+    that a decided publish has replaced, and a commit is ordered after all earlier decisions.
 
     Attributes:
-        NEVER: as the expiry of a commit: its positions stay until they are taken back.
+        NEVER: as the expiry of a commit: its offsets stay until they are deleted.
     """
 
     NEVER: ClassVar[int] = records.NEVER
 
     def __init__(self, store: HasOffsets, clock: Callable[[], float] | None = None) -> None:
-        """`clock` gives the time of commits, in seconds since 1970; None: the store's does."""
+        """`clock` gives the time of commits, in seconds since 1970; None: the store's clock."""
         self._offsets = store.committed_offsets
         self._logs = logs = self._offsets.logs
         self._clock = clock
@@ -77,27 +77,27 @@ class OffsetsLog:
         expire_timestamp: int = -1,
         expected: Mapping[TopicPartition, int | None] | None = None,
     ) -> None:
-        """Commits the offsets of the next records to read, all of them or none.
+        """Commits the offsets of the next records to read, atomically.
 
-        (Of more than a segment holds, some 4,000, each part that fills one.) Makes the topic if the store has none
-        (`offsets.topic.num.partitions` partitions, Kafka's 50). Now and then it also looks for positions that have
-        expired (`offsets.retention.check.interval.ms`).
+        (More than a segment holds, some 4,000, are split: each part that fills a segment is atomic.) Creates a missing
+        topic (`offsets.topic.num.partitions` partitions, Kafka's 50). Every
+        `offsets.retention.check.interval.ms` it also deletes expired offsets.
 
         Args:
             group: the group's name.
             offsets: for each partition.
-            metadata: a text of the committer's own, for all of them.
-            expire_timestamp: when these positions end, in ms since 1970; NEVER: they do not. -1: when the group was
+            metadata: a text of the committer's choice, for all of them.
+            expire_timestamp: when these offsets expire, in ms since 1970; NEVER: they do not. -1: when the group was
                 idle for `offsets.retention.minutes`.
-            expected: the commit is refused unless these are the committed offsets of those partitions (None: there is
-                none). Without it nothing is compared.
+            expected: the commit is refused unless these are the committed offsets of those partitions (None: no
+                offset). If omitted, nothing is compared.
 
         Raises:
             InvalidConfigError: the group has no name, an offset is negative, `metadata` is larger than 4096 bytes, or
                 the format cannot hold a text or number; nothing was written.
-            OffsetConflictError: a position is not the expected one; nothing was written.
-            StagedOutputError, OSError, LockTimeoutError: also when what was decided for the group's partition
-                cannot be applied, which comes first; nothing was written.
+            OffsetConflictError: a committed offset is not the expected one; nothing was written.
+            StagedOutputError, OSError, LockTimeoutError: also when pending decisions of the group's partition,
+                which come first, cannot be applied; nothing was written.
         """
         group_positions.check(group, offsets, metadata)
         group_positions.check(group, dict.fromkeys(expected or {}, 0))
@@ -123,15 +123,15 @@ class OffsetsLog:
     def _append(
         self, place: TopicIdPartition, make: Callable[[], list[bytes]], timeout: float = DEFAULT_TIMEOUT
     ) -> None:
-        """Appends the batches that `make` gives under the partition's lock, when all that was decided is applied.
+        """Appends the batches that `make` returns under the partition's lock, after applying all pending decisions.
 
-        Whoever begins a segment compacts the closed ones, so that the log stays small however long nobody else comes.
+        If it rolls a segment, it compacts the inactive ones, so that the log stays small without any other process.
         """
         logs = self._logs
         while True:
             apply_in(self._offsets.decisions, place, timeout)
             with logs.appender(place.topic, place.partition).hold(timeout) as appender:
-                # Who decides to move positions holds this lock, too. So nothing comes between look and append.
+                # A publish that moves committed offsets holds this lock too, so nothing comes between check and append.
                 if waits_in(self._offsets.decisions, place, appender.state.applied):
                     continue
                 active = appender.state.active_base
@@ -145,14 +145,14 @@ class OffsetsLog:
     # ---- fetching
 
     def fetch(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions of a group; empty for one that nobody has heard of.
+        """The committed offsets of a group; empty for an unknown group.
 
-        Reads only what was committed since the last call. Applies what was decided for the group's partition, if it may
-        write to the store and can; what it returns does not depend on that.
+        Reads only what was committed since the last call. Applies pending decisions of the group's partition if it may
+        write to the store; the result does not depend on that.
 
         Raises:
-            CorruptRecordError: a record of the group's partition cannot be understood.
-            StagedOutputError: what a decision that is not applied does to them cannot be found out.
+            CorruptRecordError: a record of the group's partition cannot be decoded.
+            StagedOutputError: a pending decision's moves cannot be read.
         """
         logs = self._logs
         place, _, _ = self._offsets.read(group)
@@ -164,22 +164,22 @@ class OffsetsLog:
         return self._offsets.committed(group)
 
     def groups(self) -> list[str]:
-        """The names of all groups that the log has a record of, sorted."""
+        """The names of all groups with a record in the log, sorted."""
         return self._offsets.groups()
 
     def describe(self, group: str) -> GroupDescription:
-        """A group's state and members, as far as the log tells. Errors as of `fetch`."""
+        """A group's state and members, as far as the log records them. Raises: as `fetch`."""
         return self._offsets.described(group)
 
-    # ---- taking back
+    # ---- deleting
 
     def delete_group(self, group: str) -> None:
-        """Takes back all that a group has committed, so that it is as if there had never been one.
+        """Deletes a group and all its committed offsets.
 
         Raises:
-            UnknownGroupError: there is none.
+            UnknownGroupError: no such group.
             GroupNotEmptyError: it has members, or may have some.
-            CorruptRecordError, StagedOutputError, OSError, LockTimeoutError: as commit says; nothing was written.
+            CorruptRecordError, StagedOutputError, OSError, LockTimeoutError: as commit; nothing was written.
         """
         logs = self._logs
         if self.describe(group).state is GroupState.DEAD:
@@ -198,15 +198,15 @@ class OffsetsLog:
         self._append(place, all_of_it)
 
     def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Takes back what a group has committed for some partitions.
+        """Deletes a group's committed offsets for some partitions.
 
         Returns:
-            Those of them that it had a position in.
+            The partitions for which it had one.
 
         Raises:
-            UnknownGroupError: there is no such group.
+            UnknownGroupError: no such group.
             GroupNotEmptyError: members of it read one of the topics.
-            CorruptRecordError, StagedOutputError, OSError, LockTimeoutError: as commit says; nothing was written.
+            CorruptRecordError, StagedOutputError, OSError, LockTimeoutError: as commit; nothing was written.
         """
         logs, gone = self._logs, list[TopicPartition]()
         if self.describe(group).state is GroupState.DEAD:
@@ -225,18 +225,18 @@ class OffsetsLog:
         return gone
 
     def expire(self, timeout: float = DEFAULT_TIMEOUT) -> int:
-        """Takes back the positions that have expired, by Kafka's rules, and forgets groups of which nothing is left.
+        """Deletes expired offsets, by Kafka's rules, and groups of which nothing is left.
 
-        Nobody waits for it but who wants to write to the very partition of the topic.
+        Only writers to the partition being checked wait for it.
 
         Args:
             timeout: how long to wait for each partition's lock, in seconds.
 
         Returns:
-            How many positions went.
+            How many committed offsets were deleted.
 
         Raises:
-            PylogError, OSError: the first that a partition gave; the others were looked at.
+            PylogError, OSError: the first that a partition raised; the others were checked.
         """
         logs, count = self._logs, 0
         failed: PylogError | OSError | None = None
@@ -254,7 +254,7 @@ class OffsetsLog:
         return count
 
     def _expire_in(self, partition: int, timeout: float) -> int:
-        """The same for one partition of the topic, which is locked only if there is something to take back."""
+        """The same for one partition of the topic, which is locked only if offsets have expired."""
         now, logs, known = self._now(), self._logs, self._offsets
         count = 0
 
@@ -275,13 +275,13 @@ class OffsetsLog:
             return group_positions.tombstones(logs, keys, now)
 
         if over():
-            # Looked at again, as somebody may have committed, or decided to, since.
+            # Check again, as another process may have committed, or decided to, since.
             self._append(known.in_partition(partition)[0], over, timeout)
         return count
 
 
 def check_empty(group: GroupDescription) -> None:
-    """Refuses a group whose positions can be those of members. GroupNotEmptyError."""
+    """Refuses a group whose committed offsets may belong to members. GroupNotEmptyError."""
     if group.may_have_members:
         raise GroupNotEmptyError(f"group {group.group!r} {_who(group)}; it must be empty first")
 

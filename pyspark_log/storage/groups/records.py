@@ -1,12 +1,12 @@
 """Keys and values of `__consumer_offsets`, byte for byte as Kafka's group coordinator writes them.
 
 Source of the format: the message definitions `OffsetCommitKey`, `OffsetCommitValue` and `GroupMetadataKey`
-of Kafka's group coordinator. A key starts with a version (int16) that tells the record's kind; a value
+of Kafka's group coordinator. A key starts with a version (int16) that gives the record's kind; a value
 starts with a version of its own. Integers are big-endian. A string is its length in bytes (int16) and UTF-8;
 in "flexible" versions (KIP-482) the length is an unsigned varint of length + 1, and tagged fields close the
 value.
 
-This module knows bytes only; `offsets_log` knows where they lie, and `group_metadata` what a group's members are.
+This module handles bytes only; `offsets` stores them, and `metadata` decodes a group's members.
 Malformed bytes raise `ValueError`.
 """
 
@@ -25,10 +25,10 @@ _KEY_START = struct.Struct(">hh")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
-#: The expiry of a position that stays until somebody takes it back: the last moment that the format can say.
+#: The expiry of an offset that stays until it is deleted: the last time that the format can express.
 NEVER = 0x7FFFFFFFFFFFFFFF
 
-#: The kinds of records that came with later sorts of groups (KIP-848, KIP-932, KIP-1071), by the version of their keys.
+#: The kinds of records of later kinds of groups (KIP-848, KIP-932, KIP-1071), by the version of their keys.
 #: The name of the group is the first field of all of these keys.
 LATER_KINDS = {
     3: "ConsumerGroupMetadata", 4: "ConsumerGroupPartitionMetadata", 5: "ConsumerGroupMemberMetadata",
@@ -45,7 +45,7 @@ LATER_KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitKey:
-    """Says whose position, and where, the record's value holds."""
+    """The group and partition of a committed offset's record."""
 
     group: str
     topic: str
@@ -54,21 +54,21 @@ class OffsetCommitKey:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataKey:
-    """Says which group's members and generation the record's value holds."""
+    """The group of a record of members and generation."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitValue:
-    """A committed position.
+    """A committed offset.
 
     Attributes:
         offset: the offset of the next record to read.
         leader_epoch: leader epoch of the last record that was read, or -1.
-        metadata: a text of the committer's own.
+        metadata: a text of the committer's choice.
         commit_timestamp: when it was committed, in ms.
-        expire_timestamp: when it ends, in ms, or -1: as long after it as the store says. NEVER: it does not.
+        expire_timestamp: when it expires, in ms, or -1: by the store's retention. NEVER: it does not.
     """
 
     offset: int
@@ -79,10 +79,10 @@ class OffsetCommitValue:
 
 
 class FieldReader:
-    """Takes fields off the front of a key or value, never beyond its end. Everything raises ValueError."""
+    """Reads fields of a key or value in order, never beyond its end. Every method raises ValueError."""
 
     def __init__(self, data: bytes) -> None:
-        """At the first byte of `data`."""
+        """Starts at the first byte of `data`."""
         self._data, self._at = data, 0
 
     def _take(self, size: int) -> bytes:
@@ -112,7 +112,7 @@ class FieldReader:
         return self._take(16)
 
     def string(self, *, compact: bool = False) -> str:
-        """A text; `compact`: as flexible versions have it."""
+        """A text; `compact`: in the encoding of flexible versions."""
         text = self.nullable_string(compact=compact)
         if text is None:
             raise ValueError(f"a null before byte {self._at}, where a text should be")
@@ -124,16 +124,16 @@ class FieldReader:
         return None if size == -1 else self._take(size).decode()  # UnicodeDecodeError is a ValueError
 
     def byte_array(self, *, compact: bool = False) -> bytes:
-        """Bytes with their length (int32) in front; a null is none."""
+        """Bytes prefixed with their length (int32); a null is empty."""
         size = self._uvarint() - 1 if compact else self.int32()
         return b"" if size == -1 else self._take(size)
 
     def count(self, *, compact: bool = False) -> int:
-        """How many elements an array has; a null has none."""
+        """The number of an array's elements; 0 for a null."""
         return max(self._uvarint() - 1 if compact else self.int32(), 0)
 
     def skip_tagged_fields(self) -> None:
-        """The fields that flexible versions may add at their end."""
+        """Skips the fields that flexible versions may add at their end."""
         for _ in range(self._uvarint()):
             self._uvarint()
             self._take(self._uvarint())
@@ -156,14 +156,14 @@ def encode_offset_key(key: OffsetCommitKey) -> bytes:
 
 
 def encode_group_key(group: str) -> bytes:
-    """The key of the record that has a group's members, version 2."""
+    """The key of a group's metadata record, version 2."""
     return _INT16.pack(_GROUP_METADATA_KEY) + _string(group)
 
 
 def decode_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """What a record of `__consumer_offsets` is about.
+    """Decodes a key of `__consumer_offsets`.
 
-    None for the kinds that came with later sorts of groups (LATER_KINDS), and for any still to come.
+    None for the records of later kinds of groups (LATER_KINDS), and for unknown kinds.
     """
     if len(data) >= _KEY_START.size:
         version, size = _KEY_START.unpack_from(data)
@@ -171,7 +171,7 @@ def decode_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
         if version == _OFFSET_COMMIT_KEY and size >= 0 and len(data) >= topic_at + 2:
             end = len(data) - 4
             if _INT16.unpack_from(data, topic_at)[0] == end - topic_at - 2 >= 0:
-                # By far the most, so without a step for each field.
+                # By far the most frequent kind, so decoded in one step.
                 topic = data[topic_at + 2 : end].decode()
                 return OffsetCommitKey(data[4:topic_at].decode(), topic, _INT32.unpack_from(data, end)[0])
     reader = FieldReader(data)
@@ -186,7 +186,7 @@ def decode_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
 
 
 def group_of(data: bytes) -> str | None:
-    """The group that a key is about, also of the later kinds; None: nobody can tell."""
+    """The group that a key names, also of the later kinds; None: unknown."""
     what = decode_key(data)
     if what is not None:
         return what.group
@@ -195,10 +195,10 @@ def group_of(data: bytes) -> str | None:
 
 
 def encode_offset_value(value: OffsetCommitValue) -> bytes:
-    """A committed offset: version 3, the one that Kafka's brokers write; if it says when it expires, version 1.
+    """Encodes a committed offset: version 3, which Kafka's brokers write; version 1 if it has an expiry.
 
-    No later version has room for an expiry, and version 1 has none for the leader epoch. So Kafka's coordinator
-    chooses, too (`GroupCoordinatorRecordHelpers`).
+    No later version has a field for an expiry, and version 1 has none for the leader epoch. Kafka's coordinator
+    chooses in the same way (`GroupCoordinatorRecordHelpers`).
     """
     metadata = _string(value.metadata)
     if value.expire_timestamp >= 0:
@@ -213,7 +213,7 @@ def encode_offset_value(value: OffsetCommitValue) -> bytes:
 
 
 def decode_offset_value(data: bytes) -> OffsetCommitValue:
-    """A committed offset, of any version from 0 to 4."""
+    """Decodes a committed offset, of any version from 0 to 4."""
     reader = FieldReader(data)
     version = reader.int16()
     if not 0 <= version <= 4:
@@ -231,7 +231,7 @@ def decode_offset_value(data: bytes) -> OffsetCommitValue:
 def partition_for(group: str, partitions: int) -> int:
     """The partition of `__consumer_offsets` that holds a group's records, as `GroupCoordinator` places it."""
     code = java_string_hash(group)
-    # Kafka's Utils.abs: the one number without a positive twin counts as 0.
+    # Kafka's Utils.abs: the smallest int, which has no positive counterpart, counts as 0.
     return (0 if code == -0x80000000 else abs(code)) % partitions
 
 

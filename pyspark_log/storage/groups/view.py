@@ -1,7 +1,7 @@
-"""What one partition of `__consumer_offsets` says, held in memory: a view that follows the log.
+"""An in-memory view of one partition of `__consumer_offsets` that follows the log.
 
-Of all records of a key only the newest counts, so only that one is taken apart: of a million commits of a hundred
-groups that is some thousand. The others are passed over as columns.
+Only the newest record of each key counts, so only that one is decoded: some thousand of a million commits of a hundred
+groups. The others are skipped as columns.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pyspark_log.storage.log import READ_BYTES, Followed, LogReader
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.types import TopicPartition
 
-# Of fewer records the newest of each key are not worth looking for.
+# With fewer records, finding the newest of each key does not pay off.
 _FEW = 16
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed position.
+    """A committed offset.
 
     Attributes:
         offset: the offset of the next record to read.
-        leader_epoch: leader epoch of the last record that was read, or -1 if the committer did not say.
-        metadata: a text of the committer's own, "" if none.
+        leader_epoch: leader epoch of the last record that was read, or -1 if the committer gave none.
+        metadata: a text of the committer's choice, "" if none.
         commit_timestamp: when it was committed, in ms since 1970.
-        expire_timestamp: when it ends, in ms since 1970; -1: when its group was idle for offsets.retention.minutes;
-            coordinator_records.NEVER: it does not.
+        expire_timestamp: when it expires, in ms since 1970; -1: when its group was idle for offsets.retention.minutes;
+            records.NEVER: it does not.
     """
 
     offset: int
@@ -46,12 +46,12 @@ class OffsetAndMetadata:
 
 @dataclass(slots=True)
 class GroupRecords:
-    """What the log says of a group.
+    """A group's records in the log.
 
     Attributes:
-        positions: what it has committed.
-        metadata: the value of the record that has its members, as bytes; None if there is none.
-        modern: the records of a group of a later protocol, by their keys, for modern_group.described.
+        positions: its committed offsets.
+        metadata: the value of its metadata record, as bytes; None if there is none.
+        modern: the records of a group of a later protocol, by key, for modern_group.described.
     """
 
     positions: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
@@ -60,39 +60,39 @@ class GroupRecords:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether there is no record of it."""
+        """Whether the group has no record."""
         return not self.positions and self.metadata is None and not self.modern
 
 
 class PartitionView:
-    """What one partition of the log says, up to a position.
+    """The groups of one partition of the log, up to a position.
 
     Attributes:
-        partition: which one.
-        groups: those that have a record.
+        partition: the partition.
+        groups: the groups that have a record.
     """
 
     def __init__(self, partition: int) -> None:
-        """Knows nothing yet."""
+        """Creates an empty view."""
         self.partition = partition
         self.groups: dict[str, GroupRecords] = {}
         self._followed = Followed()
 
     def follow(self, logs: LogManager) -> int:
-        """Reads on to the log's end; gives the last decision that is applied up to there.
+        """Reads on to the log's end; returns the last decision that is applied up to there.
 
         Raises:
-            CorruptRecordError: a record cannot be understood, or is damaged.
+            CorruptRecordError: a record cannot be decoded, or is damaged.
         """
         reader = logs.recovered(OFFSETS_TOPIC, self.partition)
-        now = logs.clock()  # before the end: this process may stand still in between
+        now = logs.clock()  # before reading the end: this process may be paused in between
         state = reader.state()
         end = state.high_watermark
         if logs.is_brokers:
             # Kafka's clients commit in transactions, which are appended like others.
             end = reader.last_stable_offset()
         stay = logs.topic_config(OFFSETS_TOPIC).delete_retention_ms
-        # CommittedOffsets makes new views for another store, or a topic that was made again.
+        # CommittedOffsets creates new views for another store, or a recreated topic.
         if self._followed.begins_again(state, end, now, stay, None):
             self.groups = {}
         if self._followed.position < end:
@@ -135,7 +135,7 @@ class PartitionView:
             del self.groups[what.group]
 
     def _apply_modern(self, key: bytes, value: bytes | None) -> None:
-        """Takes in a record of a group of a later protocol; any other is not kept here."""
+        """Applies a record of a group of a later protocol; ignores any other."""
         name = modern_group_of(key)
         if name is None:
             return
@@ -152,10 +152,10 @@ def _newest(columns: Mapping[str, pa.Array]) -> Iterator[tuple[bytes | None, byt
     found = [columns[name] for name in ("key", "value", "offset")]
     keys = found[0]
     if len(keys) > _FEW and not keys.null_count:
-        # Keys as numbers, and of each number the last row; all of it in compiled code.
+        # Encode keys as numbers, and find each number's last row; all in compiled code.
         numbers = memoryview(keys.dictionary_encode().indices.buffers()[1]).cast("i")[: len(keys)]
         rows = array("q", sorted(dict(zip(numbers, range(len(keys)), strict=True)).values()))
-        # By its buffer: pa.array imports pandas where there is one, which takes longer than all of this.
+        # By its buffer: pa.array imports pandas if it is installed, which takes longer than all of this.
         kept = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
         found = [column.take(kept) for column in found]
     yield from zip(*(column.to_pylist() for column in found), strict=True)
