@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Takes out of record batches what a later record has replaced (Kafka's Cleaner and MemoryRecords.filterTo).
+"""Removes from record batches the records that later ones have replaced (Kafka's Cleaner, MemoryRecords.filterTo).
 
-A batch of which all stays is handed on as it is. Of another one the kept records are copied as they are: their
+A batch that keeps all its records is passed on unchanged. Otherwise the kept records are copied unchanged: their
 deltas still count from the batch's base offset and base timestamp, which stay, as do last offset, sequence numbers,
-producer and codec. Only where a delete horizon is set, in place of the base timestamp, their timestamp deltas are
-written anew (KIP-534).
+producer and codec. Only if a delete horizon replaces the base timestamp, their timestamp deltas are rewritten
+(KIP-534).
 
-Messages of formats 0 and 1 stay in their format. A compressed set ends with the last of its messages that stays, and
-these are copied as they are too, since they are counted from the same offset as before.
+Messages of formats 0 and 1 keep their format. A compressed set ends with its last kept message, and these are copied
+unchanged too, since they count from the same offset as before.
 """
 
 from pyspark_log.storage.record import batch as layout
@@ -42,14 +42,14 @@ cdef int CONTROL = layout.CONTROL
 cdef int DELETE_HORIZON = layout.DELETE_HORIZON
 
 cdef enum:
-    # Records that are looked at together, as when they are entered in a map.
+    # How many records are processed together, as when they are entered in a map.
     BLOCK = 64
-    # The most that a record grows by with another timestamp delta: that itself, and the record's length.
+    # The most by which a new timestamp delta can grow a record: the delta itself, and the record's length.
     MOST_GROWN = 14
 
 
 cdef class Scratch:
-    """A buffer that is used again and again."""
+    """A reusable buffer."""
 
     cdef bytearray buffer
     cdef uint8_t* data
@@ -71,7 +71,7 @@ cdef class Scratch:
 
 
 cdef struct Kept:
-    # What is left of one batch.
+    # The kept part of one batch.
     int32_t records
     int32_t tombstones
     int64_t first_offset
@@ -80,22 +80,22 @@ cdef struct Kept:
 
 
 cdef class BatchFilter:
-    """Cleans the batches of one segment after the other. Not for several threads.
+    """Cleans the batches of segments, one segment after another. Not thread-safe.
 
     Args:
         keys: the latest offset of each key, and up to where they are known.
-        output: takes what is left.
+        output: receives the kept batches.
         now: in ms.
-        delete_retention_ms: how long a tombstone stays once it was seen.
-        transactions: a CleanedTransactions, which sees all batches that belong to transactions.
-        is_last: tells of a batch's header whether it holds the last that is known of its producer.
+        delete_retention_ms: how long a tombstone stays after a cleaning has first met it.
+        transactions: a CleanedTransactions, which is passed all transactional batches.
+        is_last: returns for a batch's header whether the batch has its producer's last known state.
         codec, level: the level with which batches of that codec are compressed; others get Kafka's default.
         max_batch_bytes: the most bytes that one batch may become when it is decompressed.
 
     Attributes:
         keeps_legacy_tombstones: whether tombstones in messages of formats 0 and 1, which have no delete horizon, stay
             for now.
-        next_offset: behind the last batch that was taken; its owner sets it to where the first must begin.
+        next_offset: the offset after the last batch taken; the owner sets it to where the first must begin.
         records_read, records_kept: counts; not of control batches.
     """
 
@@ -137,7 +137,7 @@ cdef class BatchFilter:
         return self.batches.follows
 
     def take(self, buffer, Py_ssize_t end):
-        """Cleans the whole batches in `buffer[:end]`; what is left of them is `output.piece()`.
+        """Cleans the complete batches in `buffer[:end]`; the kept bytes are `output.piece()`.
 
         Args:
             buffer: any contiguous bytes-like object; it must not change before the piece is written.
@@ -147,7 +147,7 @@ cdef class BatchFilter:
             Where the last of them ends, in bytes.
 
         Raises:
-            CorruptRecordError: bytes that are no batch of a dense log; positions count from the buffer's start.
+            CorruptRecordError: bytes that are not a batch of a dense log; positions count from the buffer's start.
             SegmentOverflowError: the output is too large for a segment.
         """
         cdef BatchWalk batches = self.batches
@@ -188,7 +188,7 @@ cdef class BatchFilter:
         return self.write_batch(&kept, self.batches.data, self.batches.data_end, True)
 
     cdef int drop_all(self) except -1:
-        """Leave out a batch, but for its header if that is what is known of its producer."""
+        """Drops a batch, except its header if that holds its producer's last known state."""
         cdef Header h = self.batches.header
         cdef Py_ssize_t at = self.batches.position
         if h.magic < MAGIC or h.producer_id < 0 or not self.is_last(*scan(self.output.source, at, at + h.size)):
@@ -230,7 +230,7 @@ cdef class BatchFilter:
         return self.write_set(&kept, data, end)
 
     cdef int filter_records(self, const uint8_t* data, const uint8_t* end, Kept* kept) except -1:
-        """Copy the records that stay to `kept_bytes`, unless all do."""
+        """Copies the kept records to `kept_bytes`, unless all are kept."""
         cdef Header* h = &self.batches.header
         cdef Walk walk
         cdef Record records[BLOCK]
@@ -265,7 +265,7 @@ cdef class BatchFilter:
                         kept.first_offset = record.offset
                     kept.last_offset = record.offset
                     kept.records += 1
-                    # Where not all is known, what they have replaced may stay: their time does not run yet.
+                    # Unless all keys are known, records that they replace may stay: no retention yet.
                     kept.tombstones += all_known and not record.has_value
                     if record.time > kept.max_timestamp:
                         kept.max_timestamp = record.time
@@ -278,7 +278,7 @@ cdef class BatchFilter:
         return 0
 
     cdef bint is_expired(self, const Header* h) noexcept:
-        """Whether the tombstones of a batch had their time."""
+        """Whether the retention of a batch's tombstones is over."""
         if h.magic < MAGIC:
             return not self.keeps_legacy_tombstones
         return h.attributes & DELETE_HORIZON and h.base_timestamp <= self.now
@@ -291,7 +291,7 @@ cdef class BatchFilter:
         return record.has_value or not expired
 
     cdef int write_batch(self, const Kept* kept, const uint8_t* data, const uint8_t* end, bint new_horizon) except -1:
-        """Write a batch of format 2 with other records than it had, or another base timestamp."""
+        """Writes a batch of format 2 with other records or another base timestamp."""
         cdef Header h = self.batches.header
         cdef uint8_t* p
         cdef Bytes packed
@@ -315,7 +315,7 @@ cdef class BatchFilter:
         return self.output.add(&h)
 
     cdef int shift_times(self, const Header* h, const uint8_t* data, const uint8_t* end) except -1:
-        """Write records to `shifted` whose times count from the new delete horizon."""
+        """Writes records to `shifted` with times relative to the new delete horizon."""
         cdef Walk walk
         cdef Record record
         cdef const char* reason
@@ -348,7 +348,7 @@ cdef class BatchFilter:
         return Bytes(compress(CODECS[codec], stream, self.level if codec == self.level_codec else None), 0, 0)
 
     cdef int write_set(self, const Kept* kept, const uint8_t* data, const uint8_t* end) except -1:
-        """Write a compressed set of messages that holds fewer than it did."""
+        """Writes a compressed message set with fewer messages."""
         cdef Header h = self.batches.header
         cdef Bytes packed = self.compressed(h.attributes & CODEC_MASK, data, end)
         cdef Py_ssize_t head = SMALLEST_MESSAGE_1 if h.magic else SMALLEST_MESSAGE_0

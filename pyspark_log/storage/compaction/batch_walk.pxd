@@ -1,4 +1,4 @@
-# The batches of a piece of a log, one after the other, each checked and decompressed where that is asked for.
+# The batches of a piece of a log, one after the other, each checked and, on request, decompressed.
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -21,15 +21,15 @@ cdef class BatchWalk:
     # Begins with the batch at `start`.
     cdef int load(self, buffer, Py_ssize_t start, Py_ssize_t end) except -1
 
-    # Looks at the batch at `position`; False: it is not all there. CorruptRecordError.
+    # Checks the batch at `position`; False: it is incomplete. CorruptRecordError.
     cdef bint look(self) except -1
 
-    # Decompresses it, unless that is done. CorruptRecordError.
+    # Decompresses it if needed. CorruptRecordError.
     cdef int open(self) except -1
 
     cdef int unpack(self) except -1
 
-    # Moves behind it.
+    # Moves past it.
     cdef void pass_by(self) noexcept
 
     # CorruptRecordError for the record at which a walk has stopped.

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A walk over the batches of a dense log, of any format, for who must see all of them: the log cleaner."""
+"""Iterates over all batches of a dense log, of any format, for the log cleaner."""
 
 from pyspark_log.storage.record import batch as layout
 from pyspark_log.storage.record.batch import CODECS
@@ -42,7 +42,7 @@ cdef class BatchWalk:
         self.is_opened = False
         check_crc(p, self.position, h)
         if h.magic < MAGIC and h.attributes & CODEC_MASK:
-            # Where a set of messages begins is known only once it is decompressed.
+            # The base offset of a message set is known only once it is decompressed.
             self.open()
         if self.follows >= 0 and h.base_offset != self.follows:
             raise corrupt(f"the batch before it ends at offset {self.follows}", self.position, h)

@@ -1,4 +1,4 @@
-"""The bytes of segments, piece by piece, for who must see all batches: the log cleaner."""
+"""Reads all batches of segments, piece by piece, for the log cleaner."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pyspark_log.storage.segment import SegmentReader, batch_size
 
 _READ_SIZE = 1024 * 1024
 
-#: Is told of bytes that were read or written, and may wait before it returns.
+#: Called with the number of bytes read or written; may wait before it returns.
 Throttle = Callable[[int], None]
 
 
 class Source(NamedTuple):
-    """A segment that is open, and how many bytes of it count."""
+    """An open segment, and how many of its bytes count."""
 
     segment: SegmentReader
     size: int
 
 
 class LogChunks:
-    """Reads segments of one partition into a buffer that is used again and again."""
+    """Reads segments of one partition into a reusable buffer."""
 
     def __init__(self, place: PartitionPath, max_batch_bytes: int, throttle: Throttle) -> None:
         """Reads nothing yet.
@@ -31,7 +31,7 @@ class LogChunks:
         Args:
             place: which partition.
             max_batch_bytes: the most that one batch may have; a larger one is an error.
-            throttle: told of what is read.
+            throttle: called with the number of bytes read.
         """
         self._place = place
         self._max_batch_bytes = max_batch_bytes

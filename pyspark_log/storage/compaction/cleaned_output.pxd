@@ -1,4 +1,4 @@
-# What a cleaned segment is made of: its bytes, piece by piece, and the entries of its two indexes.
+# The content of a cleaned segment: its bytes, piece by piece, and the entries of its two indexes.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -15,10 +15,10 @@ cdef class CleanedOutput:
     cdef int64_t max_timestamp
     cdef int64_t max_timestamp_offset
     cdef int64_t indexed_timestamp  # of the last entry of the time index
-    # Offsets of which no batch is left yet, up to where the next batch begins.
+    # Offsets without a batch so far, up to where the next batch begins.
     cdef int64_t gap_start  # -1: none
     cdef int32_t gap_epoch
-    # The piece that is being made: in a buffer of its own, or a run of batches of the source as they are.
+    # The current piece: in a buffer of its own, or a run of unchanged batches of the source.
     cdef bytearray buffer
     cdef uint8_t* data
     cdef Py_ssize_t used
@@ -27,19 +27,19 @@ cdef class CleanedOutput:
     cdef Py_ssize_t run_start
     cdef Py_ssize_t run_end
 
-    # Begins a piece; `source` may be taken from as it is.
+    # Begins a piece; batches of `source` may be used unchanged.
     cdef int begin_piece(self, source, const uint8_t* source_data) except -1
 
-    # Says that a batch with the offsets of `h` is left out.
+    # Notes that a batch with these offsets is dropped.
     cdef int drop(self, int64_t base_offset, int64_t next_offset, int32_t leader_epoch) except -1
 
     # Fills the gap before a batch that begins at `base_offset`.
     cdef int close_gap(self, int64_t base_offset) except -1
 
-    # Adds the batch that stands at `position` of the source, as it is.
+    # Adds the batch at `position` of the source, unchanged.
     cdef int keep(self, Py_ssize_t position, const Header* h) except -1
 
-    # Room for `size` bytes behind the piece, of which `add` takes as many as its header says.
+    # Reserves `size` bytes after the piece, of which `add` uses as many as its header says.
     cdef uint8_t* reserve(self, Py_ssize_t size) except NULL
     cdef int add(self, const Header* h) except -1
 

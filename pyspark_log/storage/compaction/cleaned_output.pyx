@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The output of a cleaning: bytes for a segment's log, and its indexes as whoever appends to a segment makes them.
+"""The output of a cleaning: bytes for a segment's log, and its indexes as a writer would build them.
 
-Where batches are left out, an empty batch takes their offsets (gap.py says why), one for all that follow each
-other. It keeps their leader epoch: where that changes, another empty batch begins, so that it can be seen
-from the log alone where an epoch began.
+Where batches are dropped, an empty batch takes their offsets (gap.py says why), one for each run of dropped
+batches. It keeps their leader epoch: where that changes, another empty batch begins, so that the log alone shows
+where an epoch began.
 """
 
 import struct
@@ -26,15 +26,15 @@ cdef enum:
 
 
 cdef class CleanedOutput:
-    """Not for several threads.
+    """Not thread-safe.
 
     Args:
         base_offset: of the segment.
         index_interval: bytes of the log between two index entries.
 
     Attributes:
-        size: bytes of the segment so far, the piece that is being made included.
-        offset_index, time_index: the indexes' entries, as their files have them.
+        size: bytes of the segment so far, including the current piece.
+        offset_index, time_index: the indexes' entries, in the files' format.
     """
 
     def __cinit__(self, int64_t base_offset, int64_t index_interval):
@@ -49,13 +49,13 @@ cdef class CleanedOutput:
         self.data = <uint8_t*>self.buffer
 
     def piece(self):
-        """The bytes that the last call has added, as a memoryview; they are gone with the next call."""
+        """The bytes that the last call has added, as a memoryview; valid until the next call."""
         if self.run_end > self.run_start:
             return memoryview(self.source)[self.run_start : self.run_end]
         return memoryview(self.buffer)[: self.used]
 
     def finish(self, int64_t until):
-        """Fills the gap before `until` and adds the closing time entry; `piece` has what was added."""
+        """Fills the gap before `until` and adds the closing time entry; `piece` returns the added bytes."""
         self.begin_piece(None, NULL)
         self.close_gap(until)
         self.add_time_entry()
@@ -105,7 +105,7 @@ cdef class CleanedOutput:
         return self.add(h)
 
     cdef int copy_run(self) except -1:
-        """Move what stands in the source to the buffer, since something else follows."""
+        """Moves the run from the source to the buffer, since something else follows."""
         cdef Py_ssize_t start = self.run_start, size = self.run_end - self.run_start
         self.run_start = self.run_end = 0
         if size:

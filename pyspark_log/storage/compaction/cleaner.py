@@ -1,7 +1,7 @@
-"""Compacts the topics of a store: those that are due, the dirtiest partition first.
+"""Compacts the due topics of a store, the dirtiest partition first.
 
-One piece of code for all who ask for it: `pylog compact`, a process that has it done in the background, and a Spark job
-with a task for each partition.
+Used by `pylog compact`, by a process that compacts in the background, and by a Spark job with a task for each
+partition.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a cleaner in the background rests when nothing is due (Kafka's log.cleaner.backoff.ms).
+#: How long a background cleaner pauses when nothing is due, in seconds (Kafka's log.cleaner.backoff.ms).
 BACKOFF = 15.0
-# How long a look at a partition waits for its lock, in seconds; the next look comes soon.
+# How long to wait for a partition's lock, in seconds; the next try comes soon.
 _LOOK_TIMEOUT = 5.0
-# The same for somebody whose commit or publish is done and who only helps; the next segment comes soon.
+# The same for a process that only helps after its own commit or publish; the next segment comes soon.
 _HELP_TIMEOUT = 0.5
-# And so many bytes of a log at most. One segment of the size that those of positions had in earlier versions is less.
+# And the most bytes of a log. One segment of `__consumer_offsets` as sized by earlier versions is smaller.
 _HELP_BYTES = 128 << 20
 
 
@@ -53,13 +53,13 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one partition.
+    """The result for one partition.
 
     Attributes:
         at: which one.
-        rounds: what was done; none if there was nothing to do, or another cleaner was at it.
+        rounds: the completed rounds; none if there was nothing to do, or another cleaner was running.
         seconds: how long it took.
-        problem: why it could not be done, or not to the end; "" if it could.
+        problem: why it failed or was not completed; "" if it succeeded.
     """
 
     at: TopicPartition
@@ -69,7 +69,7 @@ class Outcome:
 
     @property
     def total(self) -> Cleaned | None:
-        """All rounds as one: what the last one has gone over, as it was before the first; None: there was none."""
+        """All rounds as one: the range of the last one, against the state before the first; None: there was none."""
         if not self.rounds:
             return None
         *earlier, last = self.rounds
@@ -81,7 +81,7 @@ class Outcome:
 
 
 class IoRate:
-    """Holds a cleaner back so that it reads and writes no more than log.cleaner.io.max.bytes.per.second."""
+    """Throttles a cleaner to log.cleaner.io.max.bytes.per.second of reads and writes."""
 
     def __init__(self, bytes_per_second: int) -> None:
         self._rate = bytes_per_second
@@ -89,7 +89,7 @@ class IoRate:
         self._bytes = 0
 
     def __call__(self, size: int) -> None:
-        """Says that `size` bytes were read or written; sleeps if that was too fast."""
+        """Counts `size` bytes as read or written; sleeps if that was too fast."""
         self._bytes += size
         early = self._bytes / self._rate - (time.monotonic() - self._begun)
         if early > 0:
@@ -101,8 +101,8 @@ def due(logs: LogManager, topic: str | None = None) -> list[Due]:
 
     Args:
         logs: which store.
-        topic: None: those of all topics for which it is time (min.cleanable.dirty.ratio, max.compaction.lag.ms), less
-            those that were found uncleanable. Else those of this one in which there is anything to be compacted.
+        topic: None: the due partitions of all topics (min.cleanable.dirty.ratio, max.compaction.lag.ms), except
+            uncleanable ones. Otherwise those of this topic in which there is anything to compact.
 
     Raises:
         UnknownTopicError, InvalidTopicError: no such topic.
@@ -115,7 +115,7 @@ def due(logs: LogManager, topic: str | None = None) -> list[Due]:
         try:
             one = _look(logs, at, _LOOK_TIMEOUT, asked=topic is not None)
         except (PylogError, OSError) as error:
-            # It is told by who tries to compact it.
+            # Compacting it reports the error.
             log.info("%s: %s: %s", logs.path, at, error)
             one = Due(at, 1.0, 0)
         found += [] if one is None else [one]
@@ -133,7 +133,7 @@ def uncleanable(logs: LogManager) -> dict[TopicPartition, str]:
 
 
 def _compacted(logs: LogManager, topic: str | None) -> Iterator[TopicPartition]:
-    """The partitions of a topic, or of all topics, if they are to be compacted at all. Errors as of `due`."""
+    """The partitions of a topic, or of all topics, that are compacted at all. Raises: as `due`."""
     for name in [topic] if topic is not None else logs.topics(internal=True):
         try:
             config, written = logs.topic_config(name), logs.written_partitions(name)
@@ -150,7 +150,7 @@ def _compacted(logs: LogManager, topic: str | None) -> Iterator[TopicPartition]:
 def _look(logs: LogManager, at: TopicPartition, timeout: float, *, asked: bool) -> Due | None:
     reader = logs.recovered(at.topic, at.partition)
     known, state = cleaner_checkpoint.read(reader.place), reader.state()
-    # Without a lock: most partitions have nothing new that is closed.
+    # Without a lock: most partitions have no new inactive segment.
     if state.active_base <= max(known.cleaned_to, state.log_start) or (known.reason and not asked):
         return None
     with logs.appender(at.topic, at.partition).hold(timeout) as held:
@@ -161,12 +161,12 @@ def _look(logs: LogManager, at: TopicPartition, timeout: float, *, asked: bool) 
 
 
 def compact_partition(logs: LogManager, at: TopicPartition, progress: Callable[[int], None] | None = None) -> Outcome:
-    """Compacts one partition, in as many rounds as are needed. Errors are told in what it returns.
+    """Compacts one partition, in as many rounds as needed. Errors are part of the result.
 
     Args:
         logs: which store.
         at: the partition.
-        progress: told how many bytes were read or written since the last call.
+        progress: called with the number of bytes read or written since the last call.
     """
     rate = IoRate(int_setting(logs.settings, "log.cleaner.io.max.bytes.per.second"))
 
@@ -197,12 +197,11 @@ def _compact(logs: LogManager, at: TopicPartition, throttle: Throttle, timeout: 
 
 
 def compact_if_due(logs: LogManager, at: TopicPartition) -> Outcome | None:
-    """Compacts a partition if it is time to; None: it is not, or it is left to `compact`. Raises nothing.
+    """Compacts a partition if it is due; None: it is not, or it is left to `compact`. Raises nothing.
 
-    For who has just begun a segment there, for his own purposes: no lock of his is held. It costs him what a round
-    takes, as fast as the disk gives it. He waits for nobody but those who are changing the partition at that moment,
-    for half a second at most each time. Another cleaner at work there costs nothing. A log that is too large for that
-    is left alone.
+    Called by a writer that has just rolled a segment and holds no lock. Costs one unthrottled round at most. It waits
+    only for processes that are changing the partition at that moment, for half a second at most each time, and not for
+    another cleaner. A log that is too large is skipped.
     """
     try:
         found = _look(logs, at, _HELP_TIMEOUT, asked=False)
@@ -226,14 +225,14 @@ def compact_if_due(logs: LogManager, at: TopicPartition) -> Outcome | None:
 def compact(
     logs: LogManager, topic: str | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Outcome]:
-    """Compacts what is due, partition by partition; see `due`. One that fails does not keep it from the others.
+    """Compacts what is due, partition by partition; see `due`. A failure does not stop it.
 
     Args:
-        logs, topic: as of `due`.
-        progress: told how many bytes were read and written, and about how many there are.
+        logs, topic: as for `due`.
+        progress: called with the number of bytes read and written, and the approximate total.
     """
     waiting = due(logs, topic)
-    # What is read is also written, less what goes; the dirty part is read twice.
+    # All that is read is also written, except removed records; the dirty part is read twice.
     total, done = 2 * sum(one.bytes for one in waiting), 0
 
     def add(size: int) -> None:
@@ -247,27 +246,27 @@ def compact(
 
 
 class LogCleaner:
-    """Compacts a store in the background, in a thread of this process, for as long as it is asked to.
+    """Compacts a store in a background thread of this process until it is stopped.
 
         with LogCleaner(store):
             ...  # whatever the process is for
     """
 
     def __init__(self, logs: LogManager, backoff: float = BACKOFF) -> None:
-        """`backoff`: how long it rests when nothing is due, in seconds."""
+        """`backoff`: how long it pauses when nothing is due, in seconds."""
         self._logs, self._backoff = logs, backoff
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begins; a second call does nothing."""
+        """Starts the thread; a second call does nothing."""
         if self._thread is None:
             self._stop.clear()
             self._thread = threading.Thread(target=self._work, name="pylog-cleaner", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Ends, when the partition that is being compacted is done."""
+        """Stops the thread after the current partition."""
         if self._thread is not None:
             self._stop.set()
             self._thread.join()

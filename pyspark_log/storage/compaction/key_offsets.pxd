@@ -12,7 +12,7 @@ cdef struct Entry:
 
 cdef class OffsetMap:
     cdef Entry* entries
-    cdef Py_ssize_t size  # slots that there are by now
+    cdef Py_ssize_t size  # current number of slots
     cdef Py_ssize_t room  # keys that these may hold
     cdef double load_factor
     cdef readonly Py_ssize_t slots
@@ -35,5 +35,5 @@ cdef class OffsetMap:
 
     cdef bint grow(self) noexcept nogil
 
-    # How far a slot is behind the one that a hash points to.
+    # How far a slot is after the one that a hash points to.
     cdef Py_ssize_t away(self, Py_ssize_t slot, uint64_t low) noexcept nogil

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The latest offset of each key in a part of a log, in little memory (the part of Kafka's SkimpyOffsetMap).
 
-A key is known by its hash alone, 16 bytes, so that an entry takes 24 bytes, however long the keys are. Two keys with
-one hash would be taken for one, and all but the last record of the two would be lost. Kafka uses MD5, for which anybody
-can make such keys. This hash (SipHash-2-4-128) has a key of its own, which is drawn anew for each map and leaves
-no trace, so nobody can look for them, and chance does not find them either: at 5 million keys it is 1 in 10^25.
+A key is identified by its hash alone, 16 bytes, so an entry takes 24 bytes, however long the keys are. Two keys with
+one hash would be taken for one, and all but the last record of the two would be lost. Kafka uses MD5, for which
+such keys can be constructed. This hash (SipHash-2-4-128) has a secret key, drawn at random for each map and never
+stored, so such keys cannot be searched for, and chance is negligible: at 5 million keys it is 1 in 10^25.
 
-The table has open addressing: an entry stands in the slot that its hash points to, or in one of the next. One that is
-farther from its slot takes the place of one that is nearer ("Robin Hood"), so that a search may end where it meets one
-that is nearer than itself: keys that are not there, which are most keys of a log that was compacted before, are
-told after a few slots, however full the table is. It begins small and doubles, since most logs do not have as many
-keys as there may be, and memory that is written to for the first time takes longer than all the rest.
+The table uses open addressing: an entry is in the slot that its hash points to, or in one of the next. One that is
+farther from its slot displaces one that is nearer ("Robin Hood"), so that a search may end where it meets one that is
+nearer than itself: absent keys, which are most keys of a log that was compacted before, are recognised after a few
+slots, however full the table is. It starts small and doubles, since most logs have fewer keys than the maximum, and
+the first write to memory takes longer than all the rest.
 """
 
 import secrets
@@ -55,14 +55,14 @@ cdef int TRANSACTIONAL = layout.TRANSACTIONAL
 cdef Py_ssize_t ENTRY_SIZE = sizeof(Entry)
 
 cdef enum:
-    # Records that are looked at together, so that their slots come out of the memory at the same time.
+    # How many records are processed together, so that their slots are fetched from memory in parallel.
     BLOCK = 64
-    # The slots that a table begins with, at most.
+    # The most slots that a table starts with.
     SMALLEST = 16384
 
 
 cdef Py_ssize_t usable(Py_ssize_t slots, double load_factor) noexcept nogil:
-    # A slot stays free, or a search for what is not there would not end.
+    # One slot stays free, or a search for an absent key would not end.
     return min(<Py_ssize_t>(slots * load_factor), slots - 1)
 
 
@@ -83,7 +83,7 @@ cdef class OffsetMap:
 
     Raises:
         InvalidConfigError: there is no room for a single key.
-        MemoryError: the system does not give so much.
+        MemoryError: the system has too little memory.
     """
 
     def __cinit__(self, Py_ssize_t memory_bytes, double load_factor=0.9):
@@ -113,7 +113,7 @@ cdef class OffsetMap:
             munmap(self.entries, self.size * ENTRY_SIZE)
 
     def clear(self):
-        """Forgets all keys, and up to where it was filled."""
+        """Removes all keys, and resets `latest_offset`."""
         memset(self.entries, 0, self.size * ENTRY_SIZE)
         self.count = 0
         self.latest_offset = -1
@@ -139,7 +139,7 @@ cdef class OffsetMap:
         return self.put_hashed(&record)
 
     def get(self, key):
-        """The offset of a key; -1 if it is not here."""
+        """The offset of a key; -1 if it is absent."""
         cdef Bytes held = Bytes(key, 0, 0)
         cdef Record record
         record.key = held.data
@@ -151,7 +151,7 @@ cdef class OffsetMap:
         self, buffer, Py_ssize_t start, Py_ssize_t end, *, int64_t from_offset, int64_t until_offset, int64_t follows,
         int64_t max_batch_bytes, aborted,
     ):
-        """Enters the records of the whole batches in `buffer[start:end]`, batch by batch.
+        """Enters the records of the complete batches in `buffer[start:end]`, batch by batch.
 
         Control batches, batches of aborted transactions and records without keys are passed over.
 
@@ -162,15 +162,15 @@ cdef class OffsetMap:
             follows: the offset at which the first batch must begin; -1: any. Each other one must begin where the one
                 before it ends.
             max_batch_bytes: the most bytes that one batch may become when it is decompressed.
-            aborted: tells of a producer id and the base offset of a transactional batch whether it was aborted.
+            aborted: returns for a producer id and the base offset of a transactional batch whether it was aborted.
 
         Returns:
-            Where it stopped, in bytes; the offset behind the last batch that was taken or passed over (`follows`, if
+            Where it stopped, in bytes; the offset after the last batch that was taken or passed over (`follows`, if
             there was none); and whether the table is full: then the batch where it stopped has keys that have no room.
-            Those of its keys that were entered do no harm, since a later record of theirs is in the log.
+            Its keys that were entered do no harm, since a later record of theirs is in the log.
 
         Raises:
-            CorruptRecordError: bytes that are no batch of a dense log; positions count from the buffer's start.
+            CorruptRecordError: bytes that are not a batch of a dense log; positions count from the buffer's start.
         """
         cdef BatchWalk batches = BatchWalk.__new__(BatchWalk)
         cdef bint full = False
@@ -269,7 +269,7 @@ cdef class OffsetMap:
         placed.low = record.hash_low
         placed.high = record.hash_high
         placed.next_offset = record.offset + 1
-        # The entries behind it move on by one each, which keeps their order, up to the next free slot.
+        # The entries after it move by one each, which keeps their order, up to the next free slot.
         while True:
             entry = &self.entries[slot]
             other = entry[0]
@@ -282,7 +282,7 @@ cdef class OffsetMap:
                 slot = 0
 
     cdef bint grow(self) noexcept nogil:
-        """Doubles the table; False: it is as large as it may be, or the system has no memory."""
+        """Doubles the table; False: it has its maximum size, or the system has no memory."""
         cdef Entry* before = self.entries
         cdef Py_ssize_t size = self.size, index
         cdef Entry* grown

@@ -1,4 +1,4 @@
-"""Which record of each key is the last, in the part of a log that was not cleaned yet (Cleaner.buildOffsetMap)."""
+"""Finds the last record of each key in the uncleaned part of a log (Cleaner.buildOffsetMap)."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ def fill(
     keys: OffsetMap, place: PartitionPath, sources: Iterable[Source], start: int, end: int,
     *, aborted: AbortedRanges, max_batch_bytes: int, throttle: Throttle,
 ) -> int:  # fmt: skip
-    """Enters the keys of the records [start, end), up to a batch of which the keys have no room.
+    """Enters the keys of the records [start, end), up to a batch whose keys do not fit.
 
     Control batches, batches of aborted transactions and records without keys are passed over.
 
     Args:
         keys: is cleared first.
         place: which partition.
-        sources: its segments from the one that holds `start` on, in order, each open; those that are not needed are not
-            asked for.
+        sources: its segments from the one with `start` on, in order, each open; unneeded ones are not requested.
         start, end: offsets; either may lie inside of a batch, as between decisions that were written together.
-        aborted: the transactions that reach into [start, end) and were aborted.
+        aborted: the aborted transactions that overlap [start, end).
         max_batch_bytes: the most bytes that one batch may become when it is decompressed.
-        throttle: told of the bytes that are read.
+        throttle: called with the number of bytes read.
 
     Returns:
-        Up to which offset (exclusive) the keys are known: `end`, or less if there are too many. It is where the next
-        cleaning begins.
+        The offset (exclusive) up to which the keys are known: `end`, or less if there are too many. The next cleaning
+        begins there.
 
     Raises:
         CorruptRecordError, LogDamagedError: damage, with its place.
         InvalidConfigError: the keys of the first batch alone are too many.
-        MemoryError: or the system has no memory for them.
+        MemoryError: the system has no memory for them.
     """
     keys.clear()
-    # Nothing below has a later record below: an earlier cleaning has seen to that.
+    # No key below has a later record below: an earlier cleaning has removed such records.
     keys.latest_offset = start - 1
     chunks = LogChunks(place, max_batch_bytes, throttle)
     follows, full = -1, False

@@ -1,9 +1,9 @@
-"""Compacts the log of a partition: of each key the last record stays (Kafka's LogCleaner).
+"""Compacts the log of a partition: keeps the last record of each key (Kafka's LogCleaner).
 
-One round takes the dirty part of the log into a map of keys, and writes the closed segments anew without the
-records that the map knows a later one of. That takes long, and needs no lock but that of the partition's cleaner;
-writers and readers go on. Then each new segment takes the place of its old ones (see swap.py), for which the
-partition's lock is held for a moment.
+One round reads the dirty part of the log into a map of keys, and rewrites the inactive segments without the records
+for which the map has a later one. That takes long, and needs only the lock of the partition's cleaner; writers and
+readers continue. Then each new segment replaces its old ones (see swap.py), for which the partition's lock is held
+briefly.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ log = logging.getLogger(__name__)
 
 # What a key takes of the memory for keys, and how many more are made room for, so that a small map is not too full.
 _KEY_BYTES, _SPARE_KEYS = 24, 64
-# What makes a partition uncleanable, until somebody has put it right.
+# Errors that make a partition uncleanable until it is repaired.
 _DAMAGE = (CorruptRecordError, LogDamagedError, SideFileError)
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What a round has done.
+    """The result of a round.
 
     Attributes:
         cleaned_to: the first offset that is not cleaned now.
-        bytes_before, bytes_after: of the segments that were written anew.
-        records_before, records_after: of them, too.
-        finished: whether all was cleaned that can be. If not, there were more keys than memory for them, or segments
-            went meanwhile; another round goes on.
+        bytes_before, bytes_after: of the rewritten segments.
+        records_before, records_after: of the same.
+        finished: whether everything cleanable was cleaned. If not, there were more keys than memory for them, or
+            segments were deleted meanwhile; another round continues.
     """
 
     cleaned_to: int
@@ -78,19 +78,19 @@ def look(held: LogWriter, reader: LogReader) -> Plan:
 def run(
     appender: LogWriter, reader: LogReader, memory: int, throttle: Throttle, timeout: float = DEFAULT_TIMEOUT
 ) -> Cleaned | None:
-    """Compacts what can be, in one round; None: there is nothing to be done. Another cleaner is not waited for.
+    """Compacts in one round; None: nothing to do. Does not wait for another cleaner.
 
     Args:
-        appender, reader: of the partition.
+        appender, reader: the partition's.
         memory: bytes for the keys of one round; 24 are needed for each.
-        throttle: told of what is read and written; it may wait.
-        timeout: how long the partition's lock is waited for each time that it is needed, in seconds: at first, and for
-            each segment that is put in place.
+        throttle: called with the number of bytes read or written; it may wait.
+        timeout: how long to wait for the partition's lock each time that it is needed, in seconds: at first, and for
+            each swapped segment.
 
     Raises:
-        LockTimeoutError: another cleaner is at work there, or the partition's lock is not to be had; what was put in
-            place by then stays so.
-        CorruptRecordError, LogDamagedError, SideFileError: the log is damaged; what stands before that may be
+        LockTimeoutError: another cleaner is running there, or the partition's lock could not be acquired; segments
+            swapped by then stay.
+        CorruptRecordError, LogDamagedError, SideFileError: the log is damaged; segments before the damage may be
             compacted. The partition is marked as uncleanable, with the reason.
         SegmentOverflowError: a segment would become too large.
         InvalidConfigError: `memory` is too little, or more than the system gives; nothing is wrong with the partition.
@@ -134,7 +134,7 @@ class _Work:
         try:
             return self._clean(plan, producers)
         except FileNotFoundError as error:
-            # Retention has taken it, or somebody has deleted the topic, of whom the next look at the state tells.
+            # Retention has deleted it, or the topic was deleted, which the next read of the state reports.
             log.info("%s: a segment went while it was compacted: %s", self._place, error)
             return Cleaned(plan.first_dirty, 0, 0, 0, 0, finished=False)
 
@@ -145,7 +145,7 @@ class _Work:
     def _clean(self, plan: Plan, producers: Sequence[ProducerEntry]) -> Cleaned:
         folder, first, state = self._place.folder, plan.segments[0].base, self._reader.state()
         bases = [base for base in live_segments(folder, state) if base >= first]
-        # All markers in them count: whole segments are written anew, also where a part of one must stay.
+        # All markers in them count: whole segments are rewritten, even if a part of one must stay.
         until = max(segment.until for segment in plan.segments if segment.base < plan.first_uncleanable)
         aborted = aborted_between(folder, bases, first, until)
         # There are no more keys than offsets.
@@ -163,8 +163,8 @@ class _Work:
         )  # fmt: skip
         groups = compaction_plan.groups(plan.segments, end, self._config)
         known = cleaner_checkpoint.read(self._place)
-        # Durable before the first swap, for processes that look at what a killed cleaner has left. Where the cleaners
-        # before have been may not be known; it was not beyond the log's end.
+        # Durable before the first swap, for processes that inspect a killed cleaner's leftovers. How far earlier
+        # cleaners got may not be known; it was not beyond the log's end.
         touched_to = max(min(known.touched_to, state.next_offset), groups[-1][-1].until)
         known = known._replace(touched_to=touched_to)
         cleaner_checkpoint.write(self._place, known)
@@ -183,7 +183,7 @@ class _Work:
     def _rewrite_all(
         self, one_round: Round, groups: Sequence[Sequence[Closed]], known: CleanerCheckpoint
     ) -> Iterator[Rewritten]:
-        """Replaces group after group, up to one that is not what it was any more; `known`: as it is written."""
+        """Replaces group after group, up to one that has changed meanwhile; `known`: as it is written."""
         for group in groups:
             with self._opened(group) as sources:
                 rewritten = rewrite(one_round, list(sources), group[-1].until)
@@ -192,7 +192,7 @@ class _Work:
                     self._remove_unfinished(held)
                     return
                 if held.shared:
-                    # Who lost the cleaner's lock finds it out here: the cleaned files are those of another one by now.
+                    # A cleaner that lost its lock notices it here: the cleaned files are another cleaner's by now.
                     cleaner_checkpoint.write(self._place, known)
                 swap.begin(held, group[0].base, group[-1].until)
                 segment_cache.bring_up(self._place, held.bases())
@@ -200,7 +200,7 @@ class _Work:
 
     @contextlib.contextmanager
     def _opened(self, segments: Sequence[Closed]) -> Iterator[Iterator[Source]]:
-        """The segments, each opened when it is asked for. FileNotFoundError, when one is that went meanwhile."""
+        """The segments, each opened on demand. FileNotFoundError: one was deleted meanwhile."""
         with contextlib.ExitStack() as stack:
 
             def each() -> Iterator[Source]:
@@ -212,7 +212,7 @@ class _Work:
             yield each()
 
     def _is_unchanged(self, held: LogWriter, group: Sequence[Closed]) -> bool:
-        """Whether the segments are those that were read: none has gone, none was cut or moved."""
+        """Whether the segments are those that were read: none was deleted, truncated or moved."""
         state, until = held.state, group[-1].until
         bases = [base for base in held.bases() if group[0].base <= base < until]
         return (
@@ -223,7 +223,7 @@ class _Work:
         )
 
     def _legacy_horizon(self, plan: Plan) -> int:
-        """Up to which time of their segment's file (ms) tombstones of formats 0 and 1 may go."""
+        """The segment file time (ms) up to which tombstones of formats 0 and 1 may be deleted."""
         clean = [segment for segment in plan.segments if segment.until <= plan.first_dirty]
         if not clean:
             return 0

@@ -1,8 +1,8 @@
-"""Which part of a log is to be compacted next, and whether it is time: Kafka's rules (LogCleanerManager).
+"""Plans which part of a log to compact, and whether it is due: Kafka's rules (LogCleanerManager).
 
-What lies before the first dirty offset was cleaned before. What lies from the first uncleanable offset on must stay as
-it is: the active segment, transactions that are not decided, records that are younger than min.compaction.lag.ms, and
-of the decisions those that are not applied everywhere.
+Records before the first dirty offset were cleaned earlier. Records from the first uncleanable offset on must stay
+unchanged: the active segment, undecided transactions, records younger than min.compaction.lag.ms, and decisions that
+are not applied everywhere.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pyspark_log.types import NO_TIMESTAMP
 
 
 class Closed(NamedTuple):
-    """A closed segment.
+    """An inactive segment.
 
     Attributes:
         base: its base offset.
-        until: that of the segment behind it.
+        until: that of the next segment.
         size: bytes of its log.
     """
 
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
     """What can be compacted of a partition.
 
     Attributes:
-        segments: its closed segments, oldest first.
+        segments: its inactive segments, oldest first.
         first_dirty: from this offset on it was not compacted.
         first_uncleanable: from this offset on it must stay as it is.
         clean_bytes, dirty_bytes: of the segments before the first dirty offset, and of those that can be compacted.
@@ -65,11 +65,11 @@ class Plan(NamedTuple):
 
 
 def make(held: LogWriter, known: CleanerCheckpoint, last_stable_offset: int) -> Plan:
-    """Looks at a partition, whose lock is held.
+    """Plans the compaction of a partition, whose lock is held.
 
     Args:
         held: its log.
-        known: what the last cleaner has left.
+        known: the last cleaner's checkpoint.
         last_stable_offset: from here on transactions are open.
 
     Raises:
@@ -91,7 +91,7 @@ def make(held: LogWriter, known: CleanerCheckpoint, last_stable_offset: int) -> 
                 uncleanable = min(uncleanable, segment.base)
                 break
     uncleanable = max(uncleanable, dirty)
-    # Where an open transaction begins within a segment, what stands before it is cleaned once, and not again and again.
+    # If an open transaction begins within a segment, the records before it are cleaned only once.
     cleanable = [segment for segment in dirty_segments if dirty < uncleanable and segment.base < uncleanable]
     overdue = any(_first_timestamp(folder, one) < now - held.config.max_compaction_lag_ms for one in cleanable[:1])
     clean_bytes = sum(segment.size for segment in segments if segment.until <= dirty)
@@ -102,7 +102,7 @@ def groups(segments: Sequence[Closed], end: int, config: TopicConfig) -> list[li
     """Consecutive segments that are to become one (Cleaner.groupSegmentsBySize).
 
     Args:
-        segments: closed ones, oldest first.
+        segments: inactive ones, oldest first.
         end: only those that begin before this offset.
         config: of the topic: a group is no larger than a segment may be, before it is cleaned, and its indexes cannot
             become so. The present ones do not tell that: an append of many batches makes one entry, a cleaning more.

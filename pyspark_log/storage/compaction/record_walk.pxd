@@ -1,5 +1,4 @@
-# The records of one batch of any format, one after the other, as the cleaner looks at them: where each stands in
-# the bytes, and no columns.
+# Iterates over the records of one batch of any format, for the cleaner: where each is in the bytes, without columns.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
@@ -15,7 +14,7 @@ cdef struct Record:
     bint has_value
     int64_t offset
     int64_t time  # ms; -1: none
-    uint64_t hash_low  # of the key, once somebody has asked for it
+    uint64_t hash_low  # of the key, once requested
     uint64_t hash_high
 
 
@@ -23,7 +22,7 @@ cdef struct Walk:
     Header header
     const uint8_t* at
     const uint8_t* end
-    int64_t base  # what offsets inside a set of messages are counted from
+    int64_t base  # the base of offsets inside a message set
     int32_t done  # records that were taken
     int32_t previous  # offset delta of the last one
 
@@ -31,6 +30,6 @@ cdef struct Walk:
 # Begins with a batch whose records (decompressed) or messages are `data`; the header says how many.
 cdef void begin_walk(Walk* walk, const Header* header, const uint8_t* data, const uint8_t* end) noexcept nogil
 
-# Takes up to `most` records; `taken` is less than that only behind the last one. Returns what is wrong with the record
-# `walk.done`, or with what follows the last one, or NULL.
+# Takes up to `most` records; `taken` is less than that only after the last one. Returns the fault of the record
+# `walk.done`, or of the bytes after the last one, or NULL.
 cdef const char* take_records(Walk* walk, Record* out, int most, int* taken) noexcept nogil

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A walk over the records of a batch, a block of them at a time, that notes where each stands.
+"""Iterates over the records of a batch, a block at a time, and notes where each is.
 
 Every number and length that comes from a batch is compared with the end of the bytes before it is used:
-any bytes give records or a reason why not. `record_writer` says how a record of format 2 is laid out,
-`batch_headers.pxd` how a message of formats 0 and 1 is.
+any bytes give records or a fault. `record_writer` describes the layout of a record of format 2,
+`batch_headers.pxd` that of a message of formats 0 and 1.
 """
 
 from pyspark_log.storage.record import batch as layout
@@ -86,7 +86,7 @@ cdef inline const char* take_record(Walk* walk, Record* record) noexcept nogil:
     record.offset = walk.base + delta
     record.time = walk.header.max_timestamp
     if not walk.header.attributes & LOG_APPEND_TIME:
-        # A sum that leaves 64 bits wraps, as it does in Kafka.
+        # A sum beyond 64 bits wraps, as in Kafka.
         record.time = <int64_t>(<uint64_t>walk.header.base_timestamp + <uint64_t>time_delta)
     if not read_varint(&p, stop, &record.key_length):
         return b"its key length is damaged"

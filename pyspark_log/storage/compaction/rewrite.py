@@ -1,9 +1,8 @@
-"""Writes a group of closed segments anew, as one, without the records that later ones have replaced (Kafka's
+"""Rewrites a group of inactive segments as one, without the records that later ones have replaced (Kafka's
 Cleaner.cleanSegments).
 
-The new segment's files stand beside the old ones with the suffix `.cleaned`. They are complete and durable when
-`rewrite` returns; nothing reads them before somebody renames them. What a process that was stopped has left of them
-means nothing.
+The new segment's files are beside the old ones with the suffix `.cleaned`. They are complete and durable when
+`rewrite` returns; nothing reads them before they are renamed. Leftovers of a stopped process have no meaning.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from pyspark_log.storage.segment import (
 
 
 class LastRecord(NamedTuple):
-    """What must stay in the log of a producer that is still known (Kafka's LastRecord).
+    """What must stay in the log for a producer that is still known (Kafka's LastRecord).
 
     Attributes:
         last_offset: of the last batch of records that it wrote; -1: it wrote none in this epoch.
@@ -49,20 +48,20 @@ class LastRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """What holds for all groups of one cleaning of a partition.
+    """The parameters shared by all groups of one cleaning of a partition.
 
     Attributes:
-        place: which partition.
-        config: the topic's settings.
-        delete_retention_ms: how long a tombstone stays once a cleaning has seen it.
-        keys: the last offset of each key, as `fill` has left them.
+        place: the partition.
+        config: the topic's configs.
+        delete_retention_ms: how long a tombstone stays after a cleaning has first met it.
+        keys: the last offset of each key, from `fill`.
         now: the time in ms.
         legacy_horizon_ms: a segment that was written to later than then (ms, by its file) keeps the tombstones that are
             in messages of formats 0 and 1: when the last segment before the uncleaned part was, less
             `delete_retention_ms`.
         transactions: those of the partition. All of its groups must be written, in order.
         producers: what must stay of each producer, by its id.
-        throttle: told of the bytes that are read and written.
+        throttle: called with the number of bytes read or written.
     """
 
     place: PartitionPath
@@ -76,7 +75,7 @@ class Round:
     throttle: Throttle
 
     def is_last(self, header: BatchHeader) -> bool:
-        """Whether a batch must stay, if only its header, for what it says of its producer."""
+        """Whether a batch, or at least its header, must stay for its producer's state."""
         last = self.producers.get(header.producer_id)
         if last is None:
             return False
@@ -87,7 +86,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What became of a group.
+    """The result of rewriting a group.
 
     Attributes:
         bytes_read, bytes_written: of the logs.
@@ -101,15 +100,15 @@ class Rewritten:
 
 
 def rewrite(cleaning: Round, sources: Sequence[Source], until: int) -> Rewritten:
-    """Writes closed segments that follow each other into one, under the names with the suffix `.cleaned`.
+    """Writes consecutive inactive segments into one, with the suffix `.cleaned`.
 
-    Order, offsets, timestamps and bytes of the records that stay are as before. The offsets of those that go stay
-    taken, by an empty batch where a whole batch is gone.
+    Order, offsets, timestamps and bytes of the kept records do not change. The offsets of removed records stay taken,
+    by an empty batch where a whole batch is removed.
 
     Args:
         cleaning: what holds for all groups.
         sources: the segments, each open.
-        until: where the last one ends, which is the base offset of the segment behind it.
+        until: where the last one ends, which is the base offset of the next segment.
 
     Raises:
         SegmentOverflowError: the output is too large for one segment; with fewer sources it may not be.
@@ -126,7 +125,7 @@ def rewrite(cleaning: Round, sources: Sequence[Source], until: int) -> Rewritten
 
 
 def remove_unfinished(folder: str) -> None:
-    """Removes what cleanings that were stopped have left in a partition's folder. Nobody is cleaning it. OSError."""
+    """Removes leftovers of stopped cleanings in a partition's folder. No cleaner may be running there. OSError."""
     for name in files.list_folder(folder):
         if name.endswith(CLEANED):
             files.unlink(f"{folder}/{name}")
@@ -154,7 +153,7 @@ class _Output:
 
     def remove(self) -> None:
         for path in self._made:
-            # They mean nothing, and what went wrong before is what must be told.
+            # The files have no meaning, and the earlier error is the one to raise.
             with contextlib.suppress(OSError):
                 files.unlink(path)
 

@@ -1,5 +1,5 @@
-# SipHash-2-4 with 128 bits (Aumasson and Bernstein): a hash with a key. Who does not know the key cannot make two
-# inputs of one hash, which for MD5 and other hashes without a key anybody can do.
+# SipHash-2-4 with 128 bits (Aumasson and Bernstein): a keyed hash. Without the key, two inputs of one hash
+# cannot be constructed, unlike for MD5 and other hashes without a key.
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy

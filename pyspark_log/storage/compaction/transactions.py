@@ -1,9 +1,9 @@
-"""Which transactions a cleaning of a partition's log meets, and which of their markers have nothing left to say
+"""Tracks the transactions that a cleaning of a partition's log meets, and which of their markers are obsolete
 (Kafka's CleanedTransactionMetadata).
 
-The records of an aborted transaction go at once. A marker can go when no batch of its transaction was met before it:
-then an earlier cleaning took out the last of them. It is told by what was met, so that a cleaning must show all batches
-of a log to one of these, in order, also those of segments in which it changes nothing.
+The records of an aborted transaction are removed at once. A marker can be removed when no batch of its transaction was
+met before it: then an earlier cleaning removed the last of them. So a cleaning must pass all batches of a log to one of
+these objects, in order, also those of segments in which it changes nothing.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class CleanedTransactions:
         self._retained: list[AbortedTransaction] = []
 
     def take_batch(self, producer_id: int, base_offset: int) -> bool:
-        """Takes note of a transactional batch of records; whether its transaction was aborted."""
+        """Notes a transactional batch of records; returns whether its transaction was aborted."""
         self._seen.add(producer_id)
         self._reach(base_offset)
         return producer_id in self._aborted
 
     def take_control(self, header: BatchHeader, data: memoryview) -> bool:
-        """Takes note of a control batch; whether nothing needs it any more.
+        """Notes a control batch; returns whether it is obsolete.
 
         Args:
             header: its header.
             data: the whole batch.
 
         Raises:
-            CorruptRecordError: it holds no control record; its position is the header's.
+            CorruptRecordError: it has no control record; its position is the header's.
         """
         if header.count == 0:
             return True
@@ -52,7 +52,7 @@ class CleanedTransactions:
             return True
         self._seen.discard(header.producer_id)
         if aborted is not None:
-            # For who has begun to read before the batches went.
+            # For readers that started before the batches were removed.
             self._retained.append(aborted)
         return False
 
