@@ -1,1 +1,1 @@
-"""What looks after a store: verify, repair, transfer from and to Kafka, doctor, janitor."""
+"""Maintenance of a store: verify, repair, transfer from and to Kafka, doctor, janitor."""

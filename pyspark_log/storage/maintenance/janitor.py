@@ -1,4 +1,4 @@
-"""Cleans a whole store: what retention lets go of, positions that have expired, what writers that died have left."""
+"""Cleans a whole store: expired segments, expired committed offsets, leftovers of dead writers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
 
-#: A file that is half written, and was not written to for so long (ms), is left of a process that died.
+#: A half-written file that was not written to for this long (ms) is a leftover of a dead process.
 UNFINISHED_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
 
-#: What has not become a segment of a log so long (ms) after it was copied for that is left of a process that died.
+#: A copy that has not become a segment of a log for this long (ms) is a leftover of a dead process.
 COPY_LIFETIME_MS = 24 * 60 * 60 * 1000
 
 # What is renamed to this is not looked for any more.
@@ -31,13 +31,13 @@ _TIMEOUT = 5.0
 
 
 def clean(store: Store) -> int:
-    """Cleans all topics, what is left of deleted ones, positions of idle groups, and the store's other folders.
+    """Cleans all topics, remains of deleted ones, committed offsets of idle groups, and the store's other folders.
 
     Returns:
-        How many segments retention let go of.
+        How many segments retention deleted.
 
     Raises:
-        PylogError, OSError: the first that something gave; a part was cleaned.
+        PylogError, OSError: the first error; a part was cleaned.
     """
     store.check_writable()
     try:
@@ -62,7 +62,7 @@ def sweep_staging(store: Store) -> int:
     it is dead, for `staged.output.orphan.expiration.ms`: tasks of a dead driver go on for a while.
 
     Raises:
-        StagedOutputError, FileNotFoundError: what an undone decision names cannot be found out; nothing was removed.
+        StagedOutputError, FileNotFoundError: an undone decision's files are unknown; nothing was removed.
         LockTimeoutError, OSError: the decision log cannot be held.
     """
     folder = f"{store.path}/{STAGING_FOLDER}/"
@@ -71,7 +71,7 @@ def sweep_staging(store: Store) -> int:
     if decisions.undone:
         tidy(decisions)
     if _forgotten(store, folder):
-        # Who decides looks for its files under this lock, so none goes between the look and the decision.
+        # A publisher checks its files under this lock, so none is deleted between the check and the decision.
         with decisions.hold():
             named = _named(store, decisions)
             for path in _forgotten(store, folder):
@@ -88,7 +88,7 @@ def sweep_staging(store: Store) -> int:
 def sweep_copies(store: Store) -> None:
     """Removes copies of staged output in log dirs which became no segment. OSError.
 
-    They do not count: what was decided is in the staging folder, and who misses his copy makes another one.
+    Safe to delete: the staged files are authoritative, and a missing copy is created again.
     """
     now = store.logs.clock()
     for folder in store.logs.log_dirs:
@@ -128,7 +128,7 @@ def _forgotten(store: Store, folder: str) -> list[str]:
 
 
 def _old(folder: str, suffix: str, now: int) -> list[str]:
-    """The files in a folder with that suffix which nobody has written to for UNFINISHED_LIFETIME_MS; `now` in ms."""
+    """The files in a folder with that suffix that were not written to for UNFINISHED_LIFETIME_MS; `now` in ms."""
     return [path for path, time in _written(folder) if path.endswith(suffix) and now - time > UNFINISHED_LIFETIME_MS]
 
 

@@ -1,4 +1,4 @@
-"""How far a long look at a store has come."""
+"""The progress of a long operation on a store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Progress = Callable[[int, int], None]
 
 
 class ProgressCounter:
-    """Adds up what all threads have looked at, and tells a Progress."""
+    """Adds up the bytes that all threads have checked, and reports them to a Progress."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total = progress, total

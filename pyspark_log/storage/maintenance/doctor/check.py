@@ -1,4 +1,4 @@
-"""What a check is: its words, what it works with, and how what it saw becomes a finding."""
+"""Defines a check: its texts, its inputs, and how its result becomes a finding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_log.storage.maintenance.doctor.operations import Operations, Side
 
 
 class RefutedError(Exception):
-    """The file system did what it must not do; the message says what."""
+    """The file system violated a requirement; the message says how."""
 
 
 class Remark(NamedTuple):
@@ -57,7 +57,7 @@ class Check(NamedTuple):
 
 
 def conduct(check: Check, bench: Bench) -> Finding:
-    """Runs a check; whatever goes wrong in it is its finding."""
+    """Runs a check; any error in it becomes its finding."""
     try:
         outcome = check.run(bench)
     except RefutedError as refuted:

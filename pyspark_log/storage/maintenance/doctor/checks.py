@@ -1,7 +1,7 @@
-"""The checks: each tries one thing that the engine needs of a file system.
+"""The checks: each tests one thing that the engine needs of a file system.
 
-A check raises RefutedError if it saw the opposite, and OSError if the file system refuses; else it returns what it
-measured. What each is for is told in its entry in the tables at the end.
+A check raises RefutedError if it observed a violation, and OSError if the file system refuses; otherwise it returns
+what it measured. The tables at the end state the purpose of each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BLOCK = 1000
 def exclusive_lock(bench: Bench) -> str:
     """One lock, two processes, both ways round; a reader without a lock is not kept out."""
     _make(bench, "lock", b"read")
-    # The other side first, here and in the next checks: where nobody answers for locks, it hangs and not this process.
+    # The other side first, here and in the next checks: if no lock service answers, it hangs and not this process.
     sides: list[tuple[Side, Side]] = [(bench.other, bench.mine), (bench.mine, bench.other)]
     for holder, rival in sides:
         expect(holder.ask("try_lock", "lock"), "a lock that nobody held was refused")
@@ -111,7 +111,7 @@ def replacing_rename(bench: Bench) -> str:
 
 
 def exclusive_create(bench: Bench) -> str:
-    """Of two processes that make the same file, one is told that it is there already."""
+    """Of two processes that create the same file, one fails because it exists."""
     names = [f"new-{number}" for number in range(_RACES)]
     other = _second_process(bench)
     other.begin("create_all", names)
@@ -120,7 +120,7 @@ def exclusive_create(bench: Bench) -> str:
 
 
 def exclusive_link(bench: Bench) -> str:
-    """A link makes a second name of the same file, and never replaces one."""
+    """A link adds a name to the same file, and never replaces one."""
     path = _make(bench, "linked", b"whole")
     names = [f"link-{number}" for number in range(_RACES)]
     other = _second_process(bench)
@@ -133,7 +133,7 @@ def exclusive_link(bench: Bench) -> str:
 
 
 def _wait_for(path: str) -> None:
-    """Lets the other process begin: whoever comes second is faster, and so they meet."""
+    """Lets the other process begin: the second one is faster, and so they meet."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not os.path.exists(path) and time.monotonic() < deadline:
         pass
@@ -197,7 +197,7 @@ def _judged_sync(action: Callable[[], None]) -> str | Remark:
 
 
 def visibility(bench: Bench) -> str | Remark:
-    """What one process writes, the other one reads: at once under the lock, and soon without it."""
+    """One process reads what the other writes: at once under the lock, and soon without it."""
     _make(bench, "seen")
     position, slowest = 0, 0.0
     sides: list[tuple[Side, Side]] = [(bench.other, bench.mine), (bench.mine, bench.other)]
@@ -258,7 +258,7 @@ def slot_writes(bench: Bench) -> str:
 
 
 def truncation(bench: Bench) -> str:
-    """What was cut off is gone for all, and a gap behind the cut reads as zeros."""
+    """Truncated bytes are gone for all processes, and a gap after the truncation reads as zeros."""
     with files.open_write(_make(bench, "cut", b"x" * 8192)) as file:
         expect(bench.other.ask("size", "cut") == 8192, "another process saw a wrong size")
         file.truncate(1000)
@@ -271,7 +271,7 @@ def truncation(bench: Bench) -> str:
 
 
 def creation_mode(bench: Bench) -> str | Remark:
-    """Whether files that are made here can be written by others of the group."""
+    """Whether other users of the group can write to files created here."""
     mode = stat.S_IMODE(os.stat(_make(bench, "mode")).st_mode)
     if not mode & stat.S_IWGRP:
         return Remark(
@@ -292,7 +292,7 @@ def _make(bench: Bench, name: str, data: bytes = b"") -> str:
 
 
 def _second_process(bench: Bench) -> SecondProcess:
-    """For checks in which both sides work at once; they are made on one host only."""
+    """For checks in which both sides work concurrently; these run on one host only."""
     assert isinstance(bench.other, SecondProcess)
     return bench.other
 

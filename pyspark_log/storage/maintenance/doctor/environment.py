@@ -1,4 +1,4 @@
-"""What the engine runs on: versions, native engines, the space that is left, and the store that is there."""
+"""Checks the environment: versions, native engines, free space, and the store."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _checksum() -> Finding:
 
 
 def _pyspark() -> Finding:
-    # Not imported: that takes a second, and nothing of it is used here.
+    # Not imported: that takes a second, and only the version is needed.
     try:
         return Finding("pyspark", Verdict.OK, _version("pyspark"), "Spark can read and write stores from here")
     except importlib.metadata.PackageNotFoundError:
@@ -76,7 +76,7 @@ def _pyspark() -> Finding:
 
 
 def free_space(folder: str) -> Finding:
-    """Whether there is room for records."""
+    """Whether there is space for records."""
     name, segment = "free space", TopicConfig.resolve({}, {}).segment_bytes
     status = os.statvfs(folder)
     if status.f_blocks == 0:
@@ -93,7 +93,7 @@ def log_dirs(folder: str) -> Iterator[Finding]:
     try:
         found = Store.open(folder).describe_log_dirs()
     except (StoreError, OSError):
-        return  # It is told by `store`.
+        return  # `store` reports it.
     if len(found) < 2:
         return
     for one in found:

@@ -1,4 +1,4 @@
-"""What the doctor says: findings."""
+"""The doctor's findings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Finding:
         name: what was looked at.
         verdict: see Verdict.
         measured: what was seen.
-        meaning: what that means for whoever keeps a store there.
+        meaning: what that means for a store there.
     """
 
     name: str
@@ -38,5 +38,5 @@ class Finding:
 
     @classmethod
     def from_dict(cls, content: dict[str, str]) -> Finding:
-        """The opposite of `to_dict`."""
+        """The inverse of `to_dict`."""
         return cls(content["name"], Verdict(content["verdict"]), content["measured"], content["meaning"])

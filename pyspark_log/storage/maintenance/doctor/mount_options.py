@@ -1,7 +1,7 @@
-"""What a file system's type and mount options say before anything is tried.
+"""Judges a file system by its type and mount options, before any test.
 
 Some mounts keep locks within one host. Every test on that host passes there, and two hosts still write over
-each other; only the options tell (or a test from two hosts, see peer.py).
+each other; only the options show it (or a test from two hosts, see peer.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Rule(NamedTuple):
     meaning: str
 
 
-# The first that fits counts, so what is worst stands first.
+# The first match counts, so the worst comes first.
 _RULES = (
     _Rule(
         NFS, frozenset({"nolock", "nolocks", "locallocks", "local_lock=flock", "local_lock=all"}), Verdict.FAILED,
@@ -64,7 +64,7 @@ _LOCAL = _Rule(frozenset(), frozenset(), Verdict.OK, "a local file system, as fa
 
 
 def examine_mount(folder: str) -> Finding:
-    """What can be said of the file system that holds a folder, without trying it."""
+    """Judges the file system of a folder without testing it."""
     try:
         mount = mount_of(folder)
     except (OSError, subprocess.SubprocessError) as error:

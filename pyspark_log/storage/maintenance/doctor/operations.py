@@ -17,7 +17,7 @@ from pyspark_log.storage.log import PartitionState, state_file
 
 
 class Side(Protocol):
-    """Whoever carries out operations: this process or the other side."""
+    """A process that carries out operations: this one or the other side."""
 
     def ask(self, operation: str, *arguments: Any) -> Any:  # noqa: ANN401  (each operation has its own result)
         """Has a method of `Operations` done, by name; returns its result. OSError: what it raised, or no answer."""
@@ -73,7 +73,7 @@ class Operations:
         return try_flock(self._file(name))
 
     def unlock(self, name: str) -> None:
-        """Lets the file's lock go."""
+        """Releases the file's lock."""
         fcntl.flock(self._file(name).fd, fcntl.LOCK_UN)
 
     def read(self, name: str, position: int, size: int) -> str:
@@ -90,7 +90,7 @@ class Operations:
         return self._file(name).size()
 
     def create_all(self, names: Sequence[str]) -> list[bool]:
-        """Makes each file that is missing; True for those that were made here."""
+        """Creates each missing file; True for those that this call created."""
         return [self._made(name) for name in names]
 
     def _made(self, name: str) -> bool:
@@ -101,7 +101,7 @@ class Operations:
         return True
 
     def link_all(self, name: str, targets: Sequence[str]) -> list[bool]:
-        """Gives a file each second name that is free; True for those that were given here."""
+        """Links a file to each free name; True for those that this call linked."""
         return [self._linked(name, target) for target in targets]
 
     def _linked(self, name: str, target: str) -> bool:

@@ -13,10 +13,10 @@ from typing import Any
 
 from pyspark_log.storage.maintenance.doctor.operations import Operations, perform, result_of
 
-#: How long an answer is waited for, in seconds. Where nobody answers for a file system's locks, a call for one
-#: waits for ever; it is the second process that hangs then.
+#: How long to wait for an answer, in seconds. If a file system's lock service does not answer, a lock call waits
+#: for ever; then only the second process hangs.
 ANSWER_SECONDS = 10.0
-#: How long it may take to start, in seconds, on a machine that has much else to do.
+#: How long it may take to start, in seconds, on a busy machine.
 START_SECONDS = 60.0
 
 
@@ -45,7 +45,7 @@ class SecondProcess:
         return self.finish()
 
     def begin(self, operation: str, *arguments: Any) -> None:  # noqa: ANN401
-        """Asks for an operation and goes on; `finish` gets its result. TimeoutError: there is nobody to ask yet."""
+        """Requests an operation without waiting; see `finish`. TimeoutError: the process has not started."""
         if not self._has_started:
             self._deadline = time.monotonic() + START_SECONDS
             self._has_started = bool(self.finish())
@@ -96,7 +96,7 @@ class SecondProcess:
 
 
 def serve(folder: str) -> None:
-    """Says that it is there, and answers requests, a line each, until standard input ends."""
+    """Reports that it is ready, and answers requests, a line each, until standard input ends."""
     operations = Operations(folder)
     _reply({"result": True})
     for line in sys.stdin.buffer:

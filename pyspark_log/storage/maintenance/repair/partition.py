@@ -1,7 +1,7 @@
-"""Copies what is whole of one partition's log into another store, batch by batch.
+"""Copies the undamaged batches of one partition's log into another store.
 
-Offsets stay as they are. Where batches had to be left out, an empty batch takes their offsets, so that what is
-read from the copy is what was undamaged, in its place, and no offset is ever given to another record.
+Offsets do not change. Where batches had to be dropped, an empty batch takes their offsets, so that the copy has
+the undamaged records in place, and no offset is ever reused.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Loss:
 
 @dataclass(slots=True)
 class PartitionCopy:
-    """What came of one partition.
+    """The result for one partition.
 
     Attributes:
         place: where it is now.
@@ -110,18 +110,18 @@ class DamagedPartition(NamedTuple):
             return cls(place, slots, bases, True, True)
         if state.flags & Flags.DEAD:
             return None
-        # Where the state is older than the log, it does not tell which decisions the log has.
+        # If the state is older than the log, it does not say which decisions the log has.
         old = bool(slots.torn and not slots.explained and first_batch(place.folder, state)) or bool(
             acknowledged(place, state, config)
         )
-        # An intent says what stands behind the end. It is dropped: its decision is applied to the copy.
+        # An intent describes bytes beyond the end. It is dropped: its decision is applied to the copy.
         restarted = state.boot != state_file.this_boot() and state.intent != Intent.APPLY
         bases = live_segments(place.folder, state)
         return cls(place, slots, bases, restarted or old, old)
 
 
 class PartitionMender:
-    """Copies one partition; `run` does it. Not for several threads."""
+    """Copies one partition; `run` does it. Not thread-safe."""
 
     def __init__(
         self,
@@ -137,8 +137,8 @@ class PartitionMender:
 
         Args:
             source: the damaged partition.
-            target: where it goes; there is nothing yet.
-            config: the topic's settings.
+            target: its new place; nothing is there yet.
+            config: the topic's configs.
             roots: the folders of the damaged store and of the copy.
             progress: called with the bytes that were read since the last call.
             clock: what time it is.
@@ -157,11 +157,11 @@ class PartitionMender:
         )  # fmt: skip
 
     def run(self, applied: int, least_end: int = 0) -> PartitionCopy:
-        """Makes the copy, durably, but for its state file: whoever asked for it writes that.
+        """Creates the copy, durably, except for its state file, which the caller writes.
 
         Args:
             applied: the last decision whose records it has, if the state does not say.
-            least_end: the log must end there or behind, lest an offset be used twice.
+            least_end: the log must end there or beyond, so that no offset is used twice.
         """
         state = self._state or PartitionState(log_start=min(self._source.bases, default=0), applied=applied)
         self._log.offset = state.log_start
@@ -202,7 +202,7 @@ class PartitionMender:
             yield from ((base, None, None) for base in bases if base >= state.active_base)
 
     def _is_next(self, base: int) -> bool:
-        """Whether a segment belongs to the log: behind an uncertain end only if it goes on right there."""
+        """Whether a segment belongs to the log: beyond an uncertain end only if it continues exactly there."""
         state = self._state
         return state is None or base <= state.active_base or base == self._log.offset
 

@@ -1,8 +1,8 @@
-"""Makes a mended copy of a damaged store in a new folder. The damaged one is not touched.
+"""Creates a repaired copy of a damaged store in a new folder. The damaged one is not touched.
 
-All that is whole is copied, batch by batch, with its offsets. What is not is left out and kept as evidence. Indexes
-and state files are made anew. What was decided to be published is applied to the copy, so nothing staged is needed
-there. `store.json` comes last: before that the folder is no store, and nobody takes a half-made copy for one.
+Undamaged batches are copied with their offsets. Damaged bytes are left out and kept as evidence. Indexes and state
+files are rebuilt. Pending decisions are applied to the copy, so it needs no staged files. `store.json` is written
+last: before that the folder is not a store, so no process takes an incomplete copy for one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from pyspark_log.types import TopicDescription
 
 @dataclass(slots=True)
 class RepairReport:
-    """What came of a repair.
+    """The result of a repair.
 
     Attributes:
         path: the folder of the copy.
@@ -80,12 +80,12 @@ class RepairReport:
 def repair(
     path: str | os.PathLike[str], into: str | os.PathLike[str], *, progress: Progress | None = None
 ) -> RepairReport:
-    """Copies what is whole of a store into a new folder. Nobody should write to the store meanwhile.
+    """Copies the undamaged part of a store into a new folder. No process should write to the store meanwhile.
 
     Args:
         path: the damaged store.
         into: a folder that is missing or empty, outside of the store; the folder above it exists.
-        progress: told how many bytes of segments were read, and how many there are.
+        progress: called with the number of segment bytes read, and the total.
 
     Raises:
         StoreNotFoundError: there is no store, or nowhere to put the copy.
@@ -180,7 +180,7 @@ class _Repair:
                 )
             place = self._source.logs.place(PUBLISH_TOPIC, 0)
             found = DamagedPartition(place, read_slots(place.state_path), [], True, True)
-        # No decision may get a number that a partition takes for applied.
+        # No decision may get a number that a partition already counts as applied.
         copy = self._mender(found, told, DecisionRecords().take).run(-1, applied + 1)
         self._finish(copy)
         self._decisions_known = not copy.losses
@@ -199,7 +199,7 @@ class _Repair:
         return PUBLISH_TOPIC in self._copy.topics(internal=True)
 
     def _undecided(self, place: PartitionPath, state: state_file.PartitionState | None) -> str:
-        """Why nobody can tell which decisions a partition has; "" if it has all there are."""
+        """Why it is unknown which decisions a partition has; "" if it has all."""
         if not self._decisions_known:
             return "its state is lost, and so are decisions: nobody can tell which of them it has"
         mine = TopicIdPartition(place.topic, place.topic_id, place.partition)
@@ -223,7 +223,7 @@ class _Repair:
         for decision in undone:
             self._apply(decision)
         if undone:
-            # What could not be applied is given up: else nobody could publish behind it.
+            # Give up what could not be applied: otherwise later decisions would be blocked.
             with self._decisions.hold() as writer:
                 writer.finish(undone, None)
 
@@ -259,7 +259,7 @@ class _Repair:
                 return True  # The topic that was meant is gone.
             return self._copy.logs.reader(place.topic, place.partition).state().applied >= decision.offset
         except PylogError:
-            return True  # The topic is not in the copy, which is told.
+            return True  # The topic is not in the copy, which is reported.
 
     def _describe_store(self) -> None:
         described = StoreDescription(self._copy.cluster_id, self._copy.settings)

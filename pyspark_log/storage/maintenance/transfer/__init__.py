@@ -1,4 +1,4 @@
-"""Whole batches in and out of a Kafka broker's folders."""
+"""Copies complete batches into and out of a Kafka broker's folders."""
 
 from pyspark_log.storage.maintenance.transfer.kafka_export import ExportedPartition, export_kafka
 from pyspark_log.storage.maintenance.transfer.kafka_import import ImportedPartition, import_kafka

@@ -1,8 +1,8 @@
-"""Copies a topic into a folder from which a Kafka broker takes it over; docs/kafka.md says how.
+"""Copies a topic into a folder that a Kafka broker can take over; docs/kafka.md says how.
 
-Every record is looked at as it is copied, so a broker gets none that is damaged. Indexes and all else that stands
-beside the segments are made anew. All batches get leader epoch 0: a cluster counts epochs of its own from there, and a
-broker forgets where those began that are larger than its own.
+Every record is checked as it is copied, so a broker gets no damaged ones. Indexes and all other files beside the
+segments are rebuilt. All batches get leader epoch 0: a cluster counts its own epochs from there, and a broker drops the
+start offsets of epochs larger than its own.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _EPOCH: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class ExportedPartition:
-    """What of a partition is in the folder.
+    """An exported partition.
 
     Attributes:
         partition: its number.
         log_start: the first offset that can be read.
-        log_end: the offset behind the last record.
+        log_end: the offset after the last record.
         segments, bytes: how many, and the size of their `.log` files.
     """
 
@@ -65,7 +65,7 @@ def export_kafka(
         topic: which one.
         folder: a new folder, outside of the store; the folder above it exists.
         topic_id: the id that the topic has in the cluster, 22 characters, as `kafka-topics.sh --describe` prints it.
-        progress: told how many bytes of segments were copied, and how many there are.
+        progress: called with the number of segment bytes copied, and the total.
 
     Returns:
         The partitions, in order.
@@ -153,7 +153,7 @@ class _PartitionExport:
                     raise
                 problem = str(error)
             else:
-                # Else the end of the log was taken back, and others may have written there.
+                # Otherwise the log was truncated, and other processes may have written there.
                 if self._reader.state().incarnation == state.incarnation:
                     return found
             files.remove_folder(self._folder)
@@ -192,7 +192,7 @@ class _PartitionExport:
 
 
 def _version(state: PartitionState) -> tuple[int, int, int]:
-    """What changes with what is there of a log, but for appends."""
+    """The state fields that change with a log's content, appends aside."""
     return state.generation, state.log_start, state.incarnation
 
 

@@ -1,8 +1,8 @@
 """Copies topics from the folder of a Kafka broker into a store. Offsets, times and producers stay as they are.
 
-Every record is looked at on the way, so a damaged batch ends the import before the store has changed. Gaps that
-compaction has left are taken by empty batches. A topic comes with all of its partitions at once; until then they lie
-in folders with the name that Kafka gives to a replica that is on its way (`-future`).
+Every record is checked, so a damaged batch ends the import before the store has changed. Empty batches fill the gaps
+that compaction has left. All partitions of a topic appear atomically; until then they are in folders with Kafka's name
+for a replica that is being moved (`-future`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from pyspark_log.types import TopicDescription, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ImportedPartition:
-    """What came of one partition.
+    """The result for one partition.
 
     Attributes:
         at: which one.
         log_start, log_end: the offsets of its records, the second exclusive.
-        last_stable_offset: from here on a transaction is open, which nobody will end: readers of committed records
-            stop here.
+        last_stable_offset: from here on a transaction is open, which no process will end: readers of committed
+            records stop here.
         batches, bytes: what was copied.
     """
 
@@ -58,7 +58,7 @@ def import_kafka(
     take_what_is_there: bool = False,
     progress: Progress | None = None,
 ) -> list[ImportedPartition]:
-    """Copies one topic, durably: all of it or nothing. Its broker may be at work; what it adds meanwhile is left out.
+    """Copies one topic, atomically and durably. Its broker may be running; what it adds meanwhile is left out.
 
     Args:
         store: where the topic goes; it has none of that name.
@@ -67,8 +67,8 @@ def import_kafka(
         configs: settings of the new topic, by Kafka's names. Those of the broker are not in its folder. Without
             `retention.ms` nothing is deleted by time, as old records would be with the default.
         take_what_is_there: copies a log, too, that has lost its end, or whose index of aborted transactions its markers
-            refute (they count then). Both are told in the program's log.
-        progress: told how many bytes of segments were read, and how many there are.
+            refute (they count then). Both are logged.
+        progress: called with the number of segment bytes read, and the total.
 
     Returns:
         The partitions that are in the folder.
@@ -126,7 +126,7 @@ def import_kafka(
 
 
 def _fault(source: Store, topic: str, number: int) -> str:
-    """Why a log is not what it was, by what else is in the folder; "" if nothing says so."""
+    """Why a log has lost data, by the other files in the folder; "" if none shows it."""
     reader = source.logs.reader(topic, number)
     assert isinstance(reader, BrokerLogReader)
     return reader.lost_end() or reader.refuted_index()

@@ -1,5 +1,5 @@
-"""Writes one partition's log anew, from whole batches that keep their offsets: segments, indexes, leader epochs, and
-the files of numbered producers. A gap in the offsets is taken by an empty batch, as every log of a store is dense.
+"""Rewrites one partition's log from complete batches that keep their offsets: segments, indexes, leader epochs, and
+producer files. An empty batch fills a gap in the offsets, as every log of a store is dense.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pyspark_log.storage.segment import LOG, SegmentWriter, segment_path
 
 
 class LogCopy:
-    """The log that is being written. Not for several threads.
+    """The log being written. Not thread-safe.
 
     Attributes:
-        offset: behind the last batch; may be set before the first.
+        offset: the offset after the last batch; may be set before the first.
         epoch: the leader epoch of the last batch; -1: of none yet.
         batches, bytes: what was written, but for empty batches.
     """
@@ -139,7 +139,7 @@ class LogCopy:
             before: what else its state is to say.
 
         Returns:
-            The state that it has, for its state file, which whoever asked for the copy writes.
+            Its state; the caller writes the state file.
         """
         base, position = self.offset, 0
         if self._writer is not None:

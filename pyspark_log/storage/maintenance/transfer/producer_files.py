@@ -1,8 +1,8 @@
-"""Makes the files that tell of numbered producers, beside the segments of a copy, from the batches that it gets.
+"""Creates a copy's producer files (snapshots, aborted transactions) from its batches.
 
 They are those that a writer would have left: a snapshot where each segment begins, and the aborted transactions of
-each. What stood in segments that are gone is known from the snapshot at the log's first segment only, so that one is
-taken over if it can be read.
+each. The content of deleted segments is known only from the snapshot at the log's first segment, so that one is copied
+if it can be read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark_log.storage.segment import SNAPSHOT, TXN_INDEX, TxnIndex, segment_p
 
 
 def marker_fault(header: BatchHeader, batch: bytes | bytearray) -> str:
-    """Why nobody can tell what a producer's control batch says; "" of all other batches."""
+    """Why a producer's control batch cannot be decoded; "" for all other batches."""
     if header.producer_id >= 0 and header.is_control:
         try:
             decode_end_txn_marker(bytes(batch[:MAX_MARKER_BYTES]), header)
@@ -26,7 +26,7 @@ def marker_fault(header: BatchHeader, batch: bytes | bytearray) -> str:
 
 
 class ProducerFiles:
-    """The files of one partition of a copy; to be told of each segment and batch in order, and of the end.
+    """The producer files of one partition of a copy; call it for each segment and batch in order, and at the end.
 
     Attributes:
         seen: whether producers with ids have written here.

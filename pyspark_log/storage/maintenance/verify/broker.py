@@ -1,7 +1,7 @@
-"""Looks for damage in one partition of a Kafka broker's folder, and changes nothing. The broker may be at work.
+"""Verifies one partition of a Kafka broker's folder, and changes nothing. The broker may be running.
 
-Looked at are every batch with its CRC and records, what checkpoints and markers say against the log, and, as notes, the
-indexes and the leader epochs, which a broker makes anew by itself. Producer snapshots are not looked at.
+Checks every batch with its CRC and records, checkpoints and markers against the log, and, as notes, the indexes and the
+leader epochs, which a broker rebuilds by itself. Producer snapshots are not checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark_log.storage.maintenance.verify.partition import PartitionReport
 from pyspark_log.storage.maintenance.verify.segment import SegmentCheck, SegmentReport, Span, Totals
 from pyspark_log.storage.segment import list_segments
 
-# How often segments are looked at anew while their list changes.
+# How often segments are checked again while their list changes.
 _TRIES = 4
 _DAMAGED = "take the file from another replica or copy: a broker that starts here may cut the log at this place"
 _LOST = "take the partition from another replica or copy; reads end earlier than they did"
@@ -71,7 +71,7 @@ class BrokerCheck:
         return replace(finding, advice="none, if the broker is at work: it is being written; else what it left")
 
     def _check_reader(self, looks: list[SegmentReport], damaged: bool) -> Iterator[Finding]:
-        """What the readers of the partition are told."""
+        """The errors that readers of the partition get."""
         folder = self._place.folder
         try:
             state = self._reader.state()
@@ -86,7 +86,7 @@ class BrokerCheck:
             return
         last = looks[-1].span.base_offset if looks else -1
         for finding in looks[-1].findings if looks else ():
-            # What is half written is not below what readers are shown.
+            # Half-written batches are not below the offset that readers see.
             if finding.severity is Severity.NOTE and state.active_base == last and finding.position < state.position:
                 yield replace(finding, severity=Severity.DAMAGE, advice=_DAMAGED)
         path = f"{folder}/{LEADER_EPOCHS}"

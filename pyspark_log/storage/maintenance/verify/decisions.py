@@ -1,4 +1,4 @@
-"""Looks for damage in what was published: decisions, and the staged output that those still need."""
+"""Verifies decisions, and the staged output that they still need."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DecisionRecords:
         self.last: dict[str, Decision] = {}
 
     def take(self, columns: Mapping[str, pa.Array]) -> Iterator[tuple[int, str]]:
-        """Takes records in; gives the offset of each that is no decision, and why."""
+        """Adds records; yields the offset of each that is not a decision, and why."""
         for key, value, offset in _rows(columns):
             try:
                 publisher = publisher_of(key, offset)
@@ -107,7 +107,7 @@ class DecisionCheck:
         except UnknownTopicError:
             end = 0
         except PylogError:
-            return  # It is damaged, which was told.
+            return  # It is damaged, which was reported.
         if applied >= end:
             yield Finding(
                 Severity.DAMAGE, topic, partition, "state", -1, -1, -1,
@@ -124,7 +124,7 @@ class DecisionCheck:
         except UnknownTopicError:
             return True
         except (PylogError, OSError):
-            return True  # Its damage is told where it is; what was applied cannot be known.
+            return True  # Its damage is reported there; what was applied is unknown.
 
     def _finding(
         self, severity: Severity, decision: Decision, file: str, position: int, what: str, advice: str,

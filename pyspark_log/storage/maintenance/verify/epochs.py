@@ -44,9 +44,9 @@ def epoch_faults(
 ) -> Iterator[EpochFault]:
     """What is wrong with a partition's checkpoint.
 
-    It may have an epoch begin too early: where the process died that had begun it, records of the one before followed.
-    A copy of the log then fetches more anew than it must. Where it has one begin too late, or not at all, a copy
-    would keep records that another log does not have.
+    An entry may start too early: if the process that began the epoch died, records of the previous one followed. A
+    follower may then refetch too much. If an entry starts too late, or is missing, a follower would keep records that
+    the leader does not have.
 
     Args:
         path: the file.

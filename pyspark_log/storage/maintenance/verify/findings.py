@@ -1,4 +1,4 @@
-"""What a look through a store finds: one value for each thing that is not as it should be."""
+"""The findings of a verification: one value for each fault."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Final
 
-#: What to do about damage that only a copy without it mends.
+#: The advice for damage that only a repaired copy removes.
 REPAIR: Final = "make a mended copy of the store: pylog repair"
 
 
@@ -16,7 +16,7 @@ class Severity(str, Enum):
 
     #: Records cannot be read, would be read wrongly, or are in danger at the next write.
     DAMAGE = "damage"
-    #: An index does not say what a rebuild would. Reads by offset take longer; a look-up by time can be wrong.
+    #: An index differs from a rebuilt one. Reads by offset take longer; a look-up by time can be wrong.
     INDEX = "index"
     #: Nothing is wrong with the records; worth knowing when something else is.
     NOTE = "note"
@@ -31,7 +31,7 @@ class Finding:
         topic: whose it is; "" if it is the store's.
         partition: -1 if it is not one partition's.
         file: the file or folder, relative to the store.
-        position: the byte in the file where it begins; -1 if it is the file as a whole.
+        position: the byte in the file where it begins; -1 if it is the whole file.
         first_offset, next_offset: the offsets that it affects, the second exclusive; -1 = not known, or none.
         what: what is wrong.
         advice: what to do about it.

@@ -20,7 +20,7 @@ from pyspark_log.types import NO_TIMESTAMP
 # How often, and how long apart (s), a writer is given time to add the entries of what it has just written.
 _LOOKS = 5
 _PAUSE = 0.01
-# A writer is never behind by more entries than this, so that no more of what is missing need be kept.
+# A writer never lags by more entries than this, so no more missing entries need be kept.
 _MOST_BEHIND = 1000
 
 
@@ -29,7 +29,7 @@ class IndexFault(NamedTuple):
 
     Attributes:
         path: its file.
-        position: the byte in it; -1: the file as a whole.
+        position: the byte in it; -1: the whole file.
         what: what is wrong.
     """
 
@@ -48,8 +48,8 @@ class IndexCheck:
             folder, base_offset: which segment.
             interval: index.interval.bytes.
             size: how many bytes of its log count.
-            end: for the active segment, the log end: entries for what is behind it are left out, as another
-                process may be adding them. None: the segment is closed.
+            end: for the active segment, the log end: entries beyond it are skipped, as another process may be adding
+                them. None: the segment is inactive.
         """
         self._interval = interval
         self._closed = end is None
@@ -140,7 +140,7 @@ class _Track:
         self._first_unproven = self._first_unproven or (self._count, entry)
 
     def lacks(self, entry: OffsetEntry | TimeEntry) -> None:
-        """Says that the index should have had an entry, and has not."""
+        """Notes a missing entry."""
         self._missing_count += 1
         if len(self._missing) <= _MOST_BEHIND:
             self._missing.append(entry)

@@ -50,7 +50,7 @@ def log_dir_faults(store: Store) -> Iterator[Finding]:
     """What is wrong with these files, in each log dir; and which of the folders have failed."""
     for folder in store.logs.log_dirs:
         if not folder.directory_id and not files.exists(folder.path):
-            continue  # It is made with the first record; of lost ones each partition tells.
+            continue  # The first record creates it; each partition reports a lost one.
         problem = folder.problem()
         look = _FolderCheck(store, folder.path)
         try:
@@ -89,7 +89,7 @@ class _FolderCheck:
             for _ in range(_PAUSES):
                 if not beyond:
                     break
-                # The log was truncated, or the topic made anew, and who did that has yet to write the file.
+                # The log was truncated, or the topic recreated, by a process that has yet to write the file.
                 time.sleep(_PAUSE)
                 known = {entry[:2] for entry in beyond}
                 beyond = [entry for entry in self._beyond(name) if entry[:2] in known]
@@ -146,7 +146,7 @@ class _FolderCheck:
 
 
 def _state(store: Store, at: TopicPartition) -> PartitionState | None:
-    """A partition's state, read after the checkpoint; None: it has none, or its damage is told where it is."""
+    """A partition's state, read after the checkpoint; None: it has none, or its damage is reported there."""
     try:
         return store.logs.reader(at.topic, at.partition).state()
     except (PylogError, OSError):

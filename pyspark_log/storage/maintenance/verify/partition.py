@@ -1,8 +1,8 @@
-"""Looks for damage in one partition: its state file, its segments, their indexes, and what else lies there.
+"""Verifies one partition: its state file, its segments, their indexes, and the other files there.
 
-Takes no lock and changes nothing. The state is read first and only what lies below its end is looked at, which no
-writer changes any more. Segments can go meanwhile (retention, a truncation): what was found in one is looked at
-again if the list of segments has changed since.
+Takes no lock and changes nothing. The state is read first and only bytes below its end are checked, which no writer
+changes any more. Segments may be deleted meanwhile (retention, a truncation): a segment with findings is checked again
+if the list of segments has changed since.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark_log.storage.maintenance.verify.segment_cache import closed_faults
 from pyspark_log.storage.maintenance.verify.state import slot_findings
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 
-# How often the segments with findings are looked at anew while their list changes.
+# How often the segments with findings are checked again while their list changes.
 _TRIES = 4
 
 
@@ -46,7 +46,7 @@ class PartitionReport:
 
 
 class PartitionCheck:
-    """The check of one partition; `run` does it. Not for several threads."""
+    """The check of one partition; `run` does it. Not thread-safe."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class PartitionCheck:
         for _ in range(_TRIES):
             if not (faulty or any(self._missing_segments(spans))) or not self._changed():
                 break
-            # A segment that went meanwhile was not damaged, and one that was active may have been closed.
+            # A segment deleted meanwhile was not damaged, and an active one may have become inactive.
             spans = self._spans()
             looks |= {span.base_offset: SegmentReport(span) for span in spans if span.base_offset not in looks}
             looks |= {

@@ -1,4 +1,4 @@
-"""Looks at what lies in the folder of a partition beside its segments, and behind its end."""
+"""Verifies the files in a partition's folder beside its segments, and the bytes beyond its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KNOWN = re.compile(
 
 
 def folder_findings(place: PartitionPath, config: TopicConfig, finding: Finder) -> Iterator[Finding]:
-    """What lies in a partition's folder and should not, and what should and does not.
+    """The unexpected and the missing files of a partition's folder.
 
     Args:
         place: which partition.
@@ -30,7 +30,7 @@ def folder_findings(place: PartitionPath, config: TopicConfig, finding: Finder) 
     try:
         names = sorted(files.list_folder(place.folder))
     except FileNotFoundError:
-        return  # nothing was written yet, or its segments are missing, which was told
+        return  # nothing was written yet, or its segments are missing, which was reported
     yield from _check_metadata(place, finding, names)
     logs = {name[:20] for name in names if name.endswith(LOG)}
     for name in names:
@@ -63,7 +63,7 @@ def _check_metadata(place: PartitionPath, finding: Finder, names: list[str]) -> 
 
 
 def _leftovers(place: PartitionPath, config: TopicConfig, finding: Finder) -> Iterator[Finding]:
-    """What stands behind the end. A writer that is at work puts it there too, so the state must stand still."""
+    """The bytes beyond the end. A running writer puts bytes there too, so the state must not change meanwhile."""
     before = read_slots(place.state_path).state
     if before is None or before.flags & Flags.DEAD:
         return

@@ -1,8 +1,8 @@
-"""Compares with a log what its files say of numbered producers: snapshots, and indexes of aborted transactions.
+"""Compares a log with its producer files: snapshots, and indexes of aborted transactions.
 
-The log is gone through once more, by its headers, as a writer does that has no snapshot. Where older segments are
-gone nobody can tell what stood in them: what the files say of that is believed, unless the log shows otherwise.
-Nothing is compared behind a damaged batch, which is told where it is.
+The log is read once more, by its headers, as by a writer without a snapshot. The contents of deleted segments cannot be
+reconstructed, so the files are trusted there unless the log contradicts them. Nothing is compared after a damaged
+batch, which is reported elsewhere.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class _Check:
     ) -> None:
         path = segment_path(self._folder, base, TXN_INDEX)
         try:
-            # Behind the end there may be one of a writer that is at work.
+            # Beyond the end there may be one of a running writer.
             found = [entry for entry in txn_index.read_entries(path, base) if entry.last_offset < until]
         except SideFileError as error:
             self._fault(Severity.DAMAGE, path, base, until, str(error))

@@ -1,4 +1,4 @@
-"""Looks for damage in one segment of a partition: its batches, their records, its indexes."""
+"""Verifies one segment of a partition: its batches, their records, its indexes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pyspark_log.types import NO_TIMESTAMP
 #: Looks at decoded records; gives the offset of each that its topic cannot have, and why.
 RecordCheck = Callable[[Mapping[str, pa.Array]], Iterable[tuple[int, str]]]
 
-# Of one segment no more findings than this are told one by one.
+# The most findings that are reported individually for one segment.
 _MOST_FINDINGS = 1000
 # Below this many records a batch's largest time is found faster without Arrow.
 _FEW = 32
@@ -180,7 +180,7 @@ class SegmentCheck:
                 )  # fmt: skip
         report.largest = largest
         if not damaged and not _is_coming(span, state):
-            # Else entries for what is damaged would be told as faults of their own.
+            # Otherwise entries for damaged batches would be reported as separate faults.
             for fault in indexes.faults():
                 yield self._finding(
                     Severity.INDEX, fault.path, fault.position, span.base_offset, _or_unknown(span.until),
@@ -263,7 +263,7 @@ def _is_coming(span: Span, state: PartitionState | None) -> bool:
 
 
 def _is_unsettled(state: PartitionState | None, position: int) -> bool:
-    """Whether a byte of the active segment was not synced before the machine went down."""
+    """Whether a byte of the active segment was not synced before a crash."""
     return state is not None and state.boot != this_boot() and position >= state.synced
 
 

@@ -1,4 +1,4 @@
-"""Compares what is known of closed segments (closed_segments.py) with what their batches say."""
+"""Compares the cached facts about inactive segments with their batches."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pyspark_log.types import NO_TIMESTAMP
 
 
 def closed_faults(place: PartitionPath, largest: Mapping[tuple[int, int], int]) -> Iterator[tuple[int, str]]:
-    """What is wrong in a partition's file of closed segments: the byte at which an entry begins, and what.
+    """The faults in a partition's file of inactive segments: the byte at which an entry begins, and the fault.
 
     A time that is larger than that of any record is not wrong: it costs a look into the segment, and no more.
 
     Args:
         place: which partition.
-        largest: for its closed segments, by base offset and that of the next one, the largest time (ms) in them.
+        largest: for its inactive segments, by base offset and that of the next one, the largest time (ms) in them.
     """
     spans = sorted(largest)
     ends = [following for _, following in spans]

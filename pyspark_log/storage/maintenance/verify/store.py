@@ -1,6 +1,6 @@
-"""Looks for damage anywhere in a store, and changes nothing.
+"""Verifies a whole store, and changes nothing.
 
-Needs no lock and no right to write; others may write meanwhile. Partitions are looked at side by side: reading,
+Needs no lock and no write access; other processes may write meanwhile. Partitions are checked in parallel: reading,
 checksums and the decoding of records let other threads run.
 """
 
@@ -321,7 +321,7 @@ def _size(place: PartitionPath) -> int:
     try:
         return log_bytes(place.folder)
     except OSError:
-        return 0  # It is told when its turn comes.
+        return 0  # It is reported when its turn comes.
 
 
 def log_bytes(folder: str) -> int:
@@ -467,7 +467,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _names_of_logs(folder: str) -> list[str]:
-    """What is in a log dir; nothing if it has failed, which is told elsewhere."""
+    """The names in a log dir; empty if it has failed, which is reported elsewhere."""
     try:
         return _names(folder)
     except OSError:
