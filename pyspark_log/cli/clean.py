@@ -1,4 +1,4 @@
-"""`pylog clean`: retention, and what writers that died have left behind."""
+"""`pylog clean`: applies retention, and removes leftovers of dead writers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pyspark_log.storage.maintenance import janitor
 @click.argument("topic", required=False)
 @click.pass_obj
 def clean(target: Target, topic: str | None) -> None:
-    """Remove what TOPIC's retention no longer asks for; without TOPIC, of all topics and of the store itself.
+    """Delete what exceeds TOPIC's retention; without TOPIC, clean all topics and the store itself.
 
-    Writers do this for a partition whenever they begin a segment of it. This is for partitions that nobody writes to
-    any more, for the files of deleted topics, for positions of groups that have expired, and for staged output that
-    was never published.
+    Writers do this for a partition whenever they roll a segment of it. This is for partitions that no process writes
+    to any more, for the files of deleted topics, for expired offsets of groups, and for staged output that was never
+    published.
     """
     store = target.open()
     count = janitor.clean(store) if topic is None else store.clean(topic)

@@ -1,4 +1,4 @@
-"""`pylog compact`: of each key the last record stays."""
+"""`pylog compact`: keeps the last record of each key."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pyspark_log.storage.compaction import compact as clean
 @json_option
 @click.pass_obj
 def compact(target: Target, topic: str | None, as_json: bool) -> None:
-    """Compact TOPIC: of the records with one key the last one stays. Offsets and order do not change.
+    """Compact TOPIC: keep the last record of each key. Offsets and order do not change.
 
-    Without TOPIC, all compacted topics for which it is time, by their min.cleanable.dirty.ratio and
-    max.compaction.lag.ms; with it, whatever there is. The segment that is being appended to is never touched, nor are
-    records younger than min.compaction.lag.ms. Others may read and write meanwhile. Ends with code 1 if a
+    Without TOPIC, all compacted topics that are due, by their min.cleanable.dirty.ratio and
+    max.compaction.lag.ms; with it, everything that can be compacted. The active segment is never touched, nor are
+    records younger than min.compaction.lag.ms. Other processes may read and write meanwhile. Ends with code 1 if a
     partition cannot be compacted; from then on it is left out, with a warning, until its topic is named.
     """
     store, progress = target.open(), ProgressLine()

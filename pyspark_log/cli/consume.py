@@ -78,7 +78,7 @@ def consume(
     count = store.describe_topic(topic).partitions
     if start_offset is not None and (len(set(partitions)) or count) != 1:
         raise click.UsageError(f"--offset needs --partition, since {topic} has {count} partitions.")
-    # In those that have no files there is nothing yet; but who waits for records waits for theirs.
+    # Partitions without files have no records yet; but a command that waits for records waits for theirs.
     waits = follow or end or start_offset is not None
     chosen = sorted(set(partitions)) or (range(count) if waits else store.written_partitions(topic))
     positions = {
@@ -103,7 +103,7 @@ def consume(
 def _batches(
     store: Store, topic: str, positions: dict[int, int], level: str, *, headers: bool, follow: bool
 ) -> Iterator[pa.RecordBatch]:
-    """What lies behind the positions, which move along; until Ctrl-C if `follow`."""
+    """Yields the records from the positions on, and advances these; until Ctrl-C if `follow`."""
     while True:
         idle = True
         for partition, position in positions.items():

@@ -1,4 +1,4 @@
-"""`pylog dump`: the record batches of segment files, for people who want to see what is there."""
+"""`pylog dump`: prints the record batches of segment files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _dump_file(path: str, log_end: int | None, record_limit: int | None) -> int:
         size = file.size()
         for batch in _headers(file, size):
             if log_end is not None and batch.base_offset >= log_end:
-                return damaged  # what a writer left behind that did not finish
+                return damaged  # the leftover of a writer that did not finish
             valid = batch_at(file, batch.position, batch.end) is not None
             click.echo(_batch_line(batch, valid))
             damaged += not valid

@@ -21,8 +21,8 @@ from pyspark_log.storage.maintenance.transfer import export_kafka as export
 def export_kafka(target: Target, topic: str, folder: str, topic_id: str) -> None:
     """Copy TOPIC into a new FOLDER in the layout of Kafka, for a broker to take over.
 
-    Offsets, times, keys and headers stay as they are. Every record is looked at; if one is damaged, nothing is
-    exported. Others may write to the topic meanwhile. docs/kafka.md says what to do with the folder.
+    Offsets, times, keys and headers stay as they are. Every record is checked; if one is damaged, nothing is
+    exported. Other processes may write to the topic meanwhile. docs/kafka.md says what to do with the folder.
     """
     progress = ProgressLine()
     try:

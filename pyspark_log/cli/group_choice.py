@@ -43,11 +43,11 @@ class Refusals:
 
     @contextlib.contextmanager
     def of(self, group: str) -> Iterator[None]:
-        """Keeps the error that what is done for a group ends with."""
+        """Keeps the error that the block raises for a group."""
         try:
             yield
         except BrokenPipeError:
-            raise  # The reader has gone away, which is nothing about the group.
+            raise  # The output was closed, which has nothing to do with the group.
         except (click.ClickException, PylogError, OSError) as error:
             self._errors.append((group, error))
 

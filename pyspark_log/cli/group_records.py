@@ -1,4 +1,4 @@
-"""How records of `__consumer_offsets` are shown: what each group has committed, and who it was, an object a line."""
+"""Prints records of `__consumer_offsets` (committed offsets and members of groups), one JSON object a line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _objects(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def _record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
-    """What a record says; of one that is not understood here, the bytes of its key and value."""
+    """What a record says; for one that cannot be decoded, the bytes of its key and value."""
     try:
         what = decode_key(key or b"")
         if isinstance(what, OffsetCommitKey):

@@ -1,4 +1,4 @@
-"""`pylog groups`: consumer groups, how far behind they are, and taking back what they have committed."""
+"""`pylog groups`: lists consumer groups, their lag, and deletes committed offsets."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _cell(value: object) -> object:
 @group_options
 @click.pass_obj
 def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool) -> None:
-    """Take back all that each GROUP has committed. A group that has members is refused."""
+    """Delete each GROUP with its committed offsets. A group that has members is refused."""
     store = target.open()
     store.check_writable()
     log = OffsetsLog(store)
@@ -209,9 +209,9 @@ def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups
 @topic_option
 @click.pass_obj
 def delete_offsets(target: Target, group: str, topics: Sequence[str]) -> None:
-    """Take back what a group has committed for a topic, or for some partitions of it.
+    """Delete a group's committed offsets for a topic, or for some partitions of it.
 
-    A topic that is deleted can be named as well. Members of the group that read the topic are in the way.
+    A deleted topic can be named as well. Refused while members of the group read the topic.
     """
     if not topics:
         raise click.UsageError("which positions? Give --topic")

@@ -26,9 +26,9 @@ from pyspark_log.storage.store import Store
 def import_kafka(target: Target, folder: str, names: Sequence[str], take: bool, configs: dict[str, str]) -> None:
     """Copy topics from FOLDER, in which a Kafka broker keeps its logs, into the store; offsets stay as they are.
 
-    Every record is looked at on the way. Each topic comes as a whole, with retention.ms=-1 unless --config says
-    otherwise; the first that cannot be copied ends it, and what is printed is there. The store is made, where its
-    folder is missing or empty.
+    Every record is checked. Each topic is imported atomically, with retention.ms=-1 unless --config says otherwise;
+    the first that cannot be copied ends the command, and every printed topic is imported. The store is created if
+    its folder is missing or empty.
     """
     source = Store.open(folder)
     chosen = [source.describe_topic(name).name for name in dict.fromkeys(names)] or source.topics()

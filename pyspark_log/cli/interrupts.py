@@ -2,7 +2,7 @@
 
 While a command runs, it raises KeyboardInterrupt, so that the command can end in order; a second one ends the process
 at once. Before and after that, and while modules are loaded, which can swallow it or show a traceback, it ends the
-process at once: there is nothing to be put in order.
+process at once: there is nothing to clean up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`pylog`: the command itself, and what all its commands have in common.
+"""`pylog`: the command group, and the parts that all commands share.
 
-Exit codes: 0 done; 1 it could not be done (one line on standard error says why); 2 it was called wrongly;
-130 stopped by Ctrl-C; 141 whoever read the output has gone away.
+Exit codes: 0 done; 1 failed (one line on standard error says why); 2 wrong usage;
+130 stopped by Ctrl-C; 141 the reader of the output has closed it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _BROKEN_PIPE = 141
 #: The commands, each in the file of its name, with the first sentence of its help. A command is loaded when it is
 #: asked for: most need pyarrow, which takes a second.
 COMMANDS = {
-    "clean": "Remove what TOPIC's retention no longer asks for; without TOPIC, of all topics and of the store itself.",
-    "compact": "Compact TOPIC: of the records with one key the last one stays.",
+    "clean": "Delete what exceeds TOPIC's retention; without TOPIC, clean all topics and the store itself.",
+    "compact": "Compact TOPIC: keep the last record of each key.",
     "consume": "Print the records of TOPIC.",
     "doctor": "Test whether the file system of the folder PATH does what a store needs.",
     "dump": "Print the record batches of segment files (.log), a line each, in the words of Kafka's own dump.",
@@ -40,8 +40,8 @@ COMMANDS = {
     "publishers": (
         "List, describe and delete publishers: streaming queries, transactional ids, batch writes with a publishId."
     ),
-    "recover": "Make visible what was decided to be published and is not applied everywhere yet.",
-    "repair": "Make a mended copy of the store in a new folder; the store itself stays as it is.",
+    "recover": "Apply decided publishes that are not visible everywhere yet.",
+    "repair": "Create a repaired copy of the store in a new folder; the store itself is not changed.",
     "topics": "Create, list, describe, alter and delete topics.",
     "verify": (
         "Look for damage anywhere in the store: every byte of every segment, indexes, states, what was published."

@@ -36,7 +36,7 @@ def told(error: Exception) -> str:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints rows under their headings, in columns as wide as they need; numbers stand to the right."""
+    """Prints rows under their headings, in columns as wide as they need; numbers are aligned to the right."""
     cells = [list(headings), *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     numeric = [

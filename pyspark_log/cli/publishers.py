@@ -1,4 +1,4 @@
-"""`pylog publishers`: who has published to a store, and up to which number."""
+"""`pylog publishers`: lists the publishers of a store, and their last numbers."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def describe(target: Target, names: Sequence[str], as_json: bool) -> None:
 def delete(target: Target, name: str, yes: bool) -> None:
     """Forget PUBLISHER, as if it had never published. What it has published stays.
 
-    A query that is started again with that id begins anew: the batch that it repeats is published a second time, and
-    no run is fenced. So delete only what never comes back. One whose last decision is not applied is refused.
+    A query that is restarted with that id starts over: the batch that it repeats is published a second time, and no
+    run is fenced. So delete only publishers that never come back. One whose last decision is not applied is refused.
     """
     store = Store.open(target.store_path())
     last = _find(store, name)

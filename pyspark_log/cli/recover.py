@@ -1,4 +1,4 @@
-"""`pylog recover`: finish what was decided to be published, or set it aside."""
+"""`pylog recover`: applies pending decisions, or sets them aside."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from pyspark_log.storage.store import Store
 @json_option
 @click.pass_obj
 def recover(target: Target, dry_run: bool, decision: int | None, as_json: bool) -> None:
-    """Make visible what was decided to be published and is not applied everywhere yet.
+    """Apply decided publishes that are not visible everywhere yet.
 
-    Publishers and readers do this as they come by. This is for when nobody comes, or when something stands in the way
-    (a full disk, a lost file) and is to be seen. Ends with code 1 if anything could not be applied.
+    Publishers and readers do this as they run. This is for when none runs, or to see the error that blocks them
+    (a full disk, a lost file). Ends with code 1 if anything could not be applied.
     """
     store = Store.open(target.store_path())
     if decision is not None:

@@ -1,4 +1,4 @@
-"""`pylog repair`: make a mended copy of a damaged store."""
+"""`pylog repair`: creates a repaired copy of a damaged store."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pyspark_log.storage.maintenance.repair import repair as mend
 @click.option("--into", required=True, metavar="FOLDER", type=click.Path(), help="A new or empty folder, for the copy.")
 @click.pass_obj
 def repair(target: Target, into: str) -> None:
-    """Make a mended copy of the store in a new folder; the store itself stays as it is.
+    """Create a repaired copy of the store in a new folder; the store itself is not changed.
 
-    Stop all who write first. All that is whole is copied, with its offsets; what is not is left out, told, and kept
-    in FOLDER/cut. Ends with code 1 if the copy lacks anything.
+    Stop all writers first. Undamaged batches are copied with their offsets; damaged bytes are left out, reported, and
+    kept in FOLDER/cut. Ends with code 1 if the copy lacks anything.
     """
     progress = ProgressLine()
     try:

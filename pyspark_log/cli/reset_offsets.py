@@ -1,4 +1,4 @@
-"""`pylog groups reset-offsets`: sets positions of groups elsewhere, as kafka-consumer-groups.sh does."""
+"""`pylog groups reset-offsets`: resets committed offsets of groups, as kafka-consumer-groups.sh does."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def reset_offsets(
 ) -> None:
     """Set what each GROUP has committed to other offsets.
 
-    Prints the new offsets; only with --execute they are committed, and only if nobody has moved one meanwhile. A group
+    Prints the new offsets; only with --execute they are committed, and only if none was moved meanwhile. A group
     with members is refused. A running streaming query goes by its checkpoint, and does not see what is done here.
 
     Of several groups each is taken by itself: what is printed is done, those that are refused are named at the end,
@@ -173,7 +173,7 @@ def _held(store: Store, group: str, committed: _Committed) -> list[TopicPartitio
 
 def _commit(log: OffsetsLog, group: str, committed: _Committed, offsets: _Offsets) -> None:
     before = {at: committed[at].offset if at in committed else None for at in offsets}
-    # What was to stay for ever still does.
+    # Offsets that never expire still never do.
     stays = any(kept.expire_timestamp == NEVER for kept in committed.values())
     log.commit(group, offsets, expected=before, expire_timestamp=NEVER if stays else -1)
 

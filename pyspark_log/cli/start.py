@@ -1,4 +1,4 @@
-"""Where `pylog` begins. Not for others: importing this changes what Ctrl-C does."""
+"""The entry point of `pylog`. Do not import it elsewhere: importing changes what Ctrl-C does."""
 
 import os
 

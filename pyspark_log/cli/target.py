@@ -24,8 +24,8 @@ class Target:
     def open(self) -> Store:
         """The store, for commands that only read: never makes one.
 
-        What a publisher decided and did not live to make visible is made visible first, where this user may
-        write: otherwise a store that is only read would never show it.
+        Applies pending decisions of dead publishers first, if this user may write: otherwise a store that is
+        only read would never show them.
         """
         path = self.store_path()
         with interrupts.fatal():

@@ -49,8 +49,8 @@ def verify(target: Target, topic: str | None, jobs: int | None, as_json: bool) -
 
     Of a folder of a Kafka broker: at segments, checkpoints and indexes of aborted transactions.
 
-    Changes nothing and needs no right to; others may write meanwhile. Ends with code 1 if there is damage. Wrong
-    indexes and notes are told, too, but are no damage.
+    Changes nothing and needs no write access; other processes may write meanwhile. Ends with code 1 if there is
+    damage. Wrong indexes and notes are reported too, but are not damage.
     """
     progress = ProgressLine()
     try:
