@@ -1,5 +1,5 @@
-"""Transactions in plain Python: appends to several topics, and the positions of the groups that were read for them,
-all of which take place at once or not at all.
+"""Transactions in plain Python: appends to several topics, and the committed offsets of the groups that were read,
+atomically.
 
     transactions = Transactions(store, "enrich-orders")
     with transactions.begin() as transaction:
@@ -50,22 +50,22 @@ from pyspark_log.storage.publish import (
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
-# In front of a transactional id it makes a publisher's id, that no query and no batch write has.
+# The prefix that turns a transactional id into a publisher's id, which no query and no batch write has.
 _PUBLISHER = "transaction-"
 
 
 class Transactions:
-    """The transactions of one transactional id, one after another. Not for several threads, nor for a forked child.
+    """The transactions of one transactional id, one after another. Not thread-safe, nor for a forked child.
 
     Attributes:
         store: where.
         transactional_id: whose.
         last_number: the number of the last transaction that was committed under this id, by any instance; -1: none.
-            Numbers count up from 0. Who keeps the number of a transaction knows later whether it took place.
+            Numbers count up from 0. A caller that keeps a transaction's number can check later if it was committed.
     """
 
     def __init__(self, store: Store, transactional_id: str) -> None:
-        """Takes the id over, and finishes what an instance before this one has committed.
+        """Takes over the id, and finishes what an earlier instance has committed.
 
         Raises:
             InvalidConfigError: the id is empty, or no Unicode text.
@@ -119,7 +119,7 @@ class Transactions:
 
 
 class _Fate(Enum):
-    """What became of a transaction that was to be committed."""
+    """The outcome of a transaction's commit."""
 
     OPEN = 1
     UNKNOWN = 2
@@ -170,10 +170,10 @@ class Transaction:
             raise
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, tuple[int | None, int]]) -> None:
-        """Moves positions of a consumer group together with the transaction.
+        """Moves committed offsets of a consumer group atomically with the transaction.
 
-        The commit is refused if a position is not where it is said to be; so whoever else has read on for the group
-        (another member, an older instance that still runs) cannot have its records processed twice.
+        The commit is refused if a committed offset is not the expected one; so if another process has read on for the
+        group (another member, an older instance that still runs), no records are processed twice.
 
         Args:
             group: the group's name.
@@ -202,9 +202,9 @@ class Transaction:
         self._steps |= steps
 
     def commit(self) -> PublishResult:
-        """Makes all of it take place, exactly once. Returns when the records are there, durably.
+        """Commits the transaction, exactly once. Returns when the records are visible and durable.
 
-        The type of an error says what became of the transaction, also if `commit` was called before.
+        The type of an error gives the transaction's outcome, also if `commit` was called before.
 
         Raises:
             TransactionStateError: it has ended, or can only be aborted.
@@ -272,7 +272,7 @@ class Transaction:
         )
 
     def abort(self) -> None:
-        """Makes sure that nothing of it takes place, and removes what was staged.
+        """Ensures that none of it is committed, and removes what was staged.
 
         Raises:
             TransactionStateError: it has ended; above all, a `commit` that failed has committed it.
@@ -302,7 +302,7 @@ class Transaction:
             raise self.state_error("has ended")
 
     def state_error(self, what: str) -> TransactionStateError:
-        """An error that says where the transaction stands."""
+        """An error that gives the transaction's state."""
         return TransactionStateError(f"transaction {self.number} of {self._owner.transactional_id!r} {what}")
 
     def __enter__(self) -> Transaction:

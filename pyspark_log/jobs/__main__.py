@@ -1,4 +1,4 @@
-"""Prints the folder in which the jobs are: `python -m pyspark_log.jobs`."""
+"""Prints the folder of the jobs: `python -m pyspark_log.jobs`."""
 
 from __future__ import annotations
 
