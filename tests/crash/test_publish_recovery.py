@@ -18,6 +18,7 @@ from sampling import EVERYTHING, SAMPLED, SEED, TIMES, sample, spread
 from stops import StopBefore, copy_folder, count_changes, run_until
 from workload import CONFIGS
 
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.publish import install
@@ -41,7 +42,7 @@ def rows(name, count):
     return pa.record_batch({"value": [f"{name}/{row}".encode() + b"." * 80 for row in range(count)]})
 
 
-def publish_as(path, publisher, number, run, counts=None, participants=()):
+def publish_as(path, publisher, number, run, counts=None, steps=()):
     store, parts = Store.open(path), []
     counts = counts or dict.fromkeys(COUNTS, 1)
     for task in range(2):
@@ -49,7 +50,8 @@ def publish_as(path, publisher, number, run, counts=None, participants=()):
         for topic, count in counts.items():
             writer.append(topic, rows(f"{publisher} {number} {task}", count))
         parts += writer.finish()
-    publish(store.decisions, publisher, number, parts, run=run, participants=participants)
+    moves = [OffsetMoves(store.committed_offsets, steps)] if steps else []
+    publish(store.decisions, publisher, number, parts, run=run, participants=moves)
 
 
 def query(path, run="run 1"):
@@ -126,6 +128,11 @@ def check_published(path, before):
     assert not damage, "\n".join(map(str, damage))
 
 
+def comer_of(number):
+    """Each in turn: its name, and what it does."""
+    return list(COMERS.items())[number % len(COMERS)]
+
+
 class Base:
     """The store before the publish, and what it has."""
 
@@ -151,7 +158,7 @@ def base(little_sizes, monkeypatch):
 
 def test_stops_of_a_publish_and_of_those_who_come_after(base, capsys):
     changes = count_changes(lambda: query(base.copy(base.path, "counted")))
-    chosen, tried, finishers = sample(range(changes), 14), 0, itertools.cycle(COMERS.items())
+    chosen, tried = sample(range(changes), 14), 0
     for change in chosen:
         stopped = base.copy(base.path, "stopped")
         run_until(lambda stopped=stopped: query(stopped), StopBefore(change, torn=change % 2 == 1))
@@ -162,7 +169,7 @@ def test_stops_of_a_publish_and_of_those_who_come_after(base, capsys):
             for second in spread(range(changes_of_comer), 5):
                 path = base.copy(stopped, "again")
                 run_until(lambda comer=comer, path=path: comer(path), StopBefore(second, torn=second % 2 == 1))
-                finisher, finish = next(finishers)
+                finisher, finish = comer_of(change + second)
                 try:
                     check_whole(path, base.before)
                     finish(path)
@@ -183,7 +190,6 @@ def test_power_losses_in_a_publish(base, capsys, monkeypatch):
     tried, subsets, whole = 0, 0, 0
     limit = 1024 if EVERYTHING else max(2, int(12 * TIMES))
     chosen = sample(range(1, len(trace.changes) + 1), 40)
-    comers = itertools.cycle(COMERS.items())
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     for count, disk in trace.disks(chosen):
         total, fates = disk.subsets(limit, random.Random(f"{SEED} {count}"))
@@ -192,7 +198,7 @@ def test_power_losses_in_a_publish(base, capsys, monkeypatch):
             path = base.folder / "after"
             shutil.rmtree(path, ignore_errors=True)
             disk.write(path, fate)
-            name, comer = next(comers)
+            name, comer = comer_of(count + number)
             try:
                 comer(path)
                 check_published(path, base.before)
@@ -217,11 +223,10 @@ def test_power_losses_in_who_comes_after_a_power_loss(base, capsys, monkeypatch)
     trace = Trace(base.copy(base.path, "store"))
     trace.record(lambda: query(trace.root))
     tried, boots = 0, itertools.count()
-    comers = itertools.cycle(COMERS.items())
     chosen = sample(range(1, len(trace.changes) + 1), 20)
     for count, disk in trace.disks(chosen):
         choices = random.Random(f"{SEED} {count}")
-        for name, comer in COMERS.items() if EVERYTHING else [next(comers)]:
+        for name, comer in COMERS.items() if EVERYTHING else [comer_of(count)]:
             start_anew(monkeypatch, next(boots))
             first = base.folder / "first"
             shutil.rmtree(first, ignore_errors=True)
@@ -234,7 +239,7 @@ def test_power_losses_in_who_comes_after_a_power_loss(base, capsys, monkeypatch)
                 shutil.rmtree(path, ignore_errors=True)
                 left.write(path, left.any_part(choices))
                 try:
-                    next(comers)[1](path)
+                    comer_of(count + at)[1](path)
                     check_published(path, base.before)
                 except Exception as error:
                     where = f"power lost before change {count}, and before change {at} of {name}, seed {SEED}"
