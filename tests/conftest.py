@@ -18,6 +18,11 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 _TOGETHER = ("tests/spark/", "tests/kafka/")
+# Of the tests with Spark those that share neither a session nor a cluster with others.
+_APART = tuple(
+    f"tests/spark/test_{name}.py"
+    for name in ("commit_steps", "flights_demo", "full_disk", "kills", "publish_together_kills", "shown_warnings")
+)
 # What all tests may have in memory at once, in bytes; what a test leaves is removed when it has passed.
 _ROOM = 2 << 30
 
@@ -36,7 +41,7 @@ class _Spread(LoadScopeScheduling):
     def _split_scope(self, nodeid):
         # A second session of Spark, or a second broker, would take ten seconds to start, and a gigabyte.
         file = nodeid.partition("::")[0]
-        return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
+        return file if file in _APART else next((folder for folder in _TOGETHER if file.startswith(folder)), file)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -46,7 +51,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_collection_modifyitems(items):
     # The longest groups first, so that no process has one of them before it at the end.
-    items.sort(key=lambda item: not item.nodeid.startswith(_TOGETHER))
+    items.sort(key=lambda item: (not item.nodeid.startswith(_TOGETHER), item.nodeid.startswith(_APART)))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,9 +9,10 @@ import multiprocessing
 from pyspark_log.storage.store import Store
 
 PROCESSES = multiprocessing.get_context("forkserver")
+# Of the modules that cannot be loaded here nothing is told. There is one server for all contexts of this kind.
 PROCESSES.set_forkserver_preload([
-    "pyarrow", "pytest", "pyspark_log.storage.store", "pyspark_log.storage.maintenance.janitor",
-    "pyspark_log.storage.maintenance.verify", "tests.processes",
+    "pandas", "pytest", "pyspark_log.storage.store", "pyspark_log.storage.maintenance.janitor",
+    "pyspark_log.storage.maintenance.verify", "pyspark_log.spark_connector.source", "tests.processes",
 ])  # fmt: skip
 # How long a process may take to start, and to say that it is where it should be, in seconds.
 PATIENCE = 240

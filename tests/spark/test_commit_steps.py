@@ -7,7 +7,6 @@ as Spark does then. Whatever the first one did or does, in the end all output is
 
 import contextlib
 import itertools
-import multiprocessing
 import os
 import shutil
 import signal
@@ -27,13 +26,8 @@ from pyspark_log.storage.catalog import log_dir
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from tests.processes import PROCESSES
 from tests.scratch import memory_folder
-
-# Its server has imported all that a driver needs, so that a driver starts within milliseconds.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([
-    "pandas", "pytest", "pyspark_log.spark_connector.source", "pyspark_log.storage.maintenance.janitor",
-])  # fmt: skip
 
 TOPIC, PARTITIONS = "t", 2
 BATCHES = 2
