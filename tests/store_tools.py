@@ -1,15 +1,29 @@
 """What most tests do with a store: write values, stage some, read them back, verify."""
 
 import pyarrow as pa
+import pytest
 
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
+from pyspark_log.storage.store import Store
 from pyspark_log.types import EARLIEST
 
 
 class Stopped(BaseException):
     """A program has stopped here, as good as killed: no handler of the engine catches it."""
+
+
+def store_with(configs=None, *, partitions=1, settings=None):
+    """A fixture: a store with a topic `t`."""
+
+    @pytest.fixture
+    def store(tmp_path):
+        store = Store.create(tmp_path / "store", settings)
+        store.create_topic("t", partitions, configs)
+        return store
+
+    return store
 
 
 def rows(*values):

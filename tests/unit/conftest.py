@@ -7,6 +7,7 @@ from broker_tools import fill
 from transaction_tools import Log
 
 from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.store import Store
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,3 +36,9 @@ def root(tmp_path):
 def log(tmp_path):
     """A partition that producers write transactions to, and what must be seen of it."""
     return Log(tmp_path / "store")
+
+
+@pytest.fixture
+def store(tmp_path):
+    """An empty store; tests/store_tools.py has `store_with`, which makes one with a topic."""
+    return Store.create(tmp_path / "store")

@@ -27,17 +27,13 @@ from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 from tests.processes import held_by_another
-from tests.store_tools import faults
+from tests.store_tools import faults, store_with
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000", "index.interval.bytes": "200"}
 T = TopicPartition("t", 0)
 
 
-@pytest.fixture
-def store(tmp_path):
-    made = Store.create(tmp_path / "store")
-    made.create_topic("t", 1, COMPACT)
-    return made
+store = store_with(COMPACT)
 
 
 def put(store, keys, topic="t", value=b"v" * 40, timestamps=None, partition=0):

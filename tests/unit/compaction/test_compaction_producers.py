@@ -13,7 +13,7 @@ from pyspark_log.storage.log.producers import snapshot as producer_snapshot
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED
-from tests.store_tools import faults, values
+from tests.store_tools import faults, store_with, values
 
 # Each batch has a segment of its own, or two of them have.
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "200", "delete.retention.ms": "0"}
@@ -28,11 +28,7 @@ TORN = {
 }
 
 
-@pytest.fixture
-def store(tmp_path):
-    made = Store.create(tmp_path / "store")
-    made.create_topic("t", 1, CONFIGS)
-    return made
+store = store_with(CONFIGS)
 
 
 def send(store, sequence, *values, **how):

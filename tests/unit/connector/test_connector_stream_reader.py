@@ -7,22 +7,19 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from pyspark_log import DefaultSource, Store
+from pyspark_log import DefaultSource
 from pyspark_log.errors import StagedOutputError
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.types import TopicPartition
+from tests.store_tools import store_with
 
 ALL = ReadAllAvailable()
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2)
-    return store
+store = store_with(partitions=2)
 
 
 def append(store, partition, count):

@@ -18,6 +18,7 @@ from pyspark_log.storage.groups.metadata import GroupState
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.records import OffsetCommitKey, encode_offset_key
 from pyspark_log.types import TopicPartition
+from tests.store_tools import store_with
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 KIP_848, KIP_1071 = "consumer (KIP-848)", "streams (KIP-1071)"
@@ -51,11 +52,7 @@ def current(number, state, topic_id, *partitions):
     return b"\0\0" + number.to_bytes(4, "big") * 2 + bytes([state]) + assigned + b"\1" + b"\0"
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store", {"offsets.topic.num.partitions": "2"})
-    store.create_topic("t", 2)
-    return store
+store = store_with(partitions=2, settings={"offsets.topic.num.partitions": "2"})
 
 
 def put(store, *pairs):

@@ -10,9 +10,8 @@ from record_tools import Record, build
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import InvalidRecordError
 from pyspark_log.storage.ingest.timestamps import check_times
-from pyspark_log.storage.store import Store
 from pyspark_log.types import NO_TIMESTAMP
-from tests.store_tools import stage
+from tests.store_tools import stage, store_with
 
 HOUR = 3_600_000
 NOW = time.time_ns() // 1_000_000
@@ -47,11 +46,7 @@ def test_bounds_are_kafkas(times, settings, expected):
     assert refused(times, settings) == expected
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
-    return store
+store = store_with()
 
 
 def rows(*times):

@@ -22,13 +22,9 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.segment import read_headers
 from pyspark_log.storage.store import Store
+from tests.store_tools import store_with
 
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"segment.bytes": "1000", "index.interval.bytes": "100"})
-    return store
+store = store_with({"segment.bytes": "1000", "index.interval.bytes": "100"})
 
 
 @pytest.fixture

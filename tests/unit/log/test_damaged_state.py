@@ -20,14 +20,9 @@ from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
-from tests.store_tools import damages, values
+from tests.store_tools import damages, store_with, values
 
-
-@pytest.fixture
-def store(tmp_path):
-    made = Store.create(tmp_path / "store")
-    made.create_topic("t", 1, {"retention.ms": "-1", "segment.bytes": "100000"})
-    return made
+store = store_with({"retention.ms": "-1", "segment.bytes": "100000"})
 
 
 def append(store, *values, sync=True):

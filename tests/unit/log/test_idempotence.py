@@ -38,18 +38,14 @@ from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.txn_index import AbortedTransaction, read_entries
 from pyspark_log.storage.store import Store
 from pyspark_log.types import AppendResult
-from tests.store_tools import faults
+from tests.store_tools import faults, store_with
 
 # By their times producers are idle or not.
 NOW = time.time_ns() // 1_000_000
 CONFIG = {"segment.bytes": "1000", "retention.ms": "-1", "index.interval.bytes": "100"}
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, CONFIG)
-    return store
+store = store_with(CONFIG)
 
 
 def send(store, sequence, *values, **fields):

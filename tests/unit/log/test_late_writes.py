@@ -20,7 +20,7 @@ from pyspark_log.storage.record.headers import assign_offsets
 from pyspark_log.storage.segment.segment import SNAPSHOT, list_segments, segment_path
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, OffsetAndTimestamp
-from tests.store_tools import faults
+from tests.store_tools import faults, store_with
 
 APPENDS = 12
 LATER = 9_000_000
@@ -56,14 +56,10 @@ def late(request):
     return write
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {
-        "cleanup.policy": "compact", "segment.bytes": "600", "index.interval.bytes": "100", "delete.retention.ms": "1",
-        "min.compaction.lag.ms": "1",
-    })  # fmt: skip
-    return store
+store = store_with({
+    "cleanup.policy": "compact", "segment.bytes": "600", "index.interval.bytes": "100", "delete.retention.ms": "1",
+    "min.compaction.lag.ms": "1",
+})  # fmt: skip
 
 
 def fill(store, first=0):

@@ -18,13 +18,9 @@ from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.segment.segment import SegmentReader, list_segments
 from pyspark_log.storage.store import Store
+from tests.store_tools import store_with
 
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"retention.ms": "-1", "index.interval.bytes": "0"})
-    return store
+store = store_with({"retention.ms": "-1", "index.interval.bytes": "0"})
 
 
 def append(store, *values, time=None):

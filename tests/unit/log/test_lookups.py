@@ -21,6 +21,7 @@ from pyspark_log.storage.record.empty_batch import empty_batch
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
 from tests.old_messages import message, message_set
+from tests.store_tools import store_with
 
 
 def rows(times):
@@ -139,11 +140,7 @@ TestLookupsAgainstList = pytest.mark.sampled(LookupsAgainstList.TestCase)
 # ---- the largest time
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"segment.bytes": "300", "index.interval.bytes": "0", "retention.ms": "-1"})
-    return store
+store = store_with({"segment.bytes": "300", "index.interval.bytes": "0", "retention.ms": "-1"})
 
 
 def write(store, data, count):

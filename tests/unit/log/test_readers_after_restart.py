@@ -17,14 +17,9 @@ from pyspark_log.storage.publish.publishing import help_apply, last_number, publ
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import rows, values
+from tests.store_tools import rows, store_with, values
 
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
-    return store
+store = store_with()
 
 
 def lose_unsynced(store, monkeypatch, sizes):

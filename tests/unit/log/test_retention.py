@@ -36,11 +36,6 @@ def now(monkeypatch):
 
 
 @pytest.fixture
-def store(tmp_path):
-    return Store.create(tmp_path / "store")
-
-
-@pytest.fixture
 def topic(store):
     """Makes the topic `t` of five batches a segment; gives its folder."""
 

@@ -23,17 +23,14 @@ from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.paths import LOGDIR
+from tests.store_tools import store_with
 
 RECOVERY, HIGH, START = (
     f"{name}-checkpoint" for name in ("recovery-point-offset", "replication-offset", "log-start-offset")
 )
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"segment.bytes": "1000"})
-    return store
+store = store_with({"segment.bytes": "1000"})
 
 
 @pytest.fixture

@@ -18,17 +18,13 @@ from pyspark_log.storage.publish import applier, publishing
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from tests.store_tools import Stopped, rows
+from tests.store_tools import Stopped, rows, store_with
 
 DAY = 86_400
 KAFKAS = ("-checkpoint", "meta.properties")
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 3, {"segment.bytes": "400"})
-    return store
+store = store_with(partitions=3, configs={"segment.bytes": "400"})
 
 
 def fill(store, count=6, topic="t", partition=0):

@@ -16,14 +16,9 @@ from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.segment.segment import SegmentReader, list_segments, read_headers
 from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
-from tests.store_tools import rows
+from tests.store_tools import rows, store_with
 
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2, {"retention.ms": "-1"})
-    return store
+store = store_with(partitions=2, configs={"retention.ms": "-1"})
 
 
 def values(store, partition=0, topic="t"):

@@ -27,7 +27,7 @@ from pyspark_log.storage.record.batch import CRC_AT
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import rows, stage
+from tests.store_tools import rows, stage, store_with
 
 ID = "A" * 22
 # As the first version wrote it.
@@ -38,11 +38,7 @@ FIRST = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
-    return store
+store = store_with()
 
 
 def test_a_record_of_the_first_version_is_read():

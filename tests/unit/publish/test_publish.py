@@ -26,13 +26,9 @@ from pyspark_log.storage.publish import applier, staging
 from pyspark_log.storage.publish.publishing import help_apply, last_number, publish, tidy
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
+from tests.store_tools import store_with
 
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 3)
-    return store
+store = store_with(partitions=3)
 
 
 def batch(*values, keys=None):

@@ -18,13 +18,9 @@ from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.store_tools import store_with
 
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 2)
-    return store
+store = store_with(partitions=2)
 
 
 def stage(store, name, count=3):

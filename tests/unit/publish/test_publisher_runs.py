@@ -14,14 +14,9 @@ from pyspark_log.storage.publish.publishing import claim, last_number, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
-from tests.store_tools import values
+from tests.store_tools import store_with, values
 
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1)
-    return store
+store = store_with()
 
 
 def put(store, number, value, **options):

@@ -10,7 +10,7 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.storage.segment.segment import SegmentReader, SegmentWriter, list_segments, read_headers
 from pyspark_log.storage.store import Store
 from tests.paths import LOGDIR
-from tests.store_tools import values
+from tests.store_tools import store_with, values
 
 KAFKA = LOGDIR / "orders-0"
 
@@ -57,11 +57,7 @@ def _writes(store, count, **columns):
         store.append("t", pa.record_batch({"value": [b"%06d" % number]} | {k: f(number) for k, f in columns.items()}))
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"index.interval.bytes": "100", "segment.bytes": "4000", "retention.ms": "-1"})
-    return store
+store = store_with({"index.interval.bytes": "100", "segment.bytes": "4000", "retention.ms": "-1"})
 
 
 def _folder(store):

@@ -40,11 +40,6 @@ from tests.paths import LOGDIR
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store.create(tmp_path / "store")
-
-
 def is_sound(store):
     report = verify(store.path)
     assert [finding for finding in report.findings if finding.severity is not Severity.NOTE] == []
