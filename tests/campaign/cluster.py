@@ -81,7 +81,7 @@ class Cluster:
 
     def _workers_alive(self):
         """What the master's page says; -1 while there is none."""
-        page = http.client.HTTPConnection(HOST, self._page, timeout=10)
+        page = http.client.HTTPConnection(HOST, self._page, timeout=120)
         with contextlib.closing(page):
             try:
                 page.request("GET", "/json/")

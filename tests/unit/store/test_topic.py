@@ -114,7 +114,7 @@ def test_a_topic_is_followed_also_in_partitions_that_are_added(topic):
     seen, ready = [], threading.Event()
 
     def follow():
-        for batch in topic.follow({0: 2}, timeout=60):
+        for batch in topic.follow({0: 2}, timeout=240):
             seen.extend(value.decode() for value in batch["value"].to_pylist())
             ready.set()
             if seen[-1] == "last":
