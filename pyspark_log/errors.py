@@ -424,8 +424,8 @@ class OffsetConflictError(PublishError):
     def __init__(self, group: str, topic: str, partition: int, expected: int | None, found: int | None) -> None:
         super().__init__(
             f"group {group!r}, {topic}-{partition}: this started from {_committed(expected)}, but "
-            f"{_committed(found)} is committed: somebody else has moved the group's position. Nothing was changed; "
-            "fetch the positions and begin anew from there"
+            f"{_committed(found)} is committed: another process has moved the group's offset. Nothing was changed; "
+            "fetch the committed offsets and begin again from there"
         )
         self.group, self.topic, self.partition = group, topic, partition
         self.expected, self.found = expected, found

@@ -69,8 +69,8 @@ def delete(target: Target, name: str, yes: bool) -> None:
     last = _find(store, name)
     if not yes:
         raise click.ClickException(
-            f"publisher {name} is at number {last.number} ({shown(last.time)}). Who publishes under that id again "
-            "begins anew, and what he repeats is published twice; give --yes if nobody ever will"
+            f"publisher {name} is at number {last.number} ({shown(last.time)}). A query that publishes under that id "
+            "begins again, and what it repeats is published twice; give --yes if no query ever will"
         )
     last = delete_publisher(store.decisions, name)
     click.echo(f"publisher {name} is deleted; its last number was {last.number}")

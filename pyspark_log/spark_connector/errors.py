@@ -51,7 +51,7 @@ def data_loss(reason: str, message: str) -> ConnectorError:
     return ConnectorError(
         f"PYLOG_DATA_LOSS.{reason}",
         f"{message} Some data may have been lost because it is not available in the store any more: either "
-        "retention removed it, or the topic was made anew, before everything in it was processed.",
+        "retention removed it, or the topic was created again, before everything in it was processed.",
     )
 
 

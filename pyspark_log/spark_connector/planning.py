@@ -61,7 +61,7 @@ def check_not_lost(known: Mapping[TopicPartition, int], ends: Mapping[TopicParti
             raise data_loss(
                 "PARTITION_OFFSET_CHANGED",
                 f"Partition {at} offset was changed from {known[at]} to {ends[at]}: either the topic was made "
-                "anew or restored from a copy, or this is the first batch and its start offset is too high.",
+                "again or restored from a copy, or this is the first batch and its start offset is too high.",
             )
 
 

@@ -226,7 +226,7 @@ class LogManager:
             self._recover(reader.place)
         except (PylogError, OSError) as error:
             # The error is reported to the reader of that partition.
-            log.info("%s: %s could not be put right after the machine went down: %s", self.path, reader.place, error)
+            log.info("%s: %s could not be recovered after a power loss: %s", self.path, reader.place, error)
         return reader
 
     def put_right(self, topic: str, partition: int) -> LogReader:

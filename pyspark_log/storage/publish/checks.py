@@ -45,7 +45,7 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
         if claimed:
             raise PublisherFencedError(
                 f"publisher {wanted.publisher!r} is not known here any more: it was deleted, or an older copy of the "
-                "store has taken its place; begin anew",
+                "store has taken its place; begin again",
                 *NOBODY,
             )
         return
@@ -121,7 +121,9 @@ def check_parts(logs: LogManager, parts: Sequence[StagedPart], manifest: str) ->
         except UnknownTopicError:
             now = ""
         if now != topic_id:
-            raise StagedOutputError(f"topic {topic!r} was deleted (or made anew) while output for it was being staged")
+            raise StagedOutputError(
+                f"topic {topic!r} was deleted (or created again) while output for it was being staged"
+            )
     needed = {manifest: 0} if manifest else {}
     for part in parts:
         if part.file:

@@ -152,7 +152,7 @@ def set_aside(decisions: DecisionLog, number: int) -> SetAsideResult:
     with decisions.hold() as writer:
         decision = decisions.undone.get(number)
         if decision is None:
-            raise InvalidConfigError(f"{logs.path}: decision {number} was finished, or set aside, by somebody else")
+            raise InvalidConfigError(f"{logs.path}: decision {number} was finished, or set aside, by another process")
         writer.set_aside(decision, lacking, Origin.here(logs.clock()), taken_back)
     log.warning(
         "%s: decision %d (publisher %s, number %d) was set aside; its staged output is in %s",

@@ -66,7 +66,7 @@ def decode_entries(data: bytes, base_offset: int, path: str) -> list[AbortedTran
         if version > _VERSION or entry.last_offset <= before:
             raise SideFileError(
                 f"{path}, entry {len(entries)}: version {version}, marker at offset {entry.last_offset} behind "
-                f"offset {before}: the index must be built anew from the log"
+                f"offset {before}: the index must be rebuilt from the log"
             )
         entries.append(entry)
         before = entry.last_offset

@@ -353,7 +353,7 @@ def test_a_topic_that_was_made_anew_gets_nothing_of_the_old_ones_output(store):
     parts = stage(store, b"a")
     files.unlink(f"{store.path}/topics/t.json")
     store.create_topic("t", 1)
-    with pytest.raises(StagedOutputError, match="made anew"):
+    with pytest.raises(StagedOutputError, match="created again"):
         publish(store.decisions, "q", 0, parts)
     assert content(store) == []
 

@@ -112,7 +112,7 @@ def test_an_instance_that_an_older_copy_does_not_know_must_begin_anew(store):
     with transactions.begin() as transaction:
         transaction.append("t", pa.record_batch({"value": [b"0"]}))
     replace(store, copy)
-    with pytest.raises(PublisherFencedError, match="begin anew"):
+    with pytest.raises(PublisherFencedError, match="begin again"):
         transactions.begin()
 
 

@@ -243,7 +243,7 @@ class ProducerStateManager:
         try:
             return self._index_of(state.active_base)
         except SideFileError as error:
-            log.warning("building an index of aborted transactions anew: %s", error)
+            log.warning("rebuilding an index of aborted transactions: %s", error)
             self._rebuild_indexes(state, state.active_base)
             return self._index_of(state.active_base)
 

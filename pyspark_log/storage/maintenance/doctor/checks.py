@@ -50,7 +50,7 @@ def exclusive_lock(bench: Bench) -> str:
         expect(not rival.ask("try_lock", "lock"), "two processes held one exclusive lock at once")
         expect(bytes.fromhex(rival.ask("read", "lock", 0, 4)) == b"read", "a locked file could not be read")
         holder.ask("unlock", "lock")
-        expect(rival.ask("try_lock", "lock"), "a lock that was let go was refused")
+        expect(rival.ask("try_lock", "lock"), "a lock that was released was refused")
         rival.ask("unlock", "lock")
     return f"one holder at a time; {_median_ms(lambda: _lock_once(bench.mine))}"
 
@@ -69,7 +69,7 @@ def lock_between_opens(bench: Bench) -> str:
         with files.open_write(path) as second:
             expect(try_flock(first), "a lock that nobody held was refused")
             expect(not try_flock(second), "two openings of a file in one process both held its lock")
-        expect(not bench.other.ask("try_lock", "lock"), "closing a file let go the lock of another opening of it")
+        expect(not bench.other.ask("try_lock", "lock"), "closing a file released the lock of another opening of it")
     return "one holder at a time; closing another opening keeps the lock"
 
 
@@ -218,7 +218,7 @@ def visibility(bench: Bench) -> str | Remark:
 
 
 def _locked(side: Side, operation: str, position: int, argument: int | str) -> object:
-    expect(side.ask("try_lock", "seen"), "a lock that was let go was refused")
+    expect(side.ask("try_lock", "seen"), "a lock that was released was refused")
     result: object = side.ask(operation, "seen", position, argument)
     side.ask("unlock", "seen")
     return result

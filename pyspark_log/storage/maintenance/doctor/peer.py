@@ -5,7 +5,7 @@ it writes, in place, as a message of
 
     length of the JSON (4 bytes), its CRC-32C (4 bytes, both big-endian), the JSON
 
-which its reader opens anew each time: on NFS, opening a file is what makes it look for changes on the server.
+which its reader opens again each time: on NFS, opening a file is what makes it look for changes on the server.
 
 1. Meeting. Each run counts `beat` up in its mailbox, and looks for another one whose beat changes (what a run that was
    ended left behind stands still). It names that one in `with`, and has met it when it is named by it, too.

@@ -24,7 +24,7 @@ from pyspark_log.storage.segment import list_segments
 _TRIES = 4
 _DAMAGED = "take the file from another replica or copy: a broker that starts here may cut the log at this place"
 _LOST = "take the partition from another replica or copy; reads end earlier than they did"
-_INDEX = "remove the file while the broker is stopped: it makes it anew when it starts"
+_INDEX = "remove the file while the broker is stopped: it rebuilds it when it starts"
 
 
 class BrokerCheck:

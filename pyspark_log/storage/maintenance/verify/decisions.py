@@ -174,7 +174,7 @@ class DecisionCheck:
                 Severity.NOTE, decision, self._staged(decision.manifest), -1,
                 f"decided ({Origin(decision.host, decision.process, decision.time)}), and not yet applied in "
                 f"{_names(waiting)}: {size} bytes are staged for it",
-                "none: whoever reads or publishes next applies it, and so does pylog recover",
+                "none: the process that reads or publishes next applies it, and so does pylog recover",
             )  # fmt: skip
         else:
             yield self._finding(

@@ -41,8 +41,8 @@ _CHECKPOINTS = {
     CLEANER: "would leave records uncompacted",
 }
 _ADVICE = (
-    "none for this engine: whoever begins a segment or flushes writes it anew. Remove it before a Kafka broker gets "
-    "the folder"
+    "none for this engine: the process that next begins a segment or flushes rewrites it. "
+    "Remove it before a Kafka broker gets the folder"
 )
 
 

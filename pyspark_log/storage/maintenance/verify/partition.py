@@ -179,7 +179,7 @@ class PartitionCheck:
         for position, what in closed_faults(self._place, largest):
             yield self._finding(
                 Severity.INDEX, self._place.segments_path, position, what=what,
-                advice="remove the file; pylog clean makes it anew; till then look-ups by time can be wrong",
+                advice="remove the file; pylog clean rebuilds it; till then look-ups by time can be wrong",
             )  # fmt: skip
 
     # ---- the files beside the segments
@@ -201,7 +201,7 @@ class PartitionCheck:
         for fault in faults:
             advice = f"recovery from a power loss replaces it; or {REPAIR}; only Kafka's tools go by it"
             if fault.severity is Severity.NOTE:
-                advice = "none: a copy of the log would fetch more anew than it must"
+                advice = "none: a copy of the log would fetch more again than it must"
             yield self._finding(fault.severity, path, first_offset=fault.first_offset, what=fault.what, advice=advice)
 
     def _check_producers(self, damaged: Iterable[int]) -> Iterator[Finding]:
@@ -227,7 +227,7 @@ class PartitionCheck:
                         Severity.NOTE, self._place.cleaner_path,
                         what="it is torn, or of another version, so any segment may be compacted: what snapshots and "
                         "indexes of aborted transactions say was not compared with the log",
-                        advice="none: the next compaction writes it anew",
+                        advice="none: the next compaction rewrites it",
                     )  # fmt: skip
                 for fault in faults:
                     yield self._finding(
@@ -245,4 +245,4 @@ def _changes(state: PartitionState) -> tuple[int, int, int, bool]:
 def _producer_advice(fault: ProducerFault) -> str:
     if fault.severity is Severity.INDEX:
         return f"the log takes its place, where it reaches back far enough; it goes with its segment, or by {REPAIR}"
-    return f"write nothing with producer ids to this partition; {REPAIR}, which makes these files anew from the log"
+    return f"write nothing with producer ids to this partition; {REPAIR}, which rebuilds these files from the log"

@@ -230,7 +230,7 @@ class SegmentCheck:
                 yield self._finding(
                     Severity.INDEX, path, header.position, header.base_offset, header.next_offset,
                     what=f"the largest time of its records is {largest} ms, its header says {header.max_timestamp}",
-                    advice="look-ups by time can miss these records; append them anew if that matters",
+                    advice="look-ups by time can miss these records; append them again if that matters",
                 )  # fmt: skip
         if self._check_records is not None:
             for offset, what in self._check_records(piece.columns):
