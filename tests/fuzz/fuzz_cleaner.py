@@ -58,7 +58,7 @@ class Cleaner(Decoder):
             is_last=lambda header: bool(options & 4), codec="zstd", level=1, max_batch_bytes=LIMIT,
         )  # fmt: skip
         try:
-            end = batches.take(log, len(log))
+            end = batches.take(log, 0, len(log))
         except CorruptRecordError as error:
             counts["refused"] += 1
             self.must(0 <= error.position < max(len(log), 1), error)

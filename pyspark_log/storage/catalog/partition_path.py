@@ -29,7 +29,7 @@ class PartitionPath:
 
     def within(self, log_dir: str) -> PartitionPath:
         """The same partition with its segments in that log dir."""
-        folder = f"{log_dir}/{self}"
+        folder = f"{log_dir}/{self.topic}-{self.partition}"
         return self if folder == self.folder else replace(self, folder=folder)
 
     @property

@@ -1,6 +1,5 @@
 """Compaction: keeps the newest record of each key (Kafka's log cleaner), with its kernels."""
 
-from pyspark_log.storage.compaction.chunks import Source
 from pyspark_log.storage.compaction.cleaner import (
     BACKOFF,
     LogCleaner,
@@ -12,7 +11,7 @@ from pyspark_log.storage.compaction.cleaner import (
     uncleanable,
 )
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
-from pyspark_log.storage.compaction.offset_map import fill
+from pyspark_log.storage.compaction.offset_map import Source, fill
 from pyspark_log.storage.compaction.rewrite import Rewritten, Round, remove_unfinished, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 

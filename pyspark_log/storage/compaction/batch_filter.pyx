@@ -136,12 +136,12 @@ cdef class BatchFilter:
     def next_offset(self):
         return self.batches.follows
 
-    def take(self, buffer, Py_ssize_t end):
-        """Cleans the complete batches in `buffer[:end]`; the kept bytes are `output.piece()`.
+    def take(self, buffer, Py_ssize_t start, Py_ssize_t end):
+        """Cleans the complete batches in `buffer[start:end]`; the kept bytes are `output.piece()`.
 
         Args:
             buffer: any contiguous bytes-like object; it must not change before the piece is written.
-            end: in bytes.
+            start, end: the range in bytes; `start` is the start of a batch.
 
         Returns:
             Where the last of them ends, in bytes.
@@ -151,7 +151,7 @@ cdef class BatchFilter:
             SegmentOverflowError: the output is too large for a segment.
         """
         cdef BatchWalk batches = self.batches
-        batches.load(buffer, 0, end)
+        batches.load(buffer, start, end)
         self.output.begin_piece(buffer, batches.source.data)
         while batches.look():
             self.clean()

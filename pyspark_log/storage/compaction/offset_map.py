@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from pyspark_log.errors import InvalidConfigError, LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.compaction.chunks import LogChunks, Source, Throttle
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.log import AbortedRanges
+from pyspark_log.storage.segment import BatchStream, SegmentReader
+
+#: Called with the number of bytes read or written; may wait before it returns.
+Throttle = Callable[[int], None]
+
+
+class Source(NamedTuple):
+    """An open segment, and how many of its bytes count."""
+
+    segment: SegmentReader
+    size: int
 
 
 def fill(
@@ -40,16 +51,18 @@ def fill(
     keys.clear()
     # No key below has a later record below: an earlier cleaning has removed such records.
     keys.latest_offset = start - 1
-    chunks = LogChunks(place, max_batch_bytes, throttle)
+    stream = BatchStream(max_batch_bytes, place.topic, place.partition)
     follows, full = -1, False
 
-    def take(buffer: memoryview, filled: int) -> int | None:
+    def take(buffer: memoryview, at: int, filled: int) -> tuple[int, bool]:
         nonlocal follows, full
+        if at == 0:
+            throttle(filled)
         taken, follows, full = keys.take(
-            buffer, 0, filled, from_offset=start, until_offset=end, follows=follows, max_batch_bytes=max_batch_bytes,
+            buffer, at, filled, from_offset=start, until_offset=end, follows=follows, max_batch_bytes=max_batch_bytes,
             aborted=aborted.hold,
         )  # fmt: skip
-        return None if full or follows >= end else taken
+        return taken, full or follows >= end
 
     if start == end:
         return start
@@ -59,8 +72,7 @@ def fill(
             if follows not in (-1, source.segment.base_offset):
                 break
             follows = source.segment.base_offset
-        chunks.read(source, position, take)
-        if full or follows >= end:
+        if any(stream.read(source.segment.log, position, source.size, take)):
             break
     if not full and follows < end:
         raise LogDamagedError(f"{place}: the log ends at offset {follows}, but it must reach {end}")

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError, LogDamagedError, SideFileError
 from pyspark_log.storage.compaction import plan as compaction_plan
-from pyspark_log.storage.compaction.chunks import Source, Throttle
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
-from pyspark_log.storage.compaction.offset_map import fill
+from pyspark_log.storage.compaction.offset_map import Source, Throttle, fill
 from pyspark_log.storage.compaction.plan import Closed, Plan
 from pyspark_log.storage.compaction.rewrite import LastRecord, Rewritten, Round, remove_unfinished, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions

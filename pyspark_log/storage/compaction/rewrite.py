@@ -16,9 +16,9 @@ from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import LogDamagedError, SegmentOverflowError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.compaction.batch_filter import BatchFilter
-from pyspark_log.storage.compaction.chunks import LogChunks, Source, Throttle
 from pyspark_log.storage.compaction.cleaned_output import CleanedOutput
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
+from pyspark_log.storage.compaction.offset_map import Source, Throttle
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.record import CODECS, BatchHeader
@@ -29,6 +29,7 @@ from pyspark_log.storage.segment import (
     TIME_INDEX,
     TXN_INDEX,
     AbortedTransaction,
+    BatchStream,
     segment_path,
     txn_index,
 )
@@ -169,7 +170,7 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
         codec=config.codec if config.codec in CODECS else "none", level=config.level,
         max_batch_bytes=config.max_batch_bytes,
     )  # fmt: skip
-    chunks = LogChunks(cleaning.place, config.max_batch_bytes, cleaning.throttle)
+    stream = BatchStream(config.max_batch_bytes, cleaning.place.topic, cleaning.place.partition)
     with output.create(LOG) as log:
         written = 0
 
@@ -181,16 +182,17 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
                 written += len(piece)
                 cleaning.throttle(len(piece))
 
-        def take(buffer: memoryview, filled: int) -> int:
-            taken = batches.take(buffer, filled)
-            write()
-            return taken
+        def take(buffer: memoryview, at: int, filled: int) -> tuple[int, None]:
+            if at == 0:
+                cleaning.throttle(filled)
+            return batches.take(buffer, at, filled), None
 
         ends = [source.segment.base_offset for source in sources[1:]] + [until]
         for source, end in zip(sources, ends, strict=True):
             modified = source.segment.log.modified()
             batches.keeps_legacy_tombstones = modified // 1_000_000 > cleaning.legacy_horizon_ms
-            chunks.read(source, 0, take)
+            for _ in stream.read(source.segment.log, 0, source.size, take):
+                write()
             if batches.next_offset != end:
                 raise LogDamagedError(
                     f"{cleaning.place}: {source.segment.log.path} ends at offset {batches.next_offset}, "

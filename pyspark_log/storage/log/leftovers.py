@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from pyspark_log.config import MAX_BATCH_BYTES, TopicConfig
 from pyspark_log.errors import CorruptRecordError
@@ -18,7 +18,7 @@ from pyspark_log.storage.fs import files, is_shared
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.state_file import Flags, Intent, PartitionState
 from pyspark_log.storage.record import CODEC_MASK, HEADER_SIZE, BatchHeader, decode
-from pyspark_log.storage.segment import INDEX, LOG, OffsetIndex, batch_at, list_segments, segment_path
+from pyspark_log.storage.segment import INDEX, LOG, OffsetIndex, intact_batches, list_segments, segment_path
 
 # An append fills each of its batches before it begins the next. Two consecutive batches that together are smaller than
 # this (bytes, before compression), or than half of the topic's maximum batch size, come from two appends.
@@ -87,13 +87,7 @@ def _batches(folder: str, base: int, position: int, offset: int) -> Iterator[Bat
     except FileNotFoundError:
         return
     with file:
-        size = file.size()
-        for _ in range(_MOST_BATCHES):
-            header = batch_at(file, position, size)
-            if header is None or header.base_offset != offset:
-                return
-            yield header
-            position, offset = header.end, header.next_offset
+        yield from islice(intact_batches(file, position, file.size(), offset), _MOST_BATCHES)
 
 
 def _is_indexed(folder: str, state: PartitionState) -> bool:

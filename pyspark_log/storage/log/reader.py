@@ -227,9 +227,8 @@ class LogReader:
         """
         state = state or self.state()
         self._check_range(start, end, state)
-        reader = RangeReader(self.place, max_bytes, headers, check_crcs, self._max_batch_bytes, self._dense)
-        if committed and state.flags & Flags.PRODUCERS:
-            reader.leave_out(self._aborted(start, end))
+        aborted = self._aborted(start, end) if committed and state.flags & Flags.PRODUCERS else None
+        reader = RangeReader(self.place, max_bytes, headers, check_crcs, self._max_batch_bytes, self._dense, aborted)
         position, listed = start, self._closed is None
         while position < end:
             try:

@@ -22,7 +22,7 @@ import struct
 import time
 from collections.abc import Callable
 from enum import IntEnum, IntFlag
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
 from pyspark_log.config import INT_MAX, LONG_MAX
@@ -357,7 +357,7 @@ def read(path: str) -> Loaded | None:
             return _look(file)
 
     try:
-        found = patiently(path, look, lambda found: _is_settled(path, found))
+        found = patiently(path, look, partial(_is_settled, path))
     except FileNotFoundError:
         return None
     return checked(path, found)

@@ -18,7 +18,7 @@ from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex
 from pyspark_log.storage.ingest import encode, packed
-from pyspark_log.storage.log import READ_SIZE, Followed, LogReader, LogWriter, PartitionState, state_file
+from pyspark_log.storage.log import Followed, LogReader, LogWriter, PartitionState, state_file
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish.decision import (
     NO_NUMBER,
@@ -32,6 +32,7 @@ from pyspark_log.storage.publish.decision import (
     publisher_of,
 )
 from pyspark_log.storage.record import Chunk
+from pyspark_log.storage.segment import READ_SIZE
 
 # Fixes every config whose store-wide value could make the topic unfit for decisions.
 _TOPIC_CONFIGS = {

@@ -150,7 +150,7 @@ class _Place:
             path = f"{self._folder}/{part.file}"
             pieces = read_region(Region(path, part.position, part.size, part.count, part.crcs))
         else:
-            pieces = iter([bytearray(part.data)])
+            pieces = iter([memoryview(bytearray(part.data))])
         for data in pieces:
             if self.restamps:
                 set_log_append_time(data, 0, len(data), self._time)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from pyspark_log.errors import PylogError, StagedOutputError
 from pyspark_log.storage.fs import Process, files
-from pyspark_log.storage.record import crcs_of, scan
-from pyspark_log.storage.segment import first_size
+from pyspark_log.storage.record import BatchHeader, crcs_of, scan
+from pyspark_log.storage.segment import BatchStream
 
 SUFFIX = ".staged"
 
@@ -91,31 +91,31 @@ class Region:
     crcs: bytes
 
 
-def read_region(region: Region) -> Iterator[bytearray]:
+def read_region(region: Region) -> Iterator[memoryview]:
     """Reads the batches of a region, some complete batches at a time, with every CRC checked; a large one comes alone.
 
-    Only the end of the iteration proves that they are the staged ones, so use the result only then.
+    Only the end of the iteration proves that they are the staged ones, so use the result only then. What is yielded may
+    be written to, and is valid until the next is asked for.
 
     Raises:
         FileNotFoundError: the file is gone.
         CorruptRecordError, StagedOutputError: it holds something else than what was staged.
     """
-    crcs, count = bytearray(), 0
+    crcs, count, end = bytearray(), 0, region.position + region.size
+
+    def take(buffer: memoryview, at: int, filled: int) -> tuple[int, tuple[memoryview, list[BatchHeader]]]:
+        headers = scan(buffer, at, filled, check_crcs=True)
+        taken = headers[-1].end if headers else at
+        return taken, (buffer[at:taken], headers)
+
     with files.open_read(region.path) as source:
-        position, end = region.position, region.position + region.size
-        while position < end:
-            data = bytearray(source.pread(min(_READ_SIZE, end - position), position))
-            headers = scan(data, 0, len(data))
-            if not headers and len(data) < first_size(data) <= end - position:
-                data = bytearray(source.pread(first_size(data), position))
-                headers = scan(data, 0, len(data))
-            if not headers:
-                raise StagedOutputError(f"{region.path}: no whole record batch at byte {position}")
-            del data[headers[-1].end :]
-            crcs += crcs_of(scan(data, 0, len(data), check_crcs=True))
+        if source.size() < end:
+            raise StagedOutputError(f"{region.path} has {source.size()} bytes, it must have {end}")
+        for data, headers in BatchStream(region.size, window=_READ_SIZE).read(source, region.position, end, take):
+            crcs += crcs_of(headers)
             count += sum(header.last_offset_delta + 1 for header in headers)
-            position += len(data)
-            yield data
+            if headers:
+                yield data
     if crcs != region.crcs or count != region.count:
         raise StagedOutputError(f"{region.path}: the bytes at {region.position} are not those that were staged")
 

@@ -171,7 +171,7 @@ class PartFile:
         """The number of its batches."""
         return len(self._crcs) // 4
 
-    def add(self, data: bytes | bytearray, count: int, crcs: bytes) -> None:
+    def add(self, data: bytes | bytearray | memoryview, count: int, crcs: bytes) -> None:
         """Adds whole batches with `count` records."""
         self.file.pwrite(data, self.size)
         self.count += count

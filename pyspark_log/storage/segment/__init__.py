@@ -1,8 +1,9 @@
 """One segment: its files and their names, its indexes, reading, appending and scanning its batches."""
 
 from pyspark_log.storage.segment import txn_index
+from pyspark_log.storage.segment.batch_stream import READ_SIZE, BatchStream, intact_batches
 from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
-from pyspark_log.storage.segment.proof import batch_at, batch_size, first_size
+from pyspark_log.storage.segment.proof import batch_at
 from pyspark_log.storage.segment.scanner import Damaged, Intact, SegmentScanner
 from pyspark_log.storage.segment.segment import (
     CLEANED,
@@ -26,8 +27,8 @@ from pyspark_log.storage.segment.segment import (
 from pyspark_log.storage.segment.txn_index import AbortedTransaction, TxnIndex
 
 __all__ = [
-    "CLEANED", "DELETED", "INDEX", "LOG", "NO_OFFSET", "SEGMENT_SUFFIXES", "SNAPSHOT", "SWAP", "TIME_INDEX",
-    "TXN_INDEX", "AbortedTransaction", "Damaged", "Intact", "OffsetEntry", "OffsetIndex", "SegmentReader",
-    "SegmentScanner", "SegmentWriter", "TimeEntry", "TimeIndex", "TxnIndex", "batch_at", "batch_size", "first_size",
-    "list_segments", "mark_deleted", "read_headers", "same_file", "segment_path", "txn_index",
+    "CLEANED", "DELETED", "INDEX", "LOG", "NO_OFFSET", "READ_SIZE", "SEGMENT_SUFFIXES", "SNAPSHOT", "SWAP",
+    "TIME_INDEX", "TXN_INDEX", "AbortedTransaction", "BatchStream", "Damaged", "Intact", "OffsetEntry", "OffsetIndex",
+    "SegmentReader", "SegmentScanner", "SegmentWriter", "TimeEntry", "TimeIndex", "TxnIndex", "batch_at",
+    "intact_batches", "list_segments", "mark_deleted", "read_headers", "same_file", "segment_path", "txn_index",
 ]  # fmt: skip

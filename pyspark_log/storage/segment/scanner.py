@@ -17,14 +17,14 @@ from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.record import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX, MAGIC, MAGIC_AT, BatchHeader, decode, scan
+from pyspark_log.storage.segment.batch_stream import BatchStream
 from pyspark_log.storage.segment.proof import batch_at
 
 #: Bytes that are read at a time, unless a batch is larger.
 WINDOW: Final = 4 * 1024 * 1024
 # Errors of reads that a file system can refuse on its own.
 _PAGE = 4096
-# Bad bytes are read this often before they are reported as bad: on a shared file system the first read can return
-# pages that another machine has since rewritten.
+# Bad bytes are read this often before they are reported as bad.
 _TRIES = 3
 
 
@@ -74,167 +74,144 @@ class SegmentScanner:
         """
         self._max_batch_bytes = max_batch_bytes
         self._dense = dense
-        self._buffer = bytearray(WINDOW)
-        self._unreadable = ""
+        self._stream = BatchStream(max_batch_bytes, window=WINDOW, tries=_TRIES)
 
     def walk(self, file: files.File, size: int, base_offset: int, until: int | None) -> Iterator[Intact | Damaged]:
         """Yields all of a segment, in order, without a gap in bytes or offsets.
 
         Args:
             file: the open `.log` file.
-            size: its live bytes.
+            size: its live bytes; the file may have fewer.
             base_offset: the segment's base offset, at which its first batch begins.
             until: the offset that it must reach (if dense, else not exceed), where the next segment begins or the log
                 ends; None: it is not known, the log ends where its batches do.
         """
-        if len(self._buffer) > WINDOW:
-            self._buffer = bytearray(WINDOW)
         limit = base_offset + INT_MAX + 1 if until is None else until
-        position, offset, tries = 0, base_offset, 0
-        while position < size:
-            filled = self._fill(file, position, min(len(self._buffer), size - position))
-            at, reason, advice = 0, "", ""
-            try:
-                for piece in self._sound(position, filled, offset, limit):
-                    yield piece
-                    at, offset, tries = piece.headers[-1].end - position, piece.headers[-1].next_offset, 0
-                if at == 0 and filled > 0:
-                    reason = self._make_room(filled, size - position, offset)
-            except CorruptRecordError as error:
-                at, reason = error.position, error.reason
-                advice = error.advice if isinstance(error, BatchTooLargeError) else ""
-            position += at
-            if not filled:
-                break
-            if reason:
-                tries += 1
-                if tries < _TRIES:
-                    continue
-                reason = self._unreadable or reason
-                following = self._next(file, position, size, offset, limit)
-                bad = position, offset
-                if following is None:
-                    following = size, offset if until is None else until
-                position, offset = following
-                yield Damaged(bad[0], position, bad[1], offset, reason, advice)
-                tries = 0
-        if self._dense and until is not None and offset < until:
-            yield Damaged(position, position, offset, until, f"it ends at offset {offset} and must reach {until}")
+        size = min(size, file.size())
+        source, position, offset = _ZeroFilled(file), 0, base_offset
 
-    def _sound(self, position: int, filled: int, offset: int, limit: int) -> Iterator[Intact]:
-        """The intact batches at the start of the buffer, of which `filled` bytes are valid.
+        def take(buffer: memoryview, at: int, filled: int) -> tuple[int, Intact | None]:
+            return self._take(buffer, at, filled, offset, limit)
+
+        while position < size:
+            try:
+                for piece in self._stream.read(source, position, size, take):
+                    if piece is not None:
+                        shift = self._stream.position - piece.headers[-1].end
+                        headers = [header._replace(position=shift + header.position) for header in piece.headers]
+                        yield Intact(headers, piece.data, piece.columns)
+                        offset = headers[-1].next_offset
+                break
+            except CorruptRecordError as error:
+                bad, reason = error.position, source.fault or error.reason
+                advice = error.advice if isinstance(error, BatchTooLargeError) else ""
+                following = self._next(source, bad, size, offset, limit) or (size, offset if until is None else until)
+                yield Damaged(bad, following[0], offset, following[1], reason, advice)
+                position, offset = following
+        if self._dense and until is not None and offset < until:
+            yield Damaged(size, size, offset, until, f"it ends at offset {offset} and must reach {until}")
+
+    def _take(self, buffer: memoryview, at: int, end: int, offset: int, limit: int) -> tuple[int, Intact | None]:
+        """Where the intact batches end that begin at `at`, and these; None: the first one is incomplete.
 
         Raises:
-            CorruptRecordError: a bad one follows them; its position is one of the buffer.
+            CorruptRecordError: the first one is bad, or would be even if it were complete.
         """
-        at, stop = 0, filled
-        while True:
-            chunk = decode(
-                self._buffer, at, stop, from_offset=0, until_offset=LONG_MAX, max_bytes=WINDOW, dense=self._dense,
-                follows=offset, max_batch_bytes=self._max_batch_bytes,
-            )  # fmt: skip
-            if chunk.position == at:
-                return
-            headers = scan(self._buffer, at, chunk.position)
-            beyond = next((header for header in headers if header.next_offset > limit), None)
-            if beyond is not None:
-                if beyond is headers[0]:
-                    raise CorruptRecordError(
-                        f"its offsets {beyond.base_offset} to {beyond.last_offset} reach beyond {limit}, where the "
-                        "next segment begins or the log ends",
-                        at, beyond.base_offset,
-                    )  # fmt: skip
-                stop = beyond.position
-                continue
-            yield Intact(
-                [header._replace(position=position + header.position) for header in headers],
-                memoryview(self._buffer)[at : chunk.position],
-                chunk.columns,
-            )
-            at, offset = chunk.position, chunk.follows
-            if at == stop < filled:
-                stop = filled
+        chunk = decode(
+            buffer, at, end, from_offset=0, until_offset=LONG_MAX, max_bytes=WINDOW, dense=self._dense,
+            follows=offset, max_batch_bytes=self._max_batch_bytes,
+        )  # fmt: skip
+        if chunk.position == at:
+            base_offset = int.from_bytes(buffer[:LENGTH_AT], "big", signed=True)
+            # So that a damaged length is not followed far.
+            if at == 0 and (base_offset != offset if self._dense else base_offset < offset):
+                raise CorruptRecordError(f"no whole batch: base offset {base_offset}, not {offset}", 0, base_offset)
+            return at, None
+        headers = scan(buffer, at, chunk.position)
+        beyond = next((header for header in headers if header.next_offset > limit), None)
+        if beyond is None:
+            return chunk.position, Intact(headers, buffer[at : chunk.position], chunk.columns)
+        if beyond is not headers[0]:
+            return self._take(buffer, at, beyond.position, offset, limit)
+        raise CorruptRecordError(
+            f"its offsets {beyond.base_offset} to {beyond.last_offset} reach beyond {limit}, where the next segment "
+            "begins or the log ends", at, beyond.base_offset,
+        )  # fmt: skip
 
-    def _make_room(self, filled: int, left: int, offset: int) -> str:
-        """Enlarges the buffer to the size of the batch at its start; or returns why there is none."""
-        if filled < HEADER_SIZE:
-            return f"{filled} bytes are left, less than a batch has"
-        needed = _size_at(self._buffer, 0)
-        base_offset = int.from_bytes(self._buffer[:LENGTH_AT], "big", signed=True)
-        # By the base offset too, so that a damaged length is not followed far.
-        misplaced = base_offset != offset if self._dense else base_offset < offset
-        if not len(self._buffer) < needed <= left or misplaced:
-            return f"no whole batch: base offset {base_offset}, {needed} bytes of {left} that are left"
-        if needed > self._max_batch_bytes:
-            raise BatchTooLargeError(needed, self._max_batch_bytes, 0, base_offset)
-        self._buffer = bytearray(needed)
-        return ""
-
-    def _fill(self, file: files.File, position: int, size: int) -> int:
-        """Fills the buffer; bytes that cannot be read are zeros in it. Returns how many bytes there were."""
-        view = memoryview(self._buffer)[:size]
-        self._unreadable = ""
-        try:
-            return file.pread_into(view, position)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            self._unreadable = f"the disk does not give the bytes: {error}"
-        for at in range(0, size, _PAGE):
-            page = view[at : at + _PAGE]
-            try:
-                file.pread_into(page, position + at)
-            except OSError:
-                page[:] = bytes(len(page))
-        return size
-
-    def _next(
-        self, file: files.File, position: int, size: int, offset: int, limit: int
-    ) -> tuple[int, int] | None:
+    def _next(self, source: _ZeroFilled, position: int, size: int, offset: int, limit: int) -> tuple[int, int] | None:
         """The position and base offset of the next intact batch after the bad one at `position`."""
-        self._fill(file, position, min(HEADER_SIZE, size - position))
-        claimed = position + _size_at(self._buffer, 0)
+        header = source.read(position, min(HEADER_SIZE, size - position))
+        claimed = position + int.from_bytes(header[LENGTH_AT:LENGTH_PREFIX], "big", signed=True) + LENGTH_PREFIX
         if claimed == size:
             return None
-        if position < claimed < size and (found := self._proven(file, claimed, size, offset, limit)):
+        if position < claimed < size and (found := _proven(source.file, claimed, size, offset, limit)):
             return found
         start = position + 1
         while start + HEADER_SIZE <= size:
-            filled = self._fill(file, start, min(WINDOW, size - start))
-            if filled < HEADER_SIZE:
-                return None
-            for at in self._candidates(filled, offset, limit):
-                if found := self._proven(file, start + at, size, offset, limit):
+            data = source.read(start, min(WINDOW, size - start))
+            for at in _candidates(data, offset, limit):
+                if found := _proven(source.file, start + at, size, offset, limit):
                     return found
-            start += filled - HEADER_SIZE + 1
+            start += len(data) - HEADER_SIZE + 1
         return None
 
-    def _candidates(self, filled: int, offset: int, limit: int) -> Iterator[int]:
-        """Places in the buffer whose bytes could be a header: the magic byte, and offsets of this segment."""
-        magic = bytes([MAGIC])
-        at = self._buffer.find(magic, MAGIC_AT, filled)
-        while at >= 0:
-            start = at - MAGIC_AT
-            base_offset = int.from_bytes(self._buffer[start : start + LENGTH_AT], "big")
-            if offset <= base_offset < limit and start + HEADER_SIZE <= filled:
-                yield start
-            at = self._buffer.find(magic, at + 1, filled)
 
-    def _proven(
-        self, file: files.File, position: int, size: int, offset: int, limit: int
-    ) -> tuple[int, int] | None:
-        """The position and base offset of the batch at `position`, if there is one that can belong there."""
+class _ZeroFilled:
+    """A log file in which bytes that cannot be read are zeros.
+
+    Attributes:
+        fault: why bytes of the last read could not be read; "": all could.
+    """
+
+    def __init__(self, file: files.File) -> None:
+        self.file, self.path, self.fault = file, file.path, ""
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fills all of `buffer`. OSError, except for what a disk refuses."""
+        self.fault = ""
         try:
-            found = batch_at(file, position, size)
+            found = self.file.pread_into(buffer, position)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            return None
-        if found is None or found.magic != MAGIC or not offset <= found.base_offset < found.next_offset <= limit:
-            return None
-        return position, found.base_offset
+            self.fault = f"the disk does not give the bytes: {error}"
+            found = len(buffer)
+            for at in range(0, found, _PAGE):
+                page = buffer[at : at + _PAGE]
+                try:
+                    self.file.pread_into(page, position + at)
+                except OSError:
+                    page[:] = bytes(len(page))
+        buffer[found:] = bytes(len(buffer) - found)
+        return len(buffer)
+
+    def read(self, position: int, size: int) -> bytearray:
+        """The bytes at a position."""
+        data = bytearray(size)
+        self.pread_into(memoryview(data), position)
+        return data
 
 
-def _size_at(buffer: bytearray, at: int) -> int:
-    """The size of the batch at a byte of a buffer, by its length field."""
-    return int.from_bytes(buffer[at + LENGTH_AT : at + LENGTH_PREFIX], "big", signed=True) + LENGTH_PREFIX
+def _candidates(data: bytearray, offset: int, limit: int) -> Iterator[int]:
+    """Places whose bytes could be a header: the magic byte, and offsets of this segment."""
+    magic = bytes([MAGIC])
+    at = data.find(magic, MAGIC_AT)
+    while at >= 0:
+        start = at - MAGIC_AT
+        base_offset = int.from_bytes(data[start : start + LENGTH_AT], "big")
+        if offset <= base_offset < limit and start + HEADER_SIZE <= len(data):
+            yield start
+        at = data.find(magic, at + 1)
+
+
+def _proven(file: files.File, position: int, size: int, offset: int, limit: int) -> tuple[int, int] | None:
+    """The position and base offset of the batch at `position`, if there is one that can belong there."""
+    try:
+        found = batch_at(file, position, size)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return None
+    if found is None or found.magic != MAGIC or not offset <= found.base_offset < found.next_offset <= limit:
+        return None
+    return position, found.base_offset

@@ -175,14 +175,14 @@ def test_after_a_power_loss_batches_beyond_the_log_end_are_no_damage_and_are_ado
     assert damage(store) == []
 
 
-@pytest.mark.parametrize("left", ["all but ten bytes", "four batches", "nothing"])
+@pytest.mark.parametrize("left", ["all but ten bytes", "four batches", "ten bytes", "nothing"])
 def test_all_processes_tell_of_a_log_that_something_has_cut_in_the_same_words(store, left):
     sizes = []
     for value in SIX:
         append(store, value)
         sizes.append(log_path(store).stat().st_size)
     assert values(store) == SIX
-    size = {"all but ten bytes": sizes[-1] - 10, "four batches": sizes[3], "nothing": 0}[left]
+    size = {"all but ten bytes": sizes[-1] - 10, "four batches": sizes[3], "ten bytes": 10, "nothing": 0}[left]
     os.truncate(log_path(store), size)
     told = set()
     for process in (store, Store.open(store.path)):

@@ -6,19 +6,21 @@ whether the bytes beyond the log end are this decision's, complete, or scrap. Re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.held_log import HeldLog, write_again
 from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.recovery import swap
 from pyspark_log.storage.log.state_file import Flags
-from pyspark_log.storage.record import BatchHeader, crc32c, crcs_of, scan
-from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, first_size, list_segments, segment_path
-
-# The log is scanned this many bytes at a time.
-_READ_SIZE = 8 * 1024 * 1024
+from pyspark_log.storage.record import crc32c, crcs_of
+from pyspark_log.storage.segment import (
+    INDEX,
+    LOG,
+    TIME_INDEX,
+    SegmentWriter,
+    intact_batches,
+    list_segments,
+    segment_path,
+)
 
 
 def fulfil(held: HeldLog, *, synced: bool) -> None:
@@ -105,26 +107,21 @@ def is_whole(held: HeldLog) -> bool:
     state = held.state
     if state.flags & Flags.SUSPECT:
         return False  # A sync has failed for them: they may be in memory only.
-    offset, start, crcs = state.next_offset, state.position, bytearray()
+    offset, position, crcs = state.next_offset, state.position, bytearray()
     bases = _bases(held)
     if not bases or bases[-1] != state.intent_base:
         return False
     for base in bases:
-        file = files.open_read(segment_path(held.place.folder, base, LOG))
-        try:
+        with files.open_read(segment_path(held.place.folder, base, LOG)) as file:
             end = state.intent_position if base == state.intent_base else file.size()
             if base == state.active_base:
                 check_length(held.place, file.path, file.size(), state.position)
-            for header in _checked(file, start, end):
-                if header.base_offset != offset:
-                    return False
-                offset = header.next_offset
+            for header in intact_batches(file, position, end, offset):
+                position, offset = header.end, header.next_offset
                 crcs += crcs_of([header])
-        except CorruptRecordError:
+        if position != end:
             return False
-        finally:
-            file.close()
-        start = 0
+        position = 0
     return offset == state.intent_next and crc32c(bytes(crcs)) == state.intent_digest
 
 
@@ -132,18 +129,3 @@ def _bases(held: HeldLog) -> list[int]:
     """The segments that hold or will hold the intent's records, and the active one."""
     state = held.state
     return [base for base in list_segments(held.place.folder) if state.active_base <= base <= state.intent_base]
-
-
-def _checked(file: files.File, start: int, end: int) -> Iterator[BatchHeader]:
-    """The batches in [start, end) of a log, each with its CRC checked. CorruptRecordError."""
-    position = start
-    while position < end:
-        data = file.pread(min(_READ_SIZE, end - position), position)
-        headers = scan(data, 0, len(data), check_crcs=True)
-        if not headers and len(data) < first_size(data) <= end - position:
-            data = file.pread(first_size(data), position)
-            headers = scan(data, 0, len(data), check_crcs=True)
-        if not headers:
-            raise CorruptRecordError("no whole batch", position, file=file.path)
-        yield from headers
-        position += headers[-1].end

@@ -26,7 +26,7 @@ from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.recovery import apply_intent, swap
 from pyspark_log.storage.log.state_file import Flags, Intent, PartitionState
 from pyspark_log.storage.record import empty_batch
-from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, SegmentWriter, batch_at, segment_path
+from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, SegmentWriter, intact_batches, segment_path
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def _whole_up_to(place: PartitionPath, file: files.File, state: PartitionState) 
         position, offset = state.position, state.next_offset
     size = file.size()
     check_length(place, file.path, size, position)
-    while (header := batch_at(file, position, size)) is not None and header.base_offset == offset:
+    for header in intact_batches(file, position, size, offset):
         position, offset = header.end, header.next_offset
         if header.producer_id >= 0:
             flags |= Flags.PRODUCERS
