@@ -14,8 +14,7 @@ from collections import Counter
 from fuzz_decoder import LIMIT, Decoder
 
 from pyspark_log.errors import CorruptRecordError
-from pyspark_log.storage.compaction.batch_filter import BatchFilter
-from pyspark_log.storage.compaction.cleaned_output import CleanedOutput
+from pyspark_log.storage.compaction.filter import BatchFilter, CleanedOutput
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.record import batch

@@ -1,7 +1,6 @@
 from libc.stdint cimport int64_t, uint64_t
 
-from pyspark_log.storage.compaction.batch_walk cimport BatchWalk
-from pyspark_log.storage.compaction.record_walk cimport Record
+from pyspark_log.storage.compaction.walk cimport BatchWalk, Record
 
 
 cdef struct Entry:

@@ -22,8 +22,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from pyspark_log.storage.record.headers cimport Bytes
-from pyspark_log.storage.compaction.batch_walk cimport BatchWalk
-from pyspark_log.storage.compaction.record_walk cimport Record, Walk, begin_walk, take_records
+from pyspark_log.storage.compaction.walk cimport BatchWalk, Record, Walk, begin_walk, take_records
 from pyspark_log.storage.compaction.siphash cimport siphash
 
 cdef extern from *:

@@ -10,6 +10,9 @@ Messages of formats 0 and 1 keep their format. A compressed set ends with its la
 unchanged too, since they count from the same offset as before.
 """
 
+import struct
+
+from pyspark_log.errors import SegmentOverflowError
 from pyspark_log.storage.record import batch as layout
 from pyspark_log.storage.record.batch import CODECS
 from pyspark_log.storage.record.headers import scan
@@ -17,17 +20,15 @@ from pyspark_log.storage.record.compression import compress
 
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from pyspark_log.storage.record.headers cimport (
     MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MESSAGE_TIME_AT, SMALLEST_MESSAGE_0, SMALLEST_MESSAGE_1,
     Bytes, Header, message_checksum, write_header,
 )
-from pyspark_log.storage.compaction.batch_walk cimport BatchWalk
-from pyspark_log.storage.compaction.cleaned_output cimport CleanedOutput
 from pyspark_log.storage.compaction.key_offsets cimport OffsetMap
-from pyspark_log.storage.compaction.record_walk cimport Record, Walk, begin_walk, take_records
+from pyspark_log.storage.compaction.walk cimport BatchWalk, Record, Walk, begin_walk, take_records
 from pyspark_log.storage.record.wire cimport store_i32, store_i64, store_u32, varint_size, write_varint, zigzag
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
@@ -41,7 +42,13 @@ cdef int TRANSACTIONAL = layout.TRANSACTIONAL
 cdef int CONTROL = layout.CONTROL
 cdef int DELETE_HORIZON = layout.DELETE_HORIZON
 
+cdef object OFFSET_ENTRY = struct.Struct(">iI")
+cdef object TIME_ENTRY = struct.Struct(">qi")
+
 cdef enum:
+    # Bytes of the first buffer for a piece.
+    FIRST_ROOM = 1 << 20
+    NO_TIMESTAMP = -1
     # How many records are processed together, as when they are entered in a map.
     BLOCK = 64
     # The most by which a new timestamp delta can grow a record: the delta itself, and the record's length.
@@ -77,6 +84,163 @@ cdef struct Kept:
     int64_t first_offset
     int64_t last_offset
     int64_t max_timestamp
+
+
+cdef class CleanedOutput:
+    """The content of a cleaned segment: its bytes, piece by piece, and its indexes as a writer would build them. Not
+    thread-safe.
+
+    Where batches are dropped, an empty batch takes their offsets (`record/empty_batch.py` says why), one for each run
+    of dropped batches. It keeps their leader epoch: where that changes, another empty batch begins, so that the log
+    alone shows where an epoch began.
+
+    Args:
+        base_offset: of the segment.
+        index_interval: bytes of the log between two index entries.
+
+    Attributes:
+        size: bytes of the segment so far, including the current piece.
+        offset_index, time_index: the indexes' entries, in the files' format.
+    """
+
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t size  # bytes of the segment so far
+    cdef readonly bytearray offset_index
+    cdef readonly bytearray time_index
+    cdef int64_t index_interval
+    cdef int64_t since_entry
+    cdef int64_t max_timestamp
+    cdef int64_t max_timestamp_offset
+    cdef int64_t indexed_timestamp  # of the last entry of the time index
+    # Offsets without a batch so far, up to where the next batch begins.
+    cdef int64_t gap_start  # -1: none
+    cdef int32_t gap_epoch
+    # The current piece: in a buffer of its own, or a run of unchanged batches of the source.
+    cdef bytearray buffer
+    cdef uint8_t* data
+    cdef Py_ssize_t used
+    cdef object source
+    cdef const uint8_t* source_data
+    cdef Py_ssize_t run_start
+    cdef Py_ssize_t run_end
+
+    def __cinit__(self, int64_t base_offset, int64_t index_interval):
+        self.base_offset = base_offset
+        self.index_interval = index_interval
+        self.offset_index = bytearray()
+        self.time_index = bytearray()
+        self.max_timestamp = self.indexed_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.gap_start = -1
+        self.buffer = bytearray(FIRST_ROOM)
+        self.data = <uint8_t*>self.buffer
+
+    def piece(self):
+        """The bytes that the last call has added, as a memoryview; valid until the next call."""
+        if self.run_end > self.run_start:
+            return memoryview(self.source)[self.run_start : self.run_end]
+        return memoryview(self.buffer)[: self.used]
+
+    def finish(self, int64_t until):
+        """Fills the gap before `until` and adds the closing time entry; `piece` returns the added bytes."""
+        self.begin_piece(None, NULL)
+        self.close_gap(until)
+        self.add_time_entry()
+
+    cdef int begin_piece(self, source, const uint8_t* source_data) except -1:
+        """Begins a piece; batches of `source` may be used unchanged."""
+        self.source = source
+        self.source_data = source_data
+        self.used = self.run_start = self.run_end = 0
+        return 0
+
+    cdef int drop(self, int64_t base_offset, int64_t next_offset, int32_t leader_epoch) except -1:
+        """Notes that a batch with these offsets is dropped."""
+        if next_offset == base_offset:
+            return 0
+        if self.gap_start >= 0 and self.gap_epoch != leader_epoch:
+            self.close_gap(base_offset)
+        if self.gap_start < 0:
+            self.gap_start = base_offset
+            self.gap_epoch = leader_epoch
+        return 0
+
+    cdef int close_gap(self, int64_t base_offset) except -1:
+        """Fills the gap before a batch that begins at `base_offset`."""
+        cdef Header h
+        cdef uint8_t* p
+        if self.gap_start < 0:
+            return 0
+        p = self.reserve(HEADER_SIZE)
+        h.base_offset = self.gap_start
+        h.last_offset = base_offset - 1
+        h.last_offset_delta = <int32_t>(base_offset - 1 - self.gap_start)
+        h.size = HEADER_SIZE
+        h.leader_epoch = self.gap_epoch
+        h.attributes = h.count = 0
+        h.base_timestamp = h.max_timestamp = NO_TIMESTAMP
+        h.producer_id = h.producer_epoch = h.base_sequence = -1
+        write_header(p, &h)
+        self.gap_start = -1
+        return self.add(&h)
+
+    cdef int keep(self, Py_ssize_t position, const Header* h) except -1:
+        """Adds the batch at `position` of the source, unchanged."""
+        self.close_gap(h.base_offset)
+        if self.used == 0 and (self.run_end == self.run_start or position == self.run_end):
+            if self.run_end == self.run_start:
+                self.run_start = position
+            self.run_end = position + h.size
+            return self.count(h)
+        memcpy(self.reserve(h.size), self.source_data + position, h.size)
+        return self.add(h)
+
+    cdef int copy_run(self) except -1:
+        """Moves the run from the source to the buffer, since something else follows."""
+        cdef Py_ssize_t start = self.run_start, size = self.run_end - self.run_start
+        self.run_start = self.run_end = 0
+        if size:
+            memcpy(self.reserve(size), self.source_data + start, size)
+            self.used += size
+        return 0
+
+    cdef uint8_t* reserve(self, Py_ssize_t size) except NULL:
+        """Reserves `size` bytes after the piece, of which `add` uses as many as its header says."""
+        cdef bytearray grown
+        if self.run_end > self.run_start:
+            self.copy_run()
+        if self.used + size > len(self.buffer):
+            grown = bytearray(max(2 * len(self.buffer), self.used + size))
+            memcpy(<uint8_t*>grown, self.data, self.used)
+            self.buffer = grown
+            self.data = <uint8_t*>grown
+        return self.data + self.used
+
+    cdef int add(self, const Header* h) except -1:
+        self.count(h)
+        self.used += h.size
+        return 0
+
+    cdef int count(self, const Header* h) except -1:
+        # As SegmentWriter does.
+        if self.size + h.size > INT32_MAX:
+            raise SegmentOverflowError(self.base_offset, f"more than {INT32_MAX} bytes")
+        if h.max_timestamp > self.max_timestamp:
+            self.max_timestamp = h.max_timestamp
+            self.max_timestamp_offset = h.last_offset
+        if self.since_entry > self.index_interval:
+            self.add_time_entry()
+            self.offset_index += OFFSET_ENTRY.pack(h.last_offset - self.base_offset, self.size)
+            self.since_entry = 0
+        self.since_entry += h.size
+        self.size += h.size
+        return 0
+
+    cdef int add_time_entry(self) except -1:
+        if self.max_timestamp > self.indexed_timestamp:
+            self.indexed_timestamp = self.max_timestamp
+            self.time_index += TIME_ENTRY.pack(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        return 0
 
 
 cdef class BatchFilter:
