@@ -20,8 +20,8 @@ from pyspark_log.storage.broker.log_dir import LOG_NAME, BrokerLogDir
 from pyspark_log.storage.catalog import LOG_START, PartitionPath
 from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.storage.log import Flags, LogReader, PartitionState, aborted_between, missing_is_damage, state_file
-from pyspark_log.storage.record import HEADER_SIZE, BatchHeader, headers_in
-from pyspark_log.storage.segment import AbortedTransaction, SegmentReader, batch_at
+from pyspark_log.storage.record import BatchHeader
+from pyspark_log.storage.segment import AbortedTransaction, SegmentReader, batch_at, header_at, is_intact
 from pyspark_log.types import TopicPartition
 
 # How often an index is compared with its log before it is reported that they differ.
@@ -45,18 +45,11 @@ def _next(file: files.File, position: int, size: int, settled: bool) -> BatchHea
     One with a wrong CRC is half written, in a preallocated file; but if it is where the log is `settled`, or another
     one follows it, it is damaged, which is reported to its readers.
     """
-    found = batch_at(file, position, size)
-    if found is not None or position >= size:
-        return found
-    try:
-        headers = headers_in(file.pread(min(HEADER_SIZE, size - position), position), position, size)
-    except CorruptRecordError:
-        return None
-    if not headers:
-        return None
-    behind = batch_at(file, headers[0].end, size)
-    settled = settled or (behind is not None and behind.base_offset > headers[0].base_offset)
-    return headers[0] if settled else None
+    header = header_at(file, position, size)
+    if header is None or settled or is_intact(file, header):
+        return header
+    behind = batch_at(file, header.end, size)
+    return header if behind is not None and behind.base_offset > header.base_offset else None
 
 
 class BrokerLogReader(LogReader):
@@ -241,8 +234,7 @@ class BrokerLogReader(LogReader):
     def _look(self, bases: list[int], names: dict[int, str], limit: int) -> _End:
         """The visible end: of complete batches, or `limit`."""
         base = bases[max(bisect_right(bases, limit) - 1, 0)]
-        segment = SegmentReader(self.place.folder, base, names[base])
-        try:
+        with SegmentReader(self.place.folder, base, names[base]) as segment:
             status = os.fstat(segment.log.fd)
             known, size = self._end, status.st_size
             if known[:2] != (base, status.st_ino) or known.position > size or known.next_offset > limit:
@@ -252,8 +244,6 @@ class BrokerLogReader(LogReader):
             settled = limit != LONG_MAX or self._broker.is_closed()
             while (header := _next(segment.log, position, size, settled)) is not None and header.base_offset < limit:
                 position, end = header.end, min(header.next_offset, limit)
-        finally:
-            segment.close()
         self._end = found = _End(base, status.st_ino, position, end)
         if header is None and base == bases[-1]:
             return found

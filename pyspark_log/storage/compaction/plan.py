@@ -131,22 +131,16 @@ def _closed(folder: str, base: int, until: int) -> Closed:
 
 def _largest_timestamp(folder: str, segment: Closed) -> int:
     """The largest time of a segment's records (ms); that of its file, if they have none."""
-    reader = SegmentReader(folder, segment.base, until=segment.until)
-    try:
+    with SegmentReader(folder, segment.base, until=segment.until) as reader:
         largest = reader.largest_timestamp(segment.size)
         return largest if largest != NO_TIMESTAMP else os.fstat(reader.log.fd).st_mtime_ns // 1_000_000
-    finally:
-        reader.close()
 
 
 def _first_timestamp(folder: str, segment: Closed) -> int:
     """The largest time of a segment's first batch (ms); the time of its file, if that has none."""
-    reader = SegmentReader(folder, segment.base, until=segment.until)
-    try:
+    with SegmentReader(folder, segment.base, until=segment.until) as reader:
         for header in reader.headers(0, segment.size):
             if header.max_timestamp != NO_TIMESTAMP:
                 return header.max_timestamp
             break
         return os.fstat(reader.log.fd).st_mtime_ns // 1_000_000
-    finally:
-        reader.close()

@@ -221,13 +221,11 @@ def _chain(
     for span in spans:
         largest = known.get(span)
         if largest is None:
-            reader = SegmentReader(place.folder, span[0], until=span[1])
             try:
-                largest = reader.largest_timestamp(reader.log.size())
+                with SegmentReader(place.folder, span[0], until=span[1]) as reader:
+                    largest = reader.largest_timestamp(reader.log.size())
             except CorruptRecordError:
                 return  # Readers will report the damage.
-            finally:
-                reader.close()
         so_far = max(so_far, largest)
         yield InactiveSegment(first_offset, *span, largest, so_far)
 

@@ -67,8 +67,7 @@ def _place_of(held: LogWriter, offset: int) -> tuple[int, int, int]:
     """The batch that holds `offset`: its segment, its position and its first offset."""
     bases = held.bases()
     base = bases[bisect_right(bases, offset) - 1]
-    reader = SegmentReader(held.place.folder, base)
-    try:
+    with SegmentReader(held.place.folder, base) as reader:
         size = held.state.position if base == held.state.active_base else reader.log.size()
         position, end = 0, base
         for header in read_headers(reader.log, reader.position_of(offset, size), size):
@@ -76,6 +75,4 @@ def _place_of(held: LogWriter, offset: int) -> tuple[int, int, int]:
             if header.last_offset >= offset:
                 break
             position, end = header.end, header.next_offset
-    finally:
-        reader.close()
     return base, position, end

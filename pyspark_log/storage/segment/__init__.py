@@ -1,9 +1,15 @@
 """One segment: its files and their names, its indexes, reading, appending and scanning its batches."""
 
 from pyspark_log.storage.segment import txn_index
-from pyspark_log.storage.segment.batch_stream import READ_SIZE, BatchStream, intact_batches
+from pyspark_log.storage.segment.batch_stream import (
+    READ_SIZE,
+    BatchStream,
+    batch_at,
+    header_at,
+    intact_batches,
+    is_intact,
+)
 from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
-from pyspark_log.storage.segment.proof import batch_at
 from pyspark_log.storage.segment.scanner import Damaged, Intact, SegmentScanner
 from pyspark_log.storage.segment.segment import (
     CLEANED,
@@ -30,5 +36,6 @@ __all__ = [
     "CLEANED", "DELETED", "INDEX", "LOG", "NO_OFFSET", "READ_SIZE", "SEGMENT_SUFFIXES", "SNAPSHOT", "SWAP",
     "TIME_INDEX", "TXN_INDEX", "AbortedTransaction", "BatchStream", "Damaged", "Intact", "OffsetEntry", "OffsetIndex",
     "SegmentReader", "SegmentScanner", "SegmentWriter", "TimeEntry", "TimeIndex", "TxnIndex", "batch_at",
-    "intact_batches", "list_segments", "mark_deleted", "read_headers", "same_file", "segment_path", "txn_index",
+    "header_at", "intact_batches", "is_intact", "list_segments", "mark_deleted", "read_headers", "same_file",
+    "segment_path", "txn_index",
 ]  # fmt: skip

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeVar
+from zlib import crc32
 
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, LogDamagedError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.record import HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX, BatchHeader
-from pyspark_log.storage.segment.proof import batch_at
+from pyspark_log.storage.record import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    LENGTH_AT,
+    LENGTH_PREFIX,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeader,
+    crc32c,
+    headers_in,
+)
 
 #: Bytes that are read at a time, unless a batch is larger.
 READ_SIZE: Final = 1024 * 1024
@@ -112,6 +122,38 @@ class BatchStream:
         if size > self._max_batch_bytes:
             raise BatchTooLargeError(size, self._max_batch_bytes, 0, base_offset)
         self._buffer = memoryview(bytearray(size))
+
+
+def header_at(file: files.File, position: int, end: int) -> BatchHeader | None:
+    """The header of the complete batch that starts at `position` and ends by `end`, if there is one; its CRC is not
+    checked.
+    """
+    if not 0 <= position < end:
+        return None
+    try:
+        headers = headers_in(file.pread(min(HEADER_SIZE, end - position), position), position, end)
+    except CorruptRecordError:
+        return None
+    return headers[0] if headers else None
+
+
+def is_intact(file: files.File, header: BatchHeader) -> bool:
+    """Whether a batch has the CRC that its header says; a large one is read in pieces."""
+    own = header.magic == MAGIC
+    checksum, at = 0, header.position + (ATTRIBUTES_AT if own else MAGIC_AT)
+    while at < header.end:
+        piece = file.pread(min(READ_SIZE, header.end - at), at)
+        if not piece:
+            return False  # the file was truncated meanwhile
+        checksum = crc32c(piece, checksum) if own else crc32(piece, checksum)
+        at += len(piece)
+    return checksum == header.crc
+
+
+def batch_at(file: files.File, position: int, end: int) -> BatchHeader | None:
+    """The complete batch with a correct CRC that starts at `position` and ends by `end`, if there is one."""
+    header = header_at(file, position, end)
+    return header if header is not None and is_intact(file, header) else None
 
 
 def intact_batches(file: files.File, position: int, end: int, offset: int) -> Iterator[BatchHeader]:

@@ -15,8 +15,8 @@ from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.fs import Clock, files, now_ms
 from pyspark_log.storage.record import BatchHeader, crc32c, headers_in
+from pyspark_log.storage.segment.batch_stream import batch_at
 from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
-from pyspark_log.storage.segment.proof import batch_at
 from pyspark_log.types import NO_TIMESTAMP
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
@@ -122,6 +122,12 @@ class SegmentReader:
         self.until = until
         self.log = files.open_read(f"{folder}/{name}" if name else segment_path(folder, base_offset, LOG))
 
+    def __enter__(self) -> SegmentReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
         """The headers of the live batches in [start, end), as `read_headers`."""
         return read_headers(self.log, start, end, self.until)
@@ -188,11 +194,7 @@ class SegmentReader:
 
         The entry says that up to its offset nothing is later than its time. Its own batch must confirm that.
         """
-        for header in self.headers(self.position_of(entry.offset, end), end):
-            if header.last_offset >= entry.offset:
-                same = (header.last_offset, header.max_timestamp) == (entry.offset, entry.timestamp)
-                return header if same else None
-        return None
+        return _batch_of(entry, self.headers(self.position_of(entry.offset, end), end))
 
     def largest_timestamp(self, end: int) -> int:
         """The largest time (ms) of a record in the first `end` bytes; NO_TIMESTAMP if none has one.
@@ -217,6 +219,14 @@ class SegmentReader:
     def close(self) -> None:
         """Closes the file."""
         self.log.close()
+
+
+def _batch_of(entry: TimeEntry, headers: Iterable[BatchHeader]) -> BatchHeader | None:
+    """The batch that has the offset of a time entry, if it has its time too."""
+    for header in headers:
+        if header.last_offset >= entry.offset:
+            return header if (header.last_offset, header.max_timestamp) == (entry.offset, entry.timestamp) else None
+    return None
 
 
 def _proven(log: files.File, entry: OffsetEntry, end: int) -> bool:
@@ -305,12 +315,10 @@ class SegmentWriter:
         """Whether the log has a batch that a time entry is of."""
         number = self._index.floor(entry.offset)
         try:
-            for header in read_headers(self.log, self._index.entry(number).position if number >= 0 else 0, end):
-                if header.last_offset >= entry.offset:
-                    return (header.last_offset, header.max_timestamp) == (entry.offset, entry.timestamp)
+            start = self._index.entry(number).position if number >= 0 else 0
+            return _batch_of(entry, read_headers(self.log, start, end)) is not None
         except CorruptRecordError:
             return True  # Nothing can be rebuilt from a damaged log, and others can still be appended.
-        return False
 
     def _count(self, header: BatchHeader, *, index: bool) -> None:
         """Takes in the batch at `self.position`, and adds index entries if they are due."""

@@ -228,13 +228,10 @@ class ProducerStateManager:
         bases = [base for base in list_segments(self._folder) if state.counts(base)]
         first = max(bisect_right(bases, start) - 1, 0)
         for base, following in zip(bases[first:], [*bases[first + 1 :], state.next_offset], strict=True):
-            reader = SegmentReader(self._folder, base, until=following)
-            try:
+            with SegmentReader(self._folder, base, until=following) as reader:
                 end = state.position if base == state.active_base else reader.log.size()
                 # Batches beyond it were truncated, where the log was emptied and continues at its start.
                 yield from idempotent_batches(reader, end, start, following)
-            finally:
-                reader.close()
 
     # ---- the index of aborted transactions
 
