@@ -158,7 +158,7 @@ def base(little_sizes, monkeypatch):
 
 def test_stops_of_a_publish_and_of_those_who_come_after(base, capsys):
     changes = count_changes(lambda: query(base.copy(base.path, "counted")))
-    chosen, tried = sample(range(changes), 14), 0
+    chosen, tried, changing = sample(range(changes), 14), 0, 0
     for change in chosen:
         stopped = base.copy(base.path, "stopped")
         run_until(lambda stopped=stopped: query(stopped), StopBefore(change, torn=change % 2 == 1))
@@ -166,6 +166,7 @@ def test_stops_of_a_publish_and_of_those_who_come_after(base, capsys):
         for name, comer in COMERS.items():
             counted = base.copy(stopped, "counted")
             changes_of_comer = count_changes(lambda comer=comer, path=counted: comer(path))
+            changing += changes_of_comer > 0  # a reader may find nothing to finish
             for second in spread(range(changes_of_comer), 5):
                 path = base.copy(stopped, "again")
                 run_until(lambda comer=comer, path=path: comer(path), StopBefore(second, torn=second % 2 == 1))
@@ -180,7 +181,7 @@ def test_stops_of_a_publish_and_of_those_who_come_after(base, capsys):
                 tried += 1
     with capsys.disabled():
         print(f"\n{tried} times two stops tried, at {len(chosen)} of a publish's {changes} changes")
-    assert tried >= len(chosen) * len(COMERS)
+    assert tried >= changing > 0
 
 
 def test_power_losses_in_a_publish(base, capsys, monkeypatch):
