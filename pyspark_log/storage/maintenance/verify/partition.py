@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import SideFileError
 from pyspark_log.storage.catalog import PartitionPath, read_epochs
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import EMPTY, Flags, PartitionState, cleaner_checkpoint, live_segments, read_slots
 from pyspark_log.storage.log import FILE_NAME as LEADER_EPOCHS
 from pyspark_log.storage.maintenance.verify.epochs import EpochFault, epoch_faults
@@ -215,6 +216,9 @@ class PartitionCheck:
                 return
             until = min([before.next_offset, *damaged])
             touched_to = cleaner_checkpoint.read(self._place).touched_to
+            unknown = touched_to == cleaner_checkpoint.UNKNOWN
+            if unknown:
+                touched_to = self._compacted_to()
             expiration = self._config.producer_id_expiration_ms
             try:
                 faults = producer_faults(self._place.folder, before, until, expiration, touched_to)
@@ -222,11 +226,11 @@ class PartitionCheck:
                 faults = []
             now = read_slots(self._place.state_path).state
             if now is not None and _changes(now) == _changes(before):
-                if touched_to == cleaner_checkpoint.UNKNOWN:
+                if unknown and files.exists(self._place.cleaner_path):
                     yield self._finding(
                         Severity.NOTE, self._place.cleaner_path,
-                        what="it is torn, or of another version, so any segment may be compacted: what snapshots and "
-                        "indexes of aborted transactions say was not compared with the log",
+                        what="it is torn, or of another version: what snapshots and indexes of aborted transactions "
+                        "say was not compared with the log up to the last segment that lacks records",
                         advice="none: the next compaction rewrites it",
                     )  # fmt: skip
                 for fault in faults:
@@ -235,6 +239,11 @@ class PartitionCheck:
                         what=fault.what, advice=_producer_advice(fault),
                     )  # fmt: skip
                 return
+
+    def _compacted_to(self) -> int:
+        """How far the log may be compacted, by its batches: each that a cleaner has changed lacks records."""
+        spans = (look.span for look in self._looks.values() if look.lacks_records)
+        return max((span.until for span in spans if span.position is None and span.until is not None), default=0)
 
 
 def _changes(state: PartitionState) -> tuple[int, int, int, bool]:

@@ -71,6 +71,7 @@ class SegmentReport:
         epochs: the leader epochs of its batches.
         largest: the largest time of its batches, in ms; None if it was not read.
         numbered: whether a batch has a producer id.
+        lacks_records: whether a batch has fewer records than offsets, as a cleaner leaves it.
     """
 
     span: Span
@@ -78,6 +79,7 @@ class SegmentReport:
     epochs: list[EpochRun] = field(default_factory=list)
     largest: int | None = None
     numbered: bool = False
+    lacks_records: bool = False
 
 
 class SegmentCheck:
@@ -162,6 +164,7 @@ class SegmentCheck:
                 for header in piece.headers:
                     indexes.take(header)
                     report.numbered |= header.producer_id >= 0
+                    report.lacks_records |= header.count <= header.last_offset_delta and header.magic == MAGIC
                     largest = max(largest, header.max_timestamp)
                     if what := epochs.fault(header):
                         yield self._batch_finding(path, header, what)
