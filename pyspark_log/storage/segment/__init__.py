@@ -1,7 +1,7 @@
 """One segment: its files and their names, its indexes, reading, appending and scanning its batches."""
 
 from pyspark_log.storage.segment import txn_index
-from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+from pyspark_log.storage.segment.indexes import IndexSchedule, OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from pyspark_log.storage.segment.proof import batch_at, batch_size, first_size
 from pyspark_log.storage.segment.scanner import Damaged, Intact, SegmentScanner
 from pyspark_log.storage.segment.segment import (
@@ -27,7 +27,8 @@ from pyspark_log.storage.segment.txn_index import AbortedTransaction, TxnIndex
 
 __all__ = [
     "CLEANED", "DELETED", "INDEX", "LOG", "NO_OFFSET", "SEGMENT_SUFFIXES", "SNAPSHOT", "SWAP", "TIME_INDEX",
-    "TXN_INDEX", "AbortedTransaction", "Damaged", "Intact", "OffsetEntry", "OffsetIndex", "SegmentReader",
-    "SegmentScanner", "SegmentWriter", "TimeEntry", "TimeIndex", "TxnIndex", "batch_at", "batch_size", "first_size",
-    "list_segments", "mark_deleted", "read_headers", "same_file", "segment_path", "txn_index",
+    "TXN_INDEX", "AbortedTransaction", "Damaged", "IndexSchedule", "Intact", "OffsetEntry", "OffsetIndex",
+    "SegmentReader", "SegmentScanner", "SegmentWriter", "TimeEntry", "TimeIndex", "TxnIndex", "batch_at",
+    "batch_size", "first_size", "list_segments", "mark_deleted", "read_headers", "same_file", "segment_path",
+    "txn_index",
 ]  # fmt: skip
