@@ -241,7 +241,7 @@ OF_EPOCHS = {
     "the first lost": (INDEX, "has epoch 0", lambda epochs: epochs[1:]),
     "begun too late": (INDEX, "has epoch 1", lambda epochs: [epochs[0], (1, epochs[1][1] + 1)]),
     "begun too early": (Severity.NOTE, "records of epoch 0", lambda epochs: [epochs[0], (1, epochs[1][1] - 1)]),
-    "in another order": (INDEX, "stands behind", lambda epochs: epochs[::-1]),
+    "in another order": (INDEX, "comes after", lambda epochs: epochs[::-1]),
     "behind the end": (INDEX, "log end", lambda epochs: [*epochs, (2, 10_000)]),
 }
 

@@ -7,7 +7,6 @@ is written now and then; what it must not say is more than there is.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 
@@ -24,7 +23,7 @@ from pyspark_log.storage.catalog import (
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import PartitionState
-from pyspark_log.storage.maintenance.verify.findings import Finding, Severity
+from pyspark_log.storage.maintenance.verify.findings import Finder, Finding
 from pyspark_log.storage.publish import is_ready_name
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -52,24 +51,20 @@ def log_dir_faults(store: Store) -> Iterator[Finding]:
         if not folder.directory_id and not files.exists(folder.path):
             continue  # The first record creates it; each partition reports a lost one.
         problem = folder.problem()
-        look = _FolderCheck(store, folder.path)
         try:
-            found = [] if problem else list(look.run())
+            yield from () if problem else list(_FolderCheck(store, folder.path).run())
         except OSError as error:
-            found, problem = [], f"{error.filename}: {error.strerror}"
-        yield from found
+            problem = f"{error.filename}: {error.strerror}"
         if problem:
-            yield Finding(
-                Severity.DAMAGE, "", -1, os.path.relpath(folder.path, store.path), -1, -1, -1,
-                f"the log dir has failed: {problem}", "mend or mount it, or bring it back from a copy",
-            )  # fmt: skip
+            advice = "mend or mount it, or bring it back from a copy"
+            yield Finder(store.path).damage(folder.path, f"the log dir has failed: {problem}", advice)
 
 
 class _FolderCheck:
     """The check of one log dir that has not failed."""
 
     def __init__(self, store: Store, path: str) -> None:
-        self._store, self._path = store, path
+        self._store, self._path, self._finding = store, path, Finder(store.path)
 
     def run(self) -> Iterator[Finding]:
         """Looks at all of its files. OSError."""
@@ -77,11 +72,6 @@ class _FolderCheck:
             yield from self._checkpoint(name, consequence)
         yield from self._properties()
         yield from self._copies()
-
-    def _finding(self, name: str, what: str, at: TopicPartition | None = None, offset: int = -1) -> Finding:
-        topic, partition = ("", -1) if at is None else (at.topic, at.partition)
-        path = os.path.relpath(f"{self._path}/{name}", self._store.path)
-        return Finding(Severity.INDEX, topic, partition, path, -1, offset, -1, what, _ADVICE)
 
     def _checkpoint(self, name: str, consequence: str) -> Iterator[Finding]:
         try:
@@ -94,17 +84,17 @@ class _FolderCheck:
                 known = {entry[:2] for entry in beyond}
                 beyond = [entry for entry in self._beyond(name) if entry[:2] in known]
         except SideFileError as error:
-            yield self._finding(name, str(error))
+            yield self._finding.index(f"{self._path}/{name}", str(error), _ADVICE)
             return
         if beyond:
             at, offset, state = beyond[0]
             others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
-            yield self._finding(
-                name,
+            what = (
                 f"it says offset {offset} for {at}{others}, whose log starts at {state.log_start} and ends at "
-                f"{state.next_offset}: a broker {consequence}",
-                at, offset,
-            )  # fmt: skip
+                f"{state.next_offset}: a broker {consequence}"
+            )
+            finding = self._finding.at(at.topic, at.partition)
+            yield finding.index(f"{self._path}/{name}", what, _ADVICE, first=offset)
 
     def _beyond(self, name: str) -> list[tuple[TopicPartition, int, PartitionState]]:
         """The entries of a checkpoint that say more than there is. SideFileError."""
@@ -116,17 +106,15 @@ class _FolderCheck:
         return found
 
     def _properties(self) -> Iterator[Finding]:
+        path, of = f"{self._path}/{META_PROPERTIES}", self._store.cluster_id
         try:
-            found = read_meta_properties(f"{self._path}/{META_PROPERTIES}")
+            found = read_meta_properties(path)
         except SideFileError as error:
-            yield self._finding(META_PROPERTIES, str(error))
+            yield self._finding.index(path, str(error), _ADVICE)
             return
-        of = self._store.cluster_id
         if found is not None and of and found.cluster_id != of:
-            yield self._finding(
-                META_PROPERTIES, f"it is of cluster {found.cluster_id!r}, and the store's id is {of!r}"
-            )
-
+            what = f"it is of cluster {found.cluster_id!r}, and the store's id is {of!r}"
+            yield self._finding.index(path, what, _ADVICE)
 
     def _copies(self) -> Iterator[Finding]:
         """Staged output that was copied here to become segments, and has not."""
@@ -136,13 +124,12 @@ class _FolderCheck:
             with contextlib.suppress(FileNotFoundError):
                 size += files.size_of(f"{self._path}/{name}")
         if names:
-            path = os.path.relpath(f"{self._path}/{names[0]}", self._store.path)
-            yield Finding(
-                Severity.NOTE, "", -1, path, -1, -1, -1,
-                f"{len(names)} files of {size} bytes that were to become segments, this is the first: who made them is "
-                "at it, or was stopped",
-                "none: what was decided is staged elsewhere. `pylog clean` removes them when they are a day old",
-            )  # fmt: skip
+            what = (
+                f"{len(names)} files of {size} bytes that were to become segments, this is the first: the process that "
+                "made them is at it, or was stopped"
+            )
+            advice = "none: what was decided is staged elsewhere. `pylog clean` removes them when they are a day old"
+            yield self._finding.note(f"{self._path}/{names[0]}", what, advice)
 
 
 def _state(store: Store, at: TopicPartition) -> PartitionState | None:
