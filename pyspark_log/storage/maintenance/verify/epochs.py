@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import PartitionState
@@ -21,7 +21,8 @@ _MOST_RUNS = 100_000
 ADVICE = f"recovery from a power loss replaces it; or {REPAIR}; only Kafka's tools go by it"
 
 
-class EpochRun(NamedTuple):
+@dataclass(slots=True)
+class EpochRun:
     """Batches of one leader epoch that follow each other, with the offsets [first_offset, next_offset)."""
 
     epoch: int
@@ -32,7 +33,7 @@ class EpochRun(NamedTuple):
 def add_run(runs: list[EpochRun], epoch: int, first_offset: int, next_offset: int) -> None:
     """Adds a batch to the runs before it."""
     if runs and runs[-1].epoch == epoch:
-        runs[-1] = runs[-1]._replace(next_offset=next_offset)
+        runs[-1].next_offset = next_offset
     elif len(runs) < _MOST_RUNS:
         runs.append(EpochRun(epoch, first_offset, next_offset))
 

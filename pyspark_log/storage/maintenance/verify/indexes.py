@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from pyspark_log.config import LONG_MAX
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.maintenance.verify.findings import Finding
 from pyspark_log.storage.record import SMALLEST_MESSAGE, BatchHeader
@@ -33,6 +34,8 @@ MakeFinding = Callable[[str, str, int], Finding]
 # How often, and how long apart (s), a writer is given time to add the entries of what it has just written.
 _LOOKS = 5
 _PAUSE = 0.01
+# Stands for the end of an index: no entry has an offset that large.
+_NO_ENTRY = OffsetEntry(LONG_MAX + 1, -1)
 # A writer never lags by more entries than this, so no more missing entries need be kept.
 _MOST_BEHIND = 1000
 
@@ -60,16 +63,19 @@ class IndexCheck:
 
     def take(self, batch: BatchHeader) -> None:
         """Compares what the indexes say of the next batch."""
-        due, last_offset = self._schedule.take(batch), batch.last_offset
-        if self._times.has(self._schedule.largest, last_offset):
+        due, last = self._schedule.take(batch), batch.last_offset
+        if self._times.next_offset <= last and self._times.has(self._schedule.largest, last):
             self._entered = self._schedule.largest.timestamp
-        entry = OffsetEntry(last_offset, batch.position)
-        if self._offsets.has(entry, last_offset):
+        if not due and self._offsets.next_offset > last:
+            return
+        entry = OffsetEntry(last, batch.position)
+        if self._offsets.has(entry, last):
             self._schedule.note_entry(batch)
-            self._time_is_due()
         elif due:
             self._offsets.lacks(entry)
-            self._time_is_due()
+        else:
+            return
+        self._time_is_due()
 
     def _time_is_due(self) -> None:
         if self._schedule.largest.timestamp > self._entered:
@@ -99,7 +105,7 @@ class _Track:
     ) -> None:
         self._kind, self._path, self._base, self._most = kind, path, base_offset, most
         self._entries = (entry for entry in self._read() if end is None or entry.offset < end)
-        self._ahead = next(self._entries, None)  # the first that is not compared yet
+        self._ahead: OffsetEntry | TimeEntry = next(self._entries, _NO_ENTRY)  # the first that is not compared yet
         self._count = 0  # of those that are
         self._unproven = 0
         self._first_unproven: tuple[int, OffsetEntry | TimeEntry] | None = None
@@ -114,17 +120,22 @@ class _Track:
         with file:
             yield from islice(self._kind(file, self._base).entries(), self._most)
 
-    def has(self, entry: OffsetEntry | TimeEntry | None, last_offset: int | None) -> bool:
-        """Whether `entry` is next; entries up to the batch that ends at `last_offset` are done with; None: all."""
+    @property
+    def next_offset(self) -> int:
+        """The offset of the first entry that is not compared yet; beyond all offsets if there is none."""
+        return self._ahead.offset
+
+    def has(self, entry: OffsetEntry | TimeEntry, last_offset: int) -> bool:
+        """Whether `entry` is next; entries up to the batch that ends at `last_offset` are done with."""
         found = False
-        while self._ahead is not None and (last_offset is None or self._ahead.offset <= last_offset):
+        while self._ahead.offset <= last_offset:
             if self._ahead == entry:
                 found = True
             else:
                 self._unproven += 1
                 self._first_unproven = self._first_unproven or (self._count, self._ahead)
             self._count += 1
-            self._ahead = next(self._entries, None)
+            self._ahead = next(self._entries, _NO_ENTRY)
         return found
 
     def lacks(self, entry: OffsetEntry | TimeEntry) -> None:
@@ -147,7 +158,7 @@ class _Track:
 
     def findings(self, found: MakeFinding, closed: bool) -> Iterator[Finding]:
         """What is wrong with the index, one finding of each kind."""
-        self.has(None, None)
+        self.has(_NO_ENTRY, LONG_MAX)
         width = self._kind.WIDTH
         if self._first_unproven is not None:
             number, entry = self._first_unproven

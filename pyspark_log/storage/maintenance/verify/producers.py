@@ -16,6 +16,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import Flags, PartitionState, ProducerEntry, ProducerStates, replay
 from pyspark_log.storage.log import snapshot as producer_snapshot
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
+from pyspark_log.storage.record import ControlRecordError
 from pyspark_log.storage.segment import (
     LOG,
     SNAPSHOT,
@@ -79,8 +80,13 @@ class ProducerCheck:
                 yield from self._compare_segment(base, until, snapshots)
                 if until > self._end:
                     return
-        except CorruptRecordError:
+        except ControlRecordError as error:
+            base = self._bases[bisect_right(self._bases, error.base_offset) - 1]
+            path, what = segment_path(self._folder, base, LOG), f"{error.reason}: no producer with an id can write here"
+            yield self._finding.damage(path, what, _DAMAGE, error.position, error.base_offset, error.base_offset + 1)
             return
+        except CorruptRecordError:
+            return  # It was reported, or the log has changed meanwhile.
         for offset in snapshots:
             yield from self._compare_snapshot(offset)
 

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.config import LONG_MAX, TopicConfig
-from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import Epochs, PartitionState, this_boot
 from pyspark_log.storage.maintenance.verify.epochs import EpochRun, add_run
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
-from pyspark_log.storage.record import MAGIC, MAX_MARKER_BYTES, decode_end_txn_marker
+from pyspark_log.storage.record import MAGIC
 from pyspark_log.storage.segment import LOG, Damaged, Intact, SegmentScanner, segment_path
 from pyspark_log.types import NO_TIMESTAMP
 
@@ -212,14 +211,6 @@ class SegmentCheck:
         for header in piece.headers:
             if header.magic < MAGIC:
                 break  # Kafka's older formats do not say how many records a batch has.
-            at = header.position, header.base_offset, header.next_offset
-            if header.is_control and header.producer_id >= 0:
-                start = header.position - piece.headers[0].position
-                try:
-                    decode_end_txn_marker(bytes(piece.data[start : start + MAX_MARKER_BYTES]), header)
-                except CorruptRecordError as error:
-                    what = f"{error.reason}: no producer with an id can write here"
-                    yield self._finding.damage(path, what, REPAIR, *at)
             if header.is_control or not header.count:
                 continue
             largest = times.largest(row, header.count)
@@ -227,7 +218,9 @@ class SegmentCheck:
             if largest != header.max_timestamp:
                 what = f"the largest time of its records is {largest} ms, its header says {header.max_timestamp}"
                 advice = "look-ups by time can miss these records; append them again if that matters"
-                yield self._finding.index(path, what, advice, *at)
+                yield self._finding.index(
+                    path, what, advice, header.position, header.base_offset, header.next_offset
+                )
         if self._check_records is not None:
             yield from self._check_records(self._finding, path, piece)
 
