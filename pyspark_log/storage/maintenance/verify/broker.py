@@ -33,14 +33,7 @@ class BrokerCheck:
     def __init__(
         self, reader: BrokerLogReader, config: TopicConfig, root: str, progress: Callable[[int], None]
     ) -> None:
-        """Prepares it.
-
-        Args:
-            reader: the partition.
-            config: the settings by which it is read.
-            root: the folder to which findings name files.
-            progress: called with the number of bytes that were looked at since the last call.
-        """
+        """Prepares the check of a reader's partition; the rest as of PartitionCheck."""
         self._reader, self._place = reader, reader.place
         self._finding = Finder(root, self._place.topic, self._place.partition)
         self._check = SegmentCheck(self._place, config, self._finding, progress, None, dense=False)

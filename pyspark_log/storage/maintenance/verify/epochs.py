@@ -18,7 +18,7 @@ from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Find
 
 # A log with more changes of epoch than this is not one of a store: the rest is not compared.
 _MOST_RUNS = 100_000
-ADVICE = f"recovery from a power loss replaces it; or {REPAIR}; only Kafka's tools go by it"
+ADVICE = f"recovery from a power loss replaces it; or {REPAIR}; only Kafka's tools use it"
 
 
 @dataclass(slots=True)

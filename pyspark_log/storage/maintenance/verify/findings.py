@@ -28,7 +28,7 @@ class Finding:
 
     Attributes:
         severity: see Severity.
-        topic: whose it is; "" if it is the store's.
+        topic: its topic; "" if it is the store's.
         partition: -1 if it is not one partition's.
         file: the file or folder, relative to the store.
         position: the byte in the file where it begins; -1 if it is the whole file.

@@ -34,7 +34,7 @@ MakeFinding = Callable[[str, str, int], Finding]
 # How often, and how long apart (s), a writer is given time to add the entries of what it has just written.
 _LOOKS = 5
 _PAUSE = 0.01
-# Stands for the end of an index: no entry has an offset that large.
+# The end of an index: no entry has an offset that large.
 _NO_ENTRY = OffsetEntry(LONG_MAX + 1, -1)
 # A writer never lags by more entries than this, so no more missing entries need be kept.
 _MOST_BEHIND = 1000
@@ -86,13 +86,6 @@ class IndexCheck:
         """What is wrong; all batches have been taken."""
         if self._closed:
             self._time_is_due()
-        # Entries are added after the end has moved: what was missing at first may have come since, or come now.
-        for look in range(1 if self._closed else _LOOKS):
-            if not (self._offsets.may_come or self._times.may_come):
-                break
-            time.sleep(_PAUSE * look)
-            self._offsets.look_again()
-            self._times.look_again()
         yield from self._offsets.findings(found, self._closed)
         yield from self._times.findings(found, self._closed)
 
@@ -144,21 +137,17 @@ class _Track:
         if len(self._missing) < _MOST_BEHIND:
             self._missing.append(entry)
 
-    @property
-    def may_come(self) -> bool:
-        """Whether a writer may be about to add all that is missing."""
-        return 0 < self._missing_count == len(self._missing)
-
-    def look_again(self) -> None:
-        """Strikes what has come since off the missing entries."""
-        if self.may_come:
-            still = set(self._missing).difference(self._read())
-            self._missing = [entry for entry in self._missing if entry in still]
-            self._missing_count = len(self._missing)
-
     def findings(self, found: MakeFinding, closed: bool) -> Iterator[Finding]:
         """What is wrong with the index, one finding of each kind."""
         self.has(_NO_ENTRY, LONG_MAX)
+        # Entries are added after the end has moved: what was missing at first may have come since, or come now.
+        for look in range(1 if closed else _LOOKS):
+            if not 0 < self._missing_count <= _MOST_BEHIND:
+                break
+            time.sleep(_PAUSE * look)
+            still = set(self._missing).difference(self._read())
+            self._missing = [entry for entry in self._missing if entry in still]
+            self._missing_count = len(self._missing)
         width = self._kind.WIDTH
         if self._first_unproven is not None:
             number, entry = self._first_unproven

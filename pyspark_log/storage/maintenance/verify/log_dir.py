@@ -1,6 +1,6 @@
 """Compares the files that Kafka keeps beside its logs (checkpoints, `meta.properties`) with the partitions' states.
 
-Nothing of the engine goes by them, but a Kafka broker that is given the folder does. A checkpoint may be late, for it
+The engine does not use them, but a Kafka broker that is given the folder does. A checkpoint may be late, for it
 is written now and then; what it must not say is more than there is.
 """
 
@@ -52,7 +52,7 @@ def log_dir_faults(store: Store) -> Iterator[Finding]:
             continue  # The first record creates it; each partition reports a lost one.
         problem = folder.problem()
         try:
-            yield from () if problem else list(_FolderCheck(store, folder.path).run())
+            yield from () if problem else list(_look(store, folder.path))
         except OSError as error:
             problem = f"{error.filename}: {error.strerror}"
         if problem:
@@ -60,81 +60,71 @@ def log_dir_faults(store: Store) -> Iterator[Finding]:
             yield Finder(store.path).damage(folder.path, f"the log dir has failed: {problem}", advice)
 
 
-class _FolderCheck:
-    """The check of one log dir that has not failed."""
-
-    def __init__(self, store: Store, path: str) -> None:
-        self._store, self._path, self._finding = store, path, Finder(store.path)
-
-    def run(self) -> Iterator[Finding]:
-        """Looks at all of its files. OSError."""
-        for name, consequence in _CHECKPOINTS.items():
-            yield from self._checkpoint(name, consequence)
-        yield from self._properties()
-        yield from self._copies()
-
-    def _checkpoint(self, name: str, consequence: str) -> Iterator[Finding]:
-        try:
-            beyond = self._beyond(name)
-            for _ in range(_PAUSES):
-                if not beyond:
-                    break
-                # The log was truncated, or the topic recreated, by a process that has yet to write the file.
-                time.sleep(_PAUSE)
-                known = {entry[:2] for entry in beyond}
-                beyond = [entry for entry in self._beyond(name) if entry[:2] in known]
-        except SideFileError as error:
-            yield self._finding.index(f"{self._path}/{name}", str(error), _ADVICE)
-            return
-        if beyond:
-            at, offset, state = beyond[0]
-            others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
-            what = (
-                f"it says offset {offset} for {at}{others}, whose log starts at {state.log_start} and ends at "
-                f"{state.next_offset}: a broker {consequence}"
-            )
-            finding = self._finding.at(at.topic, at.partition)
-            yield finding.index(f"{self._path}/{name}", what, _ADVICE, first=offset)
-
-    def _beyond(self, name: str) -> list[tuple[TopicPartition, int, PartitionState]]:
-        """The entries of a checkpoint that say more than there is. SideFileError."""
-        found = []
-        for at, offset in read_offsets(f"{self._path}/{name}").items():
-            state = _state(self._store, at)
-            if state is not None and offset > (state.log_start if name == LOG_START else state.next_offset):
-                found.append((at, offset, state))
-        return found
-
-    def _properties(self) -> Iterator[Finding]:
-        path, of = f"{self._path}/{META_PROPERTIES}", self._store.cluster_id
-        try:
-            found = read_meta_properties(path)
-        except SideFileError as error:
-            yield self._finding.index(path, str(error), _ADVICE)
-            return
-        if found is not None and of and found.cluster_id != of:
-            what = f"it is of cluster {found.cluster_id!r}, and the store's id is {of!r}"
-            yield self._finding.index(path, what, _ADVICE)
-
-    def _copies(self) -> Iterator[Finding]:
-        """Staged output that was copied here to become segments, and has not."""
-        names = sorted(filter(is_ready_name, files.list_folder(self._path)))
-        size = 0
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                size += files.size_of(f"{self._path}/{name}")
-        if names:
-            what = (
-                f"{len(names)} files of {size} bytes that were to become segments, this is the first: the process that "
-                "made them is at it, or was stopped"
-            )
-            advice = "none: what was decided is staged elsewhere. `pylog clean` removes them when they are a day old"
-            yield self._finding.note(f"{self._path}/{names[0]}", what, advice)
+def _look(store: Store, folder: str) -> Iterator[Finding]:
+    """Looks at all files of a log dir that has not failed. OSError."""
+    for name, consequence in _CHECKPOINTS.items():
+        yield from _checkpoint(store, f"{folder}/{name}", consequence)
+    yield from _properties(store, f"{folder}/{META_PROPERTIES}")
+    yield from _copies(Finder(store.path), folder)
 
 
-def _state(store: Store, at: TopicPartition) -> PartitionState | None:
-    """A partition's state, read after the checkpoint; None: it has none, or its damage is reported there."""
+def _checkpoint(store: Store, path: str, consequence: str) -> Iterator[Finding]:
+    finding = Finder(store.path)
     try:
-        return store.logs.reader(at.topic, at.partition).state()
-    except (PylogError, OSError):
-        return None
+        beyond = _beyond(store, path)
+        for _ in range(_PAUSES):
+            if not beyond:
+                return
+            # The log was truncated, or the topic recreated, by a process that has yet to write the file.
+            time.sleep(_PAUSE)
+            known = {entry[:2] for entry in beyond}
+            beyond = [entry for entry in _beyond(store, path) if entry[:2] in known]
+    except SideFileError as error:
+        yield finding.index(path, str(error), _ADVICE)
+        return
+    for at, offset, state in beyond[:1]:
+        others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
+        what = (
+            f"it says offset {offset} for {at}{others}, whose log starts at {state.log_start} and ends at "
+            f"{state.next_offset}: a broker {consequence}"
+        )
+        yield finding.at(at.topic, at.partition).index(path, what, _ADVICE, first=offset)
+
+
+def _beyond(store: Store, path: str) -> list[tuple[TopicPartition, int, PartitionState]]:
+    """The entries of a checkpoint that say more than there is. SideFileError."""
+    found = []
+    for at, offset in read_offsets(path).items():
+        # Read after the checkpoint. If it is damaged, that is reported there.
+        with contextlib.suppress(PylogError, OSError):
+            state = store.logs.reader(at.topic, at.partition).state()
+            if offset > (state.log_start if path.endswith(f"/{LOG_START}") else state.next_offset):
+                found.append((at, offset, state))
+    return found
+
+
+def _properties(store: Store, path: str) -> Iterator[Finding]:
+    try:
+        found = read_meta_properties(path)
+    except SideFileError as error:
+        yield Finder(store.path).index(path, str(error), _ADVICE)
+        return
+    if found is not None and store.cluster_id and found.cluster_id != store.cluster_id:
+        what = f"it is of cluster {found.cluster_id!r}, and the store's id is {store.cluster_id!r}"
+        yield Finder(store.path).index(path, what, _ADVICE)
+
+
+def _copies(finding: Finder, folder: str) -> Iterator[Finding]:
+    """Staged output that was copied here to become segments, and has not."""
+    names = sorted(filter(is_ready_name, files.list_folder(folder)))
+    size = 0
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            size += files.size_of(f"{folder}/{name}")
+    if names:
+        what = (
+            f"{len(names)} files of {size} bytes that were to become segments, this is the first: the process that "
+            "made them is at it, or was stopped"
+        )
+        advice = "none: what was decided is staged elsewhere. `pylog clean` removes them when they are a day old"
+        yield finding.note(f"{folder}/{names[0]}", what, advice)

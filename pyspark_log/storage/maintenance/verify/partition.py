@@ -20,7 +20,14 @@ from pyspark_log.storage.maintenance.verify.epochs import ADVICE, epoch_findings
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding, Severity
 from pyspark_log.storage.maintenance.verify.partition_folder import folder_findings
 from pyspark_log.storage.maintenance.verify.producers import ProducerCheck
-from pyspark_log.storage.maintenance.verify.segment import RecordCheck, SegmentCheck, SegmentReport, Span, Totals
+from pyspark_log.storage.maintenance.verify.segment import (
+    WHOLE,
+    RecordCheck,
+    SegmentCheck,
+    SegmentReport,
+    Span,
+    Totals,
+)
 from pyspark_log.storage.maintenance.verify.segment_cache import cache_findings
 from pyspark_log.storage.maintenance.verify.state import slot_findings
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
@@ -61,7 +68,7 @@ class PartitionCheck:
 
         Args:
             place: which partition.
-            config: its topic's settings.
+            config: its topic's configs.
             root: the store's folder, to which findings name files.
             progress: called with the number of bytes that were looked at since the last call.
             check_records: what else must hold for its records.
@@ -122,8 +129,7 @@ class PartitionCheck:
             if runs and runs[0].epoch < epoch:
                 path = segment_path(self._place.folder, span.base_offset, LOG)
                 what = f"leader epoch {runs[0].epoch} after {epoch} of the segment before it"
-                advice = f"its records are whole; {REPAIR}"
-                yield self._finding.damage(path, what, advice, -1, runs[0].first_offset, runs[0].next_offset)
+                yield self._finding.damage(path, what, WHOLE, -1, runs[0].first_offset, runs[0].next_offset)
             epoch = runs[-1].epoch if runs else epoch
 
     def _changed(self) -> bool:
@@ -133,8 +139,7 @@ class PartitionCheck:
         if state is None or before is None:
             return state is not before
         if state.flags & Flags.DEAD:
-            # All of it goes.
-            self._state = EMPTY
+            self._state = EMPTY  # All of it is about to be deleted.
             return True
         return (state.generation, state.log_start, state.swaps) != (before.generation, before.log_start, before.swaps)
 
@@ -158,9 +163,7 @@ class PartitionCheck:
         first = spans[0].base_offset if spans else state.next_offset
         if first > state.log_start:
             path = segment_path(self._place.folder, state.log_start, LOG)
-            what = (
-                f"the log starts at offset {state.log_start}, but its first segment at {first}: segments are missing"
-            )
+            what = f"the log starts at offset {state.log_start}, but its first segment at {first}: segments are missing"
             yield self._finding.damage(path, what, f"bring the files back; or {REPAIR}", -1, state.log_start, first)
 
     # ---- the files beside the segments

@@ -28,7 +28,7 @@ from pyspark_log.storage.segment import (
 )
 
 _DAMAGE = f"write nothing with producer ids to this partition; {REPAIR}, which rebuilds these files from the log"
-_INDEX = f"the log takes its place, where it reaches back far enough; it goes with its segment, or by {REPAIR}"
+_INDEX = f"the log takes its place, where it reaches back far enough; it is deleted with its segment, or by {REPAIR}"
 # Below this offset lies nothing.
 _NOTHING = -1
 
@@ -94,9 +94,7 @@ class ProducerCheck:
         """Takes a segment in, up to `until`. Snapshots up to there are compared, and removed from the list."""
         expected: dict[int, AbortedTransaction] = {}  # by the offset of the marker
         aborts: dict[int, int] = {}  # the producer of each marker that aborts, also if its transaction is not known
-        for header, marker, aborted in replay(
-            self._states, self._folder, base, min(until, self._end), self._state
-        ):
+        for header, marker, aborted in replay(self._states, self._folder, base, min(until, self._end), self._state):
             while snapshots and snapshots[0] <= header.base_offset:
                 yield from self._compare_snapshot(snapshots.pop(0))
             if not self._flagged:
@@ -157,9 +155,7 @@ class ProducerCheck:
             )
             # One that was forgotten between its last batch and a marker has no batch. And the log may have the marker
             # only.
-            and (
-                not entry.batches or _last(entry) == _last(right) or (not right.batches and last < self._believed_to)
-            )
+            and (not entry.batches or _last(entry) == _last(right) or (not right.batches and last < self._believed_to))
         )
 
     def _compare_index(

@@ -17,7 +17,7 @@ from pyspark_log.storage.log import Epochs, PartitionState, this_boot
 from pyspark_log.storage.maintenance.verify.epochs import EpochRun, add_run
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
-from pyspark_log.storage.record import MAGIC
+from pyspark_log.storage.record import MAGIC, BatchHeader
 from pyspark_log.storage.segment import LOG, Damaged, Intact, SegmentScanner, segment_path
 from pyspark_log.types import NO_TIMESTAMP
 
@@ -26,7 +26,8 @@ RecordCheck = Callable[[Finder, str, Intact], Iterator[Finding]]
 
 # The most findings that are reported individually for one segment.
 _MOST_FINDINGS = 1000
-_WHOLE = f"its records are whole; {REPAIR}"
+#: The advice for a batch whose records can be read.
+WHOLE = f"its records are whole; {REPAIR}"
 # Below this many records a batch's largest time is found faster without Arrow.
 _FEW = 32
 
@@ -96,16 +97,7 @@ class SegmentCheck:
         *,
         dense: bool = True,
     ) -> None:
-        """Prepares it.
-
-        Args:
-            place: which partition.
-            config: its topic's settings.
-            finding: makes findings.
-            progress: called with the number of bytes that were looked at since the last call.
-            check_records: what else must hold for its records; may be None.
-            dense: whether each batch must begin where the one before it ends.
-        """
+        """Prepares it, as PartitionCheck. `dense`: whether each batch must begin where the one before it ends."""
         self._place = place
         self._interval = config.index_interval_bytes
         self._finding = finding
@@ -114,13 +106,7 @@ class SegmentCheck:
         self._walker = SegmentScanner(config.max_batch_bytes, dense=dense)
 
     def run(self, span: Span, state: PartitionState | None, totals: Totals) -> SegmentReport:
-        """Looks at a segment.
-
-        Args:
-            span: which one, and what of it counts.
-            state: the partition's; None if it has no valid one.
-            totals: what is looked at is added to it.
-        """
+        """Looks at a segment; `state`: the partition's, if it has a valid one. Adds to `totals`."""
         report = SegmentReport(span)
         findings = self._findings(report, state, totals)
         found = report.findings = list(islice(findings, _MOST_FINDINGS))
@@ -164,9 +150,7 @@ class SegmentCheck:
                     report.lacks_records |= header.count <= header.last_offset_delta and header.magic == MAGIC
                     largest = max(largest, header.max_timestamp)
                     if what := epochs.fault(header):
-                        yield self._finding.damage(
-                            path, what, _WHOLE, header.position, header.base_offset, header.next_offset
-                        )
+                        yield self._finding.damage(path, what, WHOLE, *_at(header))
                     else:
                         add_run(report.epochs, header.leader_epoch, header.base_offset, header.next_offset)
                 yield from self._check_rows(path, piece)
@@ -183,12 +167,12 @@ class SegmentCheck:
         if not damaged and not (state is not None and state.swaps and span.base_offset == state.intent_base):
             advice = f"{REPAIR}; until then reads take longer, and look-ups by time can be wrong"
             if span.position is not None:
-                advice = "none: the next writer of the partition makes it right"
-            yield from indexes.findings(
-                lambda path, what, position: self._finding.index(
-                    path, what, advice, position, span.base_offset, until
-                )
-            )
+                advice = "none: the next writer of the partition rebuilds it"
+
+            def found(path: str, what: str, position: int) -> Finding:
+                return self._finding.index(path, what, advice, position, span.base_offset, until)
+
+            yield from indexes.findings(found)
 
     def _damaged(self, path: str, span: Span, state: PartitionState | None, piece: Damaged) -> Finding:
         size, at = piece.end - piece.position, (piece.position, piece.first_offset)
@@ -218,11 +202,13 @@ class SegmentCheck:
             if largest != header.max_timestamp:
                 what = f"the largest time of its records is {largest} ms, its header says {header.max_timestamp}"
                 advice = "look-ups by time can miss these records; append them again if that matters"
-                yield self._finding.index(
-                    path, what, advice, header.position, header.base_offset, header.next_offset
-                )
+                yield self._finding.index(path, what, advice, *_at(header))
         if self._check_records is not None:
             yield from self._check_records(self._finding, path, piece)
+
+
+def _at(header: BatchHeader) -> tuple[int, int, int]:
+    return header.position, header.base_offset, header.next_offset
 
 
 class _Times:

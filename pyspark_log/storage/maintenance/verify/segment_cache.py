@@ -17,9 +17,7 @@ from pyspark_log.types import NO_TIMESTAMP
 _ADVICE = "remove the file; pylog clean rebuilds it; till then look-ups by time can be wrong"
 
 
-def cache_findings(
-    place: PartitionPath, finding: Finder, largest: Mapping[tuple[int, int], int]
-) -> Iterator[Finding]:
+def cache_findings(place: PartitionPath, finding: Finder, largest: Mapping[tuple[int, int], int]) -> Iterator[Finding]:
     """What is wrong with a partition's file of inactive segments.
 
     Args:

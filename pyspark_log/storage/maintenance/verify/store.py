@@ -129,9 +129,7 @@ def verify(
     return _report(findings, parts, others, began)
 
 
-def _report(
-    first: list[Finding], parts: list[PartitionReport], others: list[Finding], began: float
-) -> Report:
+def _report(first: list[Finding], parts: list[PartitionReport], others: list[Finding], began: float) -> Report:
     """All that was found: of descriptions, in partitions, and elsewhere; `began`: by the monotonic clock."""
     report, order = Report(), list(Severity)
     found = [*first, *(finding for part in parts for finding in part.findings), *others]
