@@ -276,13 +276,30 @@ def test_wrong_indexes_are_found(path, kind):
 
 def test_indexes_of_another_interval_are_right(path):
     topic = path / "topics" / "t.json"
-    for interval in ("1", "700"):
+    for interval in ("1", "400", "500", "700", "1000"):
         content = json.loads(topic.read_text())
         content["configs"]["index.interval.bytes"] = interval
         topic.write_text(json.dumps(content))
         missing = damage_in(path, Severity.INDEX)
         assert all("missing" in f.what for f in missing)
         assert bool(missing) == (interval == "1")
+
+
+def test_entries_that_a_writer_is_about_to_add_are_not_missing(tmp_path):
+    """A writer adds them after it has moved the log end."""
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1, {"index.interval.bytes": "100"})
+    for number in range(9):
+        store.append("t", rows(number, 3))
+    index = log(tmp_path / "store", -1).with_suffix(".index")
+    entries = index.read_bytes()
+    index.write_bytes(entries[:-8])
+    (found,) = damage_in(tmp_path / "store", Severity.INDEX)
+    assert found.what.startswith("1 entries are missing")
+    check = PartitionCheck(
+        store.logs.place("t", 0), store.topic_config("t"), store.path, lambda _done: index.write_bytes(entries)
+    )
+    assert check.run().findings == []
 
 
 # ---- states
