@@ -299,6 +299,8 @@ def replay(
         for header, marker in idempotent_batches(reader, end, states.end_offset, until):
             yield Replayed(header, marker, None if marker is None else states.aborted_by(header, marker))
             states.enter(header, marker)
+        # No other replica has to acknowledge what ended here.
+        states.acknowledge(states.end_offset)
     finally:
         reader.close()
 
