@@ -143,8 +143,10 @@ class DecisionCheck:
     def _undone(self, decision: Decision, waiting: Sequence[TopicIdPartition], named: set[str]) -> Iterator[Finding]:
         named.add(decision.manifest)
         path = f"{STAGING_FOLDER}/{decision.manifest}"
+        entries: Mapping[TopicIdPartition, Sequence[Region]] = {}
         try:
-            entries = self._entries(decision)
+            if decision.manifest:
+                entries = manifest.read(self._folder, decision.manifest, decision.manifest_crc)
         except (PylogError, OSError) as error:
             if waiting and not self._finished_meanwhile(decision):
                 what = f"its manifest cannot be read: {_said(error)}"
@@ -170,11 +172,6 @@ class DecisionCheck:
                     finding = self._finding.at(place.topic, place.partition)
                     file = f"{STAGING_FOLDER}/{os.path.basename(region.path)}"
                     yield finding.damage(file, _of(decision, problem), _GIVE_UP, region.position)
-
-    def _entries(self, decision: Decision) -> Mapping[TopicIdPartition, Sequence[Region]]:
-        if not decision.manifest:
-            return {}
-        return manifest.read(self._folder, decision.manifest, decision.manifest_crc)
 
     def _finished_meanwhile(self, decision: Decision) -> bool:
         decisions = DecisionLog(self._store.logs)
