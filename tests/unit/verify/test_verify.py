@@ -418,6 +418,16 @@ def test_a_description_with_too_few_partitions_or_of_another_topic_is_found(path
     assert any("is a copy" in f.what for f in damage_in(path))
 
 
+def test_a_folder_of_another_topic_is_damage_and_one_of_no_topic_a_note(path):
+    metadata = path / "data" / "t-0" / "partition.metadata"
+    shutil.copy(path / "data" / "p-0" / "partition.metadata", metadata)
+    (found,) = damage_in(path)
+    assert (found.file, "earlier topic" in found.what) == ("data/t-0/partition.metadata", True)
+    metadata.unlink()
+    assert damage_in(path) == []
+    assert [f.what for f in damage_in(path, Severity.NOTE) if f.file == found.file] == ["the file is missing"]
+
+
 def test_what_is_no_store(tmp_path, path):
     with pytest.raises(StoreNotFoundError):
         verify(tmp_path)
