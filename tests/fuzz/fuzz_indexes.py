@@ -20,6 +20,7 @@ from pyspark_log.errors import PylogError
 from pyspark_log.storage.log import segment_cache
 from pyspark_log.storage.log.reader import LogReader
 from pyspark_log.storage.maintenance.verify import indexes as index_check
+from pyspark_log.storage.maintenance.verify.findings import Finder
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.segment.segment import LOG, SegmentReader, SegmentWriter, read_headers, segment_path
@@ -159,7 +160,9 @@ class Indexes(Family):
 
     def _by_check(self, data: Input) -> None:
         end = _END if data.base == self._bases[-1] else None
-        list(IndexCheck(self._place.folder, data.base, _INTERVAL, self._sizes[data.base], end).faults())
+        check = IndexCheck(self._place.folder, data.base, _INTERVAL, self._sizes[data.base], end)
+        found = Finder(self._place.folder)
+        list(check.findings(lambda path, what, position: found.index(path, what, "", position)))
         list(segment_cache.read_all(self._place))
 
     def _by_writer(self, data: Input) -> None:

@@ -8,7 +8,7 @@ from pyspark_log.storage.log.leader_epochs import FILE_NAME, Epochs, LeaderEpoch
 from pyspark_log.storage.log.leftovers import acknowledged, first_batch
 from pyspark_log.storage.log.missing import missing_is_damage, no_state
 from pyspark_log.storage.log.producers import snapshot
-from pyspark_log.storage.log.producers.manager import idempotent_batches
+from pyspark_log.storage.log.producers.manager import idempotent_batches, replay
 from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates
 from pyspark_log.storage.log.reader import READ_BYTES, LogReader, holds_segments
 from pyspark_log.storage.log.recovery import apply_intent, swap
@@ -34,5 +34,5 @@ __all__ = [
     "LogReader", "LogWriter", "PartitionState", "ProducerEntry", "ProducerStates", "Slots", "aborted_between",
     "acknowledged", "apply_intent", "cleaner_checkpoint", "cleaning", "first_batch", "holds_segments",
     "idempotent_batches", "leader_epochs", "live_segments", "missing_is_damage", "no_state", "read_all", "read_slots",
-    "retention", "segment_cache", "snapshot", "state_file", "swap", "this_boot",
+    "replay", "retention", "segment_cache", "snapshot", "state_file", "swap", "this_boot",
 ]  # fmt: skip

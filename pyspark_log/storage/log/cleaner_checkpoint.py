@@ -3,7 +3,7 @@
 A partition's cleaner holds the lock of this file, so that two cleaners never work on one log. How far the log is
 compacted only saves work: if that is torn or too old, the next cleaner begins at the log start and finds less to do.
 Which segments cleaners may have replaced is relied on. So a file that does not say it, as after a power loss in a
-write, means: perhaps all of them.
+write, or because it was removed, means: perhaps all of them.
 
 Layout: docs/format.md.
 """
@@ -69,12 +69,12 @@ def _decode(data: bytes) -> CleanerCheckpoint:
 
 
 def read(place: PartitionPath) -> CleanerCheckpoint:
-    """Reads the checkpoint. If it is torn or of another version, any segment may be compacted. OSError."""
+    """Reads the checkpoint. If it is missing, torn or of another version, any segment may be compacted. OSError."""
     try:
         with files.open_read(place.cleaner_path) as file:
             return _decode(file.pread(FILE_SIZE, 0))
     except FileNotFoundError:
-        return CleanerCheckpoint()
+        return CleanerCheckpoint(touched_to=UNKNOWN)
 
 
 def write(place: PartitionPath, state: CleanerCheckpoint) -> None:

@@ -138,11 +138,11 @@ class Epochs:
         self._limit = None if state is None else state.leader_epoch
         self.last = -1
 
-    def fault(self, header: BatchHeader) -> str:
-        """What is wrong with a batch's epoch; "" if nothing is."""
+    def fault(self, header: BatchHeader) -> str | None:
+        """What is wrong with a batch's epoch; None if nothing is."""
         if self._limit is not None and header.leader_epoch > self._limit:
             return f"leader epoch {header.leader_epoch}, but the partition is only at {self._limit}"
         if header.leader_epoch < self.last:
-            return f"leader epoch {header.leader_epoch} behind {self.last}"
+            return f"leader epoch {header.leader_epoch} after {self.last}"
         self.last = header.leader_epoch
-        return ""
+        return None

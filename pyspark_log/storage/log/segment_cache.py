@@ -185,7 +185,7 @@ def bring_up(place: PartitionPath, bases: Sequence[int]) -> None:
             (last,) = _entries(file, seed, len(spans) - 2, len(spans) - 1)
             if last is not None and (last.first_offset, last.next_offset) == (bases[0], bases[-2]):
                 # The usual case after a roll. The others, of which a long log has many, are not read.
-                _write(file, seed, len(spans) - 1, _chain(place, bases[0], spans[-1:], {}, last.largest_so_far))
+                _write(file, seed, len(spans) - 1, chain(place, bases[0], spans[-1:], {}, last.largest_so_far))
                 return
         wanted = set(spans)
         known = {
@@ -193,7 +193,7 @@ def bring_up(place: PartitionPath, bases: Sequence[int]) -> None:
             for entry in _all_entries(file, seed)
             if entry is not None and (entry.base_offset, entry.next_offset) in wanted
         }
-        entries = list(_chain(place, bases[0], spans, known, NO_TIMESTAMP))
+        entries = list(chain(place, bases[0], spans, known))
         same = 0
         for found, entry in zip(_all_entries(file, seed), entries, strict=False):
             if found != entry:
@@ -210,14 +210,22 @@ def _write(file: files.File, seed: int, number: int, entries: Iterable[InactiveS
         file.pwrite(data, number * WIDTH)
 
 
-def _chain(
+def chain(
     place: PartitionPath,
     first_offset: int,
     spans: Sequence[tuple[int, int]],
     known: Mapping[tuple[int, int], int],
-    so_far: int,
+    so_far: int = NO_TIMESTAMP,
 ) -> Iterator[InactiveSegment]:
-    """The entries of inactive segments, as far as the segments can be read; `known` are the largest times of some."""
+    """The entries of inactive segments, as far as the segments can be read.
+
+    Args:
+        place: which partition.
+        first_offset: from which on the largest times so far hold.
+        spans: the segments: where each begins, and the one after it.
+        known: the largest times of some of them; the others are read.
+        so_far: the largest time before them.
+    """
     for span in spans:
         largest = known.get(span)
         if largest is None:

@@ -23,14 +23,19 @@ from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.record.compression import BytesLike
 from pyspark_log.storage.record.decoder import Chunk, decode
 from pyspark_log.storage.record.empty_batch import empty_batch
-from pyspark_log.storage.record.end_txn_marker import MAX_MARKER_BYTES, EndTxnMarker, decode_end_txn_marker
+from pyspark_log.storage.record.end_txn_marker import (
+    MAX_MARKER_BYTES,
+    ControlRecordError,
+    EndTxnMarker,
+    decode_end_txn_marker,
+)
 from pyspark_log.storage.record.headers import assign_offsets, headers_in, scan, set_log_append_time
 from pyspark_log.storage.record.rows import RowBuilder, WriteColumns, row_schema
 
 __all__ = [
     "ATTRIBUTES_AT", "BASE_OFFSET_AT", "CODECS", "CODEC_MASK", "CRC_AT", "HEADER_SIZE", "LEADER_EPOCH_AT", "LENGTH_AT",
-    "LENGTH_PREFIX", "LOG_APPEND_TIME", "MAGIC", "MAGIC_AT", "MAX_MARKER_BYTES", "MAX_TIMESTAMP_AT", "SMALLEST_MESSAGE",
-    "BatchBuilder", "BatchHeader", "BytesLike", "Chunk", "EndTxnMarker", "RecordColumns", "RowBuilder", "WriteColumns",
-    "assign_offsets", "crc32c", "crcs_of", "decode", "decode_end_txn_marker", "empty_batch", "headers_in", "row_schema",
-    "scan", "set_log_append_time",
+    "LENGTH_PREFIX", "LOG_APPEND_TIME", "MAGIC", "MAGIC_AT", "MAX_MARKER_BYTES", "MAX_TIMESTAMP_AT",
+    "SMALLEST_MESSAGE", "BatchBuilder", "BatchHeader", "BytesLike", "Chunk", "ControlRecordError", "EndTxnMarker",
+    "RecordColumns", "RowBuilder", "WriteColumns", "assign_offsets", "crc32c", "crcs_of", "decode",
+    "decode_end_txn_marker", "empty_batch", "headers_in", "row_schema", "scan", "set_log_append_time",
 ]  # fmt: skip

@@ -23,6 +23,10 @@ _MAX_RECORD_BYTES = 64 * 1024
 MAX_MARKER_BYTES = HEADER_SIZE + _MAX_RECORD_BYTES
 
 
+class ControlRecordError(CorruptRecordError):
+    """A whole control batch of a producer, whose record is no control record."""
+
+
 class EndTxnMarker(NamedTuple):
     """The end of a transaction: `commit` or abort, written by the coordinator of that epoch."""
 
@@ -41,14 +45,14 @@ def decode_end_txn_marker(data: bytes | memoryview, header: BatchHeader) -> EndT
         None for a batch whose marker the cleaner removed, and for control records of other types.
 
     Raises:
-        CorruptRecordError: not a control record; its position is the header's.
+        ControlRecordError: not a control record; its position is the header's.
     """
     if header.count == 0:
         return None
     try:
         return _parse(bytes(decompress(header.codec, data[HEADER_SIZE : header.size], _MAX_RECORD_BYTES)))
     except (ValueError, IndexError, struct.error, CorruptRecordError) as error:
-        raise CorruptRecordError(f"no control record: {error}", header.position, header.base_offset) from error
+        raise ControlRecordError(f"no control record: {error}", header.position, header.base_offset) from error
 
 
 def _parse(record: bytes) -> EndTxnMarker | None:

@@ -9,7 +9,7 @@ from pyspark_log.storage.segment.batch_stream import (
     intact_batches,
     is_intact,
 )
-from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+from pyspark_log.storage.segment.indexes import IndexSchedule, OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from pyspark_log.storage.segment.scanner import Damaged, Intact, SegmentScanner
 from pyspark_log.storage.segment.segment import (
     CLEANED,
@@ -34,8 +34,8 @@ from pyspark_log.storage.segment.txn_index import AbortedTransaction, TxnIndex
 
 __all__ = [
     "CLEANED", "DELETED", "INDEX", "LOG", "NO_OFFSET", "READ_SIZE", "SEGMENT_SUFFIXES", "SNAPSHOT", "SWAP",
-    "TIME_INDEX", "TXN_INDEX", "AbortedTransaction", "BatchStream", "Damaged", "Intact", "OffsetEntry", "OffsetIndex",
-    "SegmentReader", "SegmentScanner", "SegmentWriter", "TimeEntry", "TimeIndex", "TxnIndex", "batch_at",
+    "TIME_INDEX", "TXN_INDEX", "AbortedTransaction", "BatchStream", "Damaged", "IndexSchedule", "Intact", "OffsetEntry",
+    "OffsetIndex", "SegmentReader", "SegmentScanner", "SegmentWriter", "TimeEntry", "TimeIndex", "TxnIndex", "batch_at",
     "header_at", "intact_batches", "is_intact", "list_segments", "mark_deleted", "read_headers", "same_file",
     "segment_path", "txn_index",
 ]  # fmt: skip

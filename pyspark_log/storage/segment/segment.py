@@ -16,7 +16,7 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.fs import Clock, files, now_ms
 from pyspark_log.storage.record import BatchHeader, crc32c, headers_in
 from pyspark_log.storage.segment.batch_stream import batch_at
-from pyspark_log.storage.segment.indexes import OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
+from pyspark_log.storage.segment.indexes import IndexSchedule, OffsetEntry, OffsetIndex, TimeEntry, TimeIndex
 from pyspark_log.types import NO_TIMESTAMP
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
@@ -275,7 +275,7 @@ class SegmentWriter:
         self._times = TimeIndex(
             files.open_or_create(segment_path(folder, base_offset, TIME_INDEX)), base_offset
         )
-        self._since_entry = 0
+        self._schedule = IndexSchedule(base_offset, config.index_interval_bytes)
         self._asked = -1, -1  # the last position for `offset_at`, and its answer
         self._take_up(position)
 
@@ -285,7 +285,7 @@ class SegmentWriter:
         That process has written the same index entries; writing them again changes nothing.
         """
         for header in read_headers(self.log, self.position, position):
-            self._count(header, index=True)
+            self._count(header)
 
     def _take_up(self, position: int) -> None:
         entry, last, start = self._last_proven(position), None, 0
@@ -296,11 +296,12 @@ class SegmentWriter:
             # No time reached the time index, or it is lost, or is wrong: the log has it.
             self._index.cut(0)
             self._times.clear()
-            entry, last, start = None, None, 0
-        self._max_timestamp, self._max_timestamp_offset = last or (NO_TIMESTAMP, self.base_offset)
+            last, start = None, 0
+        if last is not None:
+            self._schedule.largest = last
         self.position = start
         for header in read_headers(self.log, start, position):
-            self._count(header, index=header.position != start or entry is None)
+            self._count(header)
 
     def _last_proven(self, end: int) -> OffsetEntry | None:
         for number in range(self._index.count - 1, max(self._index.count - 1 - _MAX_DOUBTS, -1), -1):
@@ -320,28 +321,24 @@ class SegmentWriter:
         except CorruptRecordError:
             return True  # Nothing can be rebuilt from a damaged log, and others can still be appended.
 
-    def _count(self, header: BatchHeader, *, index: bool) -> None:
+    def _count(self, header: BatchHeader) -> None:
         """Takes in the batch at `self.position`, and adds index entries if they are due."""
         if not self.base_offset <= header.base_offset <= header.last_offset <= self.base_offset + INT_MAX:
             raise CorruptRecordError(
                 f"its offsets {header.base_offset} to {header.last_offset} are not of this segment",
                 header.position, header.base_offset, self.log.path,
             )  # fmt: skip
-        if header.max_timestamp > self._max_timestamp:
-            self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
         if self.position == 0:
             self._first_timestamp = header.max_timestamp
-        if index and self._since_entry > self._config.index_interval_bytes:
+        if self._schedule.take(header):
             # The time entry first: if only one of the two is written, the next resume finds no gap.
             self._add_time_entry()
             self._index.append(header.last_offset, self.position)
-            self._since_entry = 0
-        self._since_entry += header.size
         self.position += header.size
 
     def _add_time_entry(self) -> None:
-        if self._max_timestamp != NO_TIMESTAMP:
-            self._times.append(self._max_timestamp, self._max_timestamp_offset)
+        if self._schedule.largest.timestamp != NO_TIMESTAMP:
+            self._times.append(*self._schedule.largest)
 
     def offset_at(self, position: int) -> int:
         """The base offset of the batch at byte `position`; the last answer is cached.
@@ -388,7 +385,7 @@ class SegmentWriter:
     def enter(self, headers: Iterable[BatchHeader]) -> None:
         """Takes in and indexes batches that were written at `position` and that readers see already."""
         for header in headers:
-            self._count(header, index=True)
+            self._count(header)
 
     def finish(self) -> None:
         """Adds the closing time entry, the segment's largest time, and makes the indexes durable.

@@ -134,3 +134,26 @@ def test_where_cleaners_have_been_is_not_known_when_it_is_torn(store, tear):
     producer_snapshot.write(place.folder, newest, [])
     (fault,) = faults(store.path)
     assert fault.file.endswith(f"{newest:020}.snapshot")
+
+
+def test_where_cleaners_have_been_is_seen_in_the_log_when_the_file_that_says_it_is_removed(store):
+    """It is no damage: the next cleaner begins at the log start."""
+    for sequence in range(3):
+        send(store, sequence, b"aborted", transactional=True)
+        end(store, False)
+        send(store, sequence, b"other %d" % sequence, producer=2)
+    clean(store)
+    place = store.logs.place("t", 0)
+    Path(place.cleaner_path).unlink()
+    assert faults(store.path) == []
+    # Above the compacted part all is compared.
+    for sequence in range(3, 7):
+        send(store, sequence, b"other %d" % sequence, producer=2)
+    newest = producer_snapshot.list_snapshots(place.folder)[-1]
+    entries = producer_snapshot.read(f"{place.folder}/{newest:020}.snapshot")
+    producer_snapshot.write(place.folder, newest, [])
+    (fault,) = faults(store.path)
+    assert fault.file.endswith(f"{newest:020}.snapshot")
+    producer_snapshot.write(place.folder, newest, entries)
+    clean(store)
+    assert faults(store.path) == []

@@ -276,13 +276,30 @@ def test_wrong_indexes_are_found(path, kind):
 
 def test_indexes_of_another_interval_are_right(path):
     topic = path / "topics" / "t.json"
-    for interval in ("1", "700"):
+    for interval in ("1", "400", "500", "700", "1000"):
         content = json.loads(topic.read_text())
         content["configs"]["index.interval.bytes"] = interval
         topic.write_text(json.dumps(content))
         missing = damage_in(path, Severity.INDEX)
         assert all("missing" in f.what for f in missing)
         assert bool(missing) == (interval == "1")
+
+
+def test_entries_that_a_writer_is_about_to_add_are_not_missing(tmp_path):
+    """A writer adds them after it has moved the log end."""
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1, {"index.interval.bytes": "100"})
+    for number in range(9):
+        store.append("t", rows(number, 3))
+    index = log(tmp_path / "store", -1).with_suffix(".index")
+    entries = index.read_bytes()
+    index.write_bytes(entries[:-8])
+    (found,) = damage_in(tmp_path / "store", Severity.INDEX)
+    assert found.what.startswith("1 entries are missing")
+    check = PartitionCheck(
+        store.logs.place("t", 0), store.topic_config("t"), store.path, lambda _done: index.write_bytes(entries)
+    )
+    assert check.run().findings == []
 
 
 # ---- states
@@ -399,6 +416,16 @@ def test_a_description_with_too_few_partitions_or_of_another_topic_is_found(path
     file.write_text(json.dumps(content))
     shutil.copy(file, path / "topics" / "twin.json")
     assert any("is a copy" in f.what for f in damage_in(path))
+
+
+def test_a_folder_of_another_topic_is_damage_and_one_of_no_topic_a_note(path):
+    metadata = path / "data" / "t-0" / "partition.metadata"
+    shutil.copy(path / "data" / "p-0" / "partition.metadata", metadata)
+    (found,) = damage_in(path)
+    assert (found.file, "earlier topic" in found.what) == ("data/t-0/partition.metadata", True)
+    metadata.unlink()
+    assert damage_in(path) == []
+    assert [f.what for f in damage_in(path, Severity.NOTE) if f.file == found.file] == ["the file is missing"]
 
 
 def test_what_is_no_store(tmp_path, path):

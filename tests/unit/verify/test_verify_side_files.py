@@ -20,6 +20,7 @@ from pyspark_log.storage.log import leader_epochs, state_file
 from pyspark_log.storage.log.producers import snapshot as producer_snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
 from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify import log_dir as verify_log_dir
 from pyspark_log.storage.maintenance.verify.findings import Severity
@@ -241,7 +242,7 @@ OF_EPOCHS = {
     "the first lost": (INDEX, "has epoch 0", lambda epochs: epochs[1:]),
     "begun too late": (INDEX, "has epoch 1", lambda epochs: [epochs[0], (1, epochs[1][1] + 1)]),
     "begun too early": (Severity.NOTE, "records of epoch 0", lambda epochs: [epochs[0], (1, epochs[1][1] - 1)]),
-    "in another order": (INDEX, "stands behind", lambda epochs: epochs[::-1]),
+    "in another order": (INDEX, "comes after", lambda epochs: epochs[::-1]),
     "behind the end": (INDEX, "log end", lambda epochs: [*epochs, (2, 10_000)]),
 }
 
@@ -281,6 +282,23 @@ def test_an_epoch_that_begins_behind_the_end_of_before_while_others_write_is_no_
     findings = [finding for finding in check.run().findings if finding.severity is not Severity.NOTE]
     assert store.latest_offset("t", 0) > end
     assert findings == []
+
+
+def test_epochs_are_not_compared_with_those_of_a_log_that_was_truncated_meanwhile(path):
+    appender = Store.open(path).logs.appender("t", 0)
+    (_, end) = checkpoint_files.read_epochs(f"{appender.place.folder}/{EPOCHS}")[1]
+
+    left = [sum(log.stat().st_size for log in (path / "data" / "t-0").glob("*.log"))]
+
+    def truncate_meanwhile(size):
+        left[0] -= size
+        if left[0] == 0:
+            with appender.hold() as held:
+                truncate(held, end - 1)
+
+    check = PartitionCheck(appender.place, appender.config, str(path), truncate_meanwhile)
+    assert [finding for finding in check.run().findings if finding.file.endswith(EPOCHS)] == []
+    assert Store.open(path).latest_offset("t", 0) < end
 
 
 def test_an_epoch_that_goes_down_from_one_segment_to_the_next_is_damage(path):

@@ -181,8 +181,9 @@ class ProducerStateManager:
             states = self._restored(state, state.next_offset, now)
             self._states, self._incarnation = states, state.incarnation
         if states.end_offset < state.next_offset:
-            for header, marker in self._batches(states.end_offset, state):
-                states.enter(header, marker)
+            for base, until in self._segments(states.end_offset, state):
+                for _ in replay(states, self._folder, base, until, state):
+                    pass
             states.end_offset = state.next_offset
             states.acknowledge(state.next_offset)
         if self._next_check is not None and now >= self._next_check:
@@ -219,19 +220,11 @@ class ProducerStateManager:
         entries = [entry for entry in snapshot.entries if not entry.is_expired(now, self._expiration)]
         return ProducerStates(entries, snapshot.offset)
 
-    def _batches(self, start: int, state: PartitionState) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
-        """The batches with producer ids from offset `start` to the log end, with their markers.
-
-        Raises:
-            CorruptRecordError: damage on the way.
-        """
+    def _segments(self, start: int, state: PartitionState) -> list[tuple[int, int]]:
+        """The segments from the one with offset `start` on: where each begins, and where it ends."""
         bases = [base for base in list_segments(self._folder) if state.counts(base)]
-        first = max(bisect_right(bases, start) - 1, 0)
-        for base, following in zip(bases[first:], [*bases[first + 1 :], state.next_offset], strict=True):
-            with SegmentReader(self._folder, base, until=following) as reader:
-                end = state.position if base == state.active_base else reader.log.size()
-                # Batches beyond it were truncated, where the log was emptied and continues at its start.
-                yield from idempotent_batches(reader, end, start, following)
+        bases = bases[max(bisect_right(bases, start) - 1, 0) :]
+        return list(zip(bases, [*bases[1:], state.next_offset], strict=True))
 
     # ---- the index of aborted transactions
 
@@ -251,25 +244,65 @@ class ProducerStateManager:
         return self._index[1]
 
     def _rebuild_indexes(self, state: PartitionState, first_base: int) -> None:
-        bases = [base for base in list_segments(self._folder) if first_base <= base and state.counts(base)]
-        found: dict[int, list[AbortedTransaction]] = {base: [] for base in bases}
         # The time does not matter: an expired producer has no transaction open.
         states = self._restored(state, first_base, 0)
-        for header, marker in self._batches(states.end_offset, state):
-            if marker is not None and header.base_offset >= first_base:
-                aborted = states.aborted_by(header, marker)
-                if aborted is not None:
-                    found[bases[bisect_right(bases, header.base_offset) - 1]].append(aborted)
-            states.enter(header, marker)
+        found = {
+            base: [batch.aborted for batch in replay(states, self._folder, base, until, state) if batch.aborted]
+            for base, until in self._segments(states.end_offset, state)
+        }
         self.close()
         # Atomically: an index that is missing, or ends early, would say that nothing more was aborted.
         for base, entries in found.items():
+            if base < first_base:
+                continue
             path = segment_path(self._folder, base, TXN_INDEX)
             if entries:
                 txn_index.write_entries(path, entries)
             else:
                 files.unlink(path)
         files.sync_folder(self._folder)
+
+
+class Replayed(NamedTuple):
+    """A batch of an idempotent producer that is in the log.
+
+    Attributes:
+        header: its header.
+        marker: its control record, if it ends a transaction.
+        aborted: the transaction that it aborts, if it aborts one.
+    """
+
+    header: BatchHeader
+    marker: EndTxnMarker | None
+    aborted: AbortedTransaction | None
+
+
+def replay(
+    states: ProducerStates, folder: str, base: int, until: int, state: PartitionState
+) -> Iterator[Replayed]:
+    """Takes in the batches of a segment from the states' end on; yields each one right before.
+
+    Args:
+        states: what is known of the producers.
+        folder, base: which segment.
+        until: the offset at which the next one begins, or up to which it is taken in.
+        state: the partition's.
+
+    Raises:
+        CorruptRecordError: damage on the way.
+        FileNotFoundError: the segment was deleted meanwhile.
+    """
+    reader = SegmentReader(folder, base, until=until)
+    try:
+        # Batches beyond the position were truncated, where the log was emptied and continues at its start.
+        end = state.position if base == state.active_base else reader.log.size()
+        for header, marker in idempotent_batches(reader, end, states.end_offset, until):
+            yield Replayed(header, marker, None if marker is None else states.aborted_by(header, marker))
+            states.enter(header, marker)
+        # No other replica has to acknowledge what ended here.
+        states.acknowledge(states.end_offset)
+    finally:
+        reader.close()
 
 
 def idempotent_batches(

@@ -28,7 +28,7 @@ from pyspark_log.storage.log import (
     state_file,
 )
 from pyspark_log.storage.maintenance.transfer import LogCopy, marker_fault
-from pyspark_log.storage.maintenance.verify import RecordCheck
+from pyspark_log.storage.maintenance.verify import Finder, RecordCheck
 from pyspark_log.storage.record import LEADER_EPOCH_AT, MAGIC_AT, BatchHeader
 from pyspark_log.storage.segment import LOG, Damaged, Intact, SegmentScanner, list_segments, segment_path
 
@@ -149,6 +149,7 @@ class PartitionMender:
         self._roots = roots
         self._progress = progress
         self._check_records = check_records
+        self._finder = Finder(roots[0], source.place.topic, source.place.partition)
         self._copy = PartitionCopy(target)
         self._epochs = Epochs(self._state)
         self._log = LogCopy(
@@ -224,7 +225,8 @@ class PartitionMender:
     def _keep(self, file: files.File, piece: Intact) -> None:
         data = bytearray(piece.data)
         first = piece.headers[0].position
-        bad = dict(self._check_records(piece.columns)) if self._check_records else {}
+        check = self._check_records
+        bad = {found.first_offset: found.what for found in check(self._finder, file.path, piece)} if check else {}
         start, left_out = 0, list[BatchHeader]()
         for header in piece.headers:
             at = header.position - first

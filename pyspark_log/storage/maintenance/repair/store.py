@@ -33,8 +33,8 @@ from pyspark_log.storage.maintenance.verify import (
     Finding,
     RecordCheck,
     Severity,
+    check_group_records,
     describe,
-    group_record_faults,
     log_bytes,
     open_damaged,
     unknown_files,
@@ -181,14 +181,14 @@ class _Repair:
             place = self._source.logs.place(PUBLISH_TOPIC, 0)
             found = DamagedPartition(place, read_slots(place.state_path), [], True, True)
         # No decision may get a number that a partition already counts as applied.
-        copy = self._mender(found, told, DecisionRecords().take).run(-1, applied + 1)
+        copy = self._mender(found, told, DecisionRecords().check).run(-1, applied + 1)
         self._finish(copy)
         self._decisions_known = not copy.losses
         self._decisions.follow()
 
     def _copy_partition(self, found: DamagedPartition, told: ProgressCounter) -> None:
         place = found.place
-        check = group_record_faults if place.topic == OFFSETS_TOPIC else None
+        check = check_group_records if place.topic == OFFSETS_TOPIC else None
         last = self._copy.logs.reader(PUBLISH_TOPIC, 0).state().next_offset - 1 if self._has_decisions() else -1
         copy = self._mender(found, told, check).run(last)
         if found.needs_decisions and (reason := self._undecided(place, found.slots.state)):

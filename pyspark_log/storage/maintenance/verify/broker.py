@@ -14,7 +14,7 @@ from pyspark_log.errors import CorruptRecordError, LogDamagedError, SideFileErro
 from pyspark_log.storage.broker import BrokerLogReader
 from pyspark_log.storage.catalog import read_epochs
 from pyspark_log.storage.log import FILE_NAME as LEADER_EPOCHS
-from pyspark_log.storage.maintenance.verify.epochs import EpochFault, epoch_faults
+from pyspark_log.storage.maintenance.verify.epochs import epoch_findings
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding, Severity
 from pyspark_log.storage.maintenance.verify.partition import PartitionReport
 from pyspark_log.storage.maintenance.verify.segment import SegmentCheck, SegmentReport, Span, Totals
@@ -33,16 +33,9 @@ class BrokerCheck:
     def __init__(
         self, reader: BrokerLogReader, config: TopicConfig, root: str, progress: Callable[[int], None]
     ) -> None:
-        """Prepares it.
-
-        Args:
-            reader: the partition.
-            config: the settings by which it is read.
-            root: the folder to which findings name files.
-            progress: called with the number of bytes that were looked at since the last call.
-        """
+        """Prepares the check of a reader's partition; the rest as of PartitionCheck."""
         self._reader, self._place = reader, reader.place
-        self._finding = Finder(self._place.topic, self._place.partition, root)
+        self._finding = Finder(root, self._place.topic, self._place.partition)
         self._check = SegmentCheck(self._place, config, self._finding, progress, None, dense=False)
 
     def run(self) -> PartitionReport:
@@ -77,12 +70,10 @@ class BrokerCheck:
             state = self._reader.state()
             for what in (self._reader.lost_end(), self._reader.refuted_index()):
                 if what:
-                    yield self._finding(
-                        Severity.DAMAGE, folder, first_offset=state.next_offset, what=what, advice=_LOST
-                    )
+                    yield self._finding.damage(folder, what, _LOST, first=state.next_offset)
         except (CorruptRecordError, LogDamagedError, SideFileError) as error:
             if not damaged or isinstance(error, SideFileError):
-                yield self._finding(Severity.DAMAGE, folder, what=str(error), advice=_DAMAGED)
+                yield self._finding.damage(folder, str(error), _DAMAGED)
             return
         last = looks[-1].span.base_offset if looks else -1
         for finding in looks[-1].findings if looks else ():
@@ -90,13 +81,11 @@ class BrokerCheck:
             if finding.severity is Severity.NOTE and state.active_base == last and finding.position < state.position:
                 yield replace(finding, severity=Severity.DAMAGE, advice=_DAMAGED)
         path = f"{folder}/{LEADER_EPOCHS}"
+        runs = [run for look in looks for run in look.epochs]
         try:
             # Epochs may begin above the high watermark.
             end = state._replace(next_offset=LONG_MAX)
-            faults = list(epoch_faults(path, read_epochs(path), end, [run for look in looks for run in look.epochs]))
+            for finding in epoch_findings(path, self._finding, read_epochs(path), end, runs):
+                yield replace(finding, severity=Severity.NOTE, advice=_INDEX)
         except SideFileError as error:
-            faults = [EpochFault(Severity.NOTE, -1, str(error))]
-        for fault in faults:
-            yield self._finding(Severity.NOTE, path, first_offset=fault.first_offset, what=fault.what, advice=_INDEX)
-
-
+            yield self._finding.note(path, str(error), _INDEX)

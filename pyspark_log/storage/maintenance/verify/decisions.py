@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import pyarrow as pa
-
 from pyspark_log.errors import PylogError, UnknownTopicError
-from pyspark_log.storage.catalog import CUT_FOLDER, PUBLISH_TOPIC, STAGING_FOLDER
+from pyspark_log.storage.catalog import CUT_FOLDER, PUBLISH_TOPIC, STAGING_FOLDER, STATE_FOLDER
 from pyspark_log.storage.fs import Process, files, shown
 from pyspark_log.storage.groups import records as coordinator_records
-from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finding, Severity
+from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.publish import (
     SUFFIX,
     Decision,
@@ -27,24 +25,30 @@ from pyspark_log.storage.publish import (
     publisher_of,
     region_fault,
 )
+from pyspark_log.storage.segment import Intact
 from pyspark_log.storage.store import Store
 
 _GIVE_UP = "bring the file back; or give up what is not applied of it: pylog recover --set-aside DECISION"
 
 
-def group_record_faults(columns: Mapping[str, pa.Array]) -> Iterator[tuple[int, str]]:
-    """The records of `__consumer_offsets` that cannot be decoded: offset and reason."""
-    for key, value, offset in _rows(columns):
+def check_group_records(finding: Finder, path: str, piece: Intact) -> Iterator[Finding]:
+    """The records of `__consumer_offsets` that cannot be decoded. A RecordCheck."""
+    for key, value, offset in _rows(piece):
         try:
             what = coordinator_records.decode_key(key or b"")
             if isinstance(what, coordinator_records.OffsetCommitKey) and value is not None:
                 coordinator_records.decode_offset_value(value)
         except ValueError as error:
-            yield offset, f"no group record of Kafka's: {error}"
+            yield _bad_record(finding, path, piece, offset, f"no group record of Kafka's: {error}")
 
 
-def _rows(columns: Mapping[str, pa.Array]) -> Iterable[tuple[bytes | None, bytes | None, int]]:
-    return zip(*(columns[name].to_pylist() for name in ("key", "value", "offset")), strict=True)
+def _rows(piece: Intact) -> Iterable[tuple[bytes | None, bytes | None, int]]:
+    return zip(*(piece.columns[name].to_pylist() for name in ("key", "value", "offset")), strict=True)
+
+
+def _bad_record(finding: Finder, path: str, piece: Intact, offset: int, what: str) -> Finding:
+    header = next(header for header in piece.headers if offset < header.next_offset)
+    return finding.damage(path, what, REPAIR, header.position, offset, offset + 1)
 
 
 class DecisionRecords:
@@ -57,23 +61,19 @@ class DecisionRecords:
     def __init__(self) -> None:
         self.last: dict[str, Decision] = {}
 
-    def take(self, columns: Mapping[str, pa.Array]) -> Iterator[tuple[int, str]]:
-        """Adds records; yields the offset of each that is not a decision, and why."""
-        for key, value, offset in _rows(columns):
+    def check(self, finding: Finder, path: str, piece: Intact) -> Iterator[Finding]:
+        """Adds records; those that are no decisions are damage. A RecordCheck."""
+        for key, value, offset in _rows(piece):
             try:
                 publisher = publisher_of(key, offset)
                 if key is None:
-                    yield offset, "a decision without a publisher"
+                    yield _bad_record(finding, path, piece, offset, "a decision without a publisher")
                 elif value is None:
                     self.last.pop(publisher, None)
                 else:
                     self.last[publisher] = decode_decision(publisher, value, offset)
             except PylogError as error:
-                yield offset, str(error)
-
-    def undone(self) -> list[Decision]:
-        """Those that no record calls done, in their order."""
-        return sorted((d for d in self.last.values() if not d.done), key=lambda decision: decision.offset)
+                yield _bad_record(finding, path, piece, offset, str(error))
 
 
 class DecisionCheck:
@@ -81,9 +81,9 @@ class DecisionCheck:
 
     def __init__(self, store: Store, records: DecisionRecords) -> None:
         """`records`: what the decision log held when it was looked at."""
-        self._store = store
-        self._records = records
+        self._store, self._records = store, records
         self._folder = f"{store.path}/{STAGING_FOLDER}"
+        self._finding = Finder(store.path, PUBLISH_TOPIC, 0)
 
     def run(self) -> Iterator[Finding]:
         """Everything that is wrong, and what each file in the staging folder is."""
@@ -95,7 +95,14 @@ class DecisionCheck:
             if aside is not None:
                 yield from self._aside(decision.publisher, aside)
             if decision.done and waiting:
-                yield from self._taken_back(decision, waiting)
+                what = (
+                    "it is recorded as done, but the partition does not have it: its files were brought back from an "
+                    "older copy"
+                )
+                advice = "bring the whole store back from one copy"
+                for place in waiting:
+                    finding = self._finding.at(place.topic, place.partition)
+                    yield finding.damage(STATE_FOLDER, _of(decision, what), advice)
             elif not decision.done:
                 yield from self._undone(decision, waiting, named)
         yield from self._unnamed(named)
@@ -109,92 +116,62 @@ class DecisionCheck:
         except PylogError:
             return  # It is damaged, which was reported.
         if applied >= end:
-            yield Finding(
-                Severity.DAMAGE, topic, partition, "state", -1, -1, -1,
+            what = (
                 f"decision {applied} was applied here, but the decision log ends at {end}: they are not of one time, "
-                "and the next decisions would be taken for applied",
-                f"bring both back from one copy; or {REPAIR}",
-            )  # fmt: skip
+                "and the next decisions would be taken for applied"
+            )
+            advice = f"bring both back from one copy; or {REPAIR}"
+            yield self._finding.at(topic, partition).damage(STATE_FOLDER, what, advice)
 
     def _is_applied(self, decision: Decision, place: TopicIdPartition) -> bool:
         try:
             if self._store.describe_topic(place.topic).topic_id != place.topic_id:
                 return True  # The topic that was meant is gone.
             return self._store.logs.reader(place.topic, place.partition).state().applied >= decision.offset
-        except UnknownTopicError:
-            return True
         except (PylogError, OSError):
-            return True  # Its damage is reported there; what was applied is unknown.
-
-    def _finding(
-        self, severity: Severity, decision: Decision, file: str, position: int, what: str, advice: str,
-        place: TopicIdPartition | None = None,
-    ) -> Finding:
-        return Finding(
-            severity, place.topic if place else PUBLISH_TOPIC, place.partition if place else 0, file, position,
-            -1, -1, f"decision {decision.offset} (publisher {decision.publisher!r}, number {decision.number}): {what}",
-            advice,
-        )  # fmt: skip
-
-    def _taken_back(self, decision: Decision, places: Sequence[TopicIdPartition]) -> Iterator[Finding]:
-        for place in places:
-            yield self._finding(
-                Severity.DAMAGE, decision, "state", -1,
-                "it is recorded as done, but the partition does not have it: its files were brought back from an "
-                "older copy",
-                "bring the whole store back from one copy", place,
-            )  # fmt: skip
+            return True  # It was deleted; or its damage is reported there, and what was applied is unknown.
 
     def _aside(self, publisher: str, aside: SetAside) -> Iterator[Finding]:
         folder = f"{CUT_FOLDER}/decision-{aside.decision}"
         if files.is_folder(f"{self._store.path}/{folder}"):
-            yield Finding(
-                Severity.NOTE, PUBLISH_TOPIC, 0, folder, -1, -1, -1,
+            what = (
                 f"decision {aside.decision} (publisher {publisher!r}, number {aside.number}) was set aside "
-                f"({aside.origin}) and is not in {_names(aside.places)}",
-                "none; remove the folder when what was staged is no longer wanted",
-            )  # fmt: skip
+                f"({aside.origin}) and is not in {_names(aside.places)}"
+            )
+            yield self._finding.note(folder, what, "none; remove the folder when what was staged is no longer wanted")
 
     def _undone(self, decision: Decision, waiting: Sequence[TopicIdPartition], named: set[str]) -> Iterator[Finding]:
         named.add(decision.manifest)
+        path = f"{STAGING_FOLDER}/{decision.manifest}"
+        entries: Mapping[TopicIdPartition, Sequence[Region]] = {}
         try:
-            entries = self._entries(decision)
+            if decision.manifest:
+                entries = manifest.read(self._folder, decision.manifest, decision.manifest_crc)
         except (PylogError, OSError) as error:
             if waiting and not self._finished_meanwhile(decision):
-                yield self._finding(
-                    Severity.DAMAGE, decision, self._staged(decision.manifest), -1,
-                    f"its manifest cannot be read: {_said(error)}", _GIVE_UP,
-                )  # fmt: skip
+                what = f"its manifest cannot be read: {_said(error)}"
+                yield self._finding.damage(path, _of(decision, what), _GIVE_UP)
             return
         staged = {os.path.basename(path) for path in manifest.paths(entries)} | ({decision.manifest} - {""})
         named |= staged
         if waiting:
             size = sum(region.size for place in waiting for region in entries.get(place, ()))
-            yield self._finding(
-                Severity.NOTE, decision, self._staged(decision.manifest), -1,
+            what = (
                 f"decided ({Origin(decision.host, decision.process, decision.time)}), and not yet applied in "
-                f"{_names(waiting)}: {size} bytes are staged for it",
-                "none: the process that reads or publishes next applies it, and so does pylog recover",
-            )  # fmt: skip
+                f"{_names(waiting)}: {size} bytes are staged for it"
+            )
+            advice = "none: the process that reads or publishes next applies it, and so does pylog recover"
         else:
-            yield self._finding(
-                Severity.NOTE, decision, self._staged(decision.manifest), -1,
-                f"applied; its {len(staged)} staged files wait to be removed",
-                "none: the next publish removes them",
-            )  # fmt: skip
+            what = f"applied; its {len(staged)} staged files wait to be removed"
+            advice = "none: the next publish removes them"
+        yield self._finding.note(path, _of(decision, what), advice)
         for place in waiting:
             for region in entries.get(place, ()):
-                what = region_fault(region)
-                if what and not self._finished_meanwhile(decision):
-                    yield self._finding(
-                        Severity.DAMAGE, decision, self._staged(os.path.basename(region.path)), region.position,
-                        what, _GIVE_UP, place,
-                    )  # fmt: skip
-
-    def _entries(self, decision: Decision) -> Mapping[TopicIdPartition, Sequence[Region]]:
-        if not decision.manifest:
-            return {}
-        return manifest.read(self._folder, decision.manifest, decision.manifest_crc)
+                problem = region_fault(region)
+                if problem and not self._finished_meanwhile(decision):
+                    finding = self._finding.at(place.topic, place.partition)
+                    file = f"{STAGING_FOLDER}/{os.path.basename(region.path)}"
+                    yield finding.damage(file, _of(decision, problem), _GIVE_UP, region.position)
 
     def _finished_meanwhile(self, decision: Decision) -> bool:
         decisions = DecisionLog(self._store.logs)
@@ -204,14 +181,12 @@ class DecisionCheck:
             return False
         return decision.offset not in decisions.undone
 
-    def _staged(self, name: str) -> str:
-        return f"{STAGING_FOLDER}/{name}"
-
     def _unnamed(self, named: set[str]) -> Iterator[Finding]:
         try:
             names = sorted(set(files.list_folder(self._folder)) - named)
         except FileNotFoundError:
             return
+        finding = self._finding.at("")
         ours = (SUFFIX, manifest.SUFFIX, ".tmp", ".trash")
         staged = [name for name in names if name.endswith(ours) or is_ready_name(name)]
         jobs: dict[tuple[str, Process], list[str]] = {}
@@ -220,18 +195,21 @@ class DecisionCheck:
             jobs.setdefault(("", Process(0)) if job is None else (job.host, job.owner), []).append(name)
         for (host, owner), of_job in sorted(jobs.items()):
             sizes, times = zip(*(_size_and_time(f"{self._folder}/{name}") for name in of_job), strict=True)
-            yield Finding(
-                Severity.NOTE, "", -1, self._staged(of_job[0]), -1, -1, -1,
+            what = (
                 f"{len(of_job)} staged files of {sum(sizes)} bytes that no decision names, this is the first: last "
-                f"written {shown(max(times))}, {_whose(host, owner)}",
+                f"written {shown(max(times))}, {_whose(host, owner)}"
+            )
+            advice = (
                 "none while the job runs; pylog clean removes them when nothing was written for "
-                "staged.output.expiration.ms (staged.output.orphan.expiration.ms if the process runs no more)",
-            )  # fmt: skip
+                "staged.output.expiration.ms (staged.output.orphan.expiration.ms if the process runs no more)"
+            )
+            yield finding.note(f"{STAGING_FOLDER}/{of_job[0]}", what, advice)
         for name in sorted(set(names) - set(staged)):
-            yield Finding(
-                Severity.NOTE, "", -1, self._staged(name), -1, -1, -1, "not a file of the engine",
-                "take it out of the store's folder",
-            )  # fmt: skip
+            yield finding.unknown(f"{STAGING_FOLDER}/{name}")
+
+
+def _of(decision: Decision, what: str) -> str:
+    return f"decision {decision.offset} (publisher {decision.publisher!r}, number {decision.number}): {what}"
 
 
 def _said(error: Exception) -> str:

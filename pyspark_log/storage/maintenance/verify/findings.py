@@ -1,4 +1,4 @@
-"""The findings of a verification: one value for each fault."""
+"""The findings of a verification: one value for each fault, made where the fault is seen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Finding:
 
     Attributes:
         severity: see Severity.
-        topic: whose it is; "" if it is the store's.
+        topic: its topic; "" if it is the store's.
         partition: -1 if it is not one partition's.
         file: the file or folder, relative to the store.
         position: the byte in the file where it begins; -1 if it is the whole file.
@@ -54,24 +54,44 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Makes the findings of one partition.
+    """Makes the findings of a store, or of a topic or partition of it.
 
     Attributes:
-        topic: its topic.
-        partition: its number.
         root: the store's folder, to which findings name files.
+        topic, partition: as in Finding.
     """
 
-    topic: str
-    partition: int
     root: str
+    topic: str = ""
+    partition: int = -1
 
-    def __call__(
-        self, severity: Severity, path: str, position: int = -1, first_offset: int = -1, next_offset: int = -1,
-        *, what: str, advice: str = "",
+    def at(self, topic: str, partition: int = -1) -> Finder:
+        """The same for a topic, or for a partition."""
+        return Finder(self.root, topic, partition)
+
+    def damage(self, path: str, what: str, advice: str, position: int = -1, first: int = -1, end: int = -1) -> Finding:
+        """Damage in a file, named absolutely or relative to the store; `first`, `end`: the offsets that it affects."""
+        return self._finding(Severity.DAMAGE, path, what, advice, position, first, end)
+
+    def unreadable(self, path: str, error: OSError, first: int = -1, end: int = -1) -> Finding:
+        """Damage: a file or folder that cannot be read."""
+        advice = "may this user read it? Is the disk well?"
+        return self.damage(path, f"cannot be read: {error.strerror}", advice, -1, first, end)
+
+    def index(self, path: str, what: str, advice: str, position: int = -1, first: int = -1, end: int = -1) -> Finding:
+        """A difference in an index; arguments as of `damage`."""
+        return self._finding(Severity.INDEX, path, what, advice, position, first, end)
+
+    def note(self, path: str, what: str, advice: str, position: int = -1, first: int = -1, end: int = -1) -> Finding:
+        """A note; arguments as of `damage`."""
+        return self._finding(Severity.NOTE, path, what, advice, position, first, end)
+
+    def unknown(self, path: str) -> Finding:
+        """A note of a file that the engine does not know."""
+        return self.note(path, "not a file of the engine", "take it out of the store's folder")
+
+    def _finding(
+        self, severity: Severity, path: str, what: str, advice: str, position: int, first: int, end: int
     ) -> Finding:
-        """A finding in the file `path`; the rest as in Finding."""
-        return Finding(
-            severity, self.topic, self.partition, os.path.relpath(path, self.root), position,
-            first_offset, next_offset, what, advice,
-        )  # fmt: skip
+        file = os.path.relpath(os.path.join(self.root, path), self.root)
+        return Finding(severity, self.topic, self.partition, file, position, first, end, what, advice)

@@ -1,45 +1,47 @@
-"""Compares a segment's two indexes with its log, batch by batch as the log is walked through.
+"""Compares a segment's two indexes with those that its writer would make, batch by batch as the log is walked through.
 
-Each entry must be proven by the log, and where a rebuild would make one there must be one. Entries closer together
-than `index.interval.bytes` asks for are right as well: the setting may have been another one. However long the
-indexes are, and whatever they hold, only a few of their entries are in memory.
+Indexes are sparse, so this compares for truth: each entry must be proven by the log, and where the writer's schedule
+has one there must be one. Entries closer together are right as well: `index.interval.bytes` may have been less, or a
+Kafka broker has made them. However long the indexes are, and whatever they hold, only a few of their entries are in
+memory.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import NamedTuple
 
+from pyspark_log.config import LONG_MAX
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.maintenance.verify.findings import Finding
 from pyspark_log.storage.record import SMALLEST_MESSAGE, BatchHeader
-from pyspark_log.storage.segment import INDEX, TIME_INDEX, OffsetEntry, OffsetIndex, TimeEntry, TimeIndex, segment_path
+from pyspark_log.storage.segment import (
+    INDEX,
+    TIME_INDEX,
+    IndexSchedule,
+    OffsetEntry,
+    OffsetIndex,
+    TimeEntry,
+    TimeIndex,
+    segment_path,
+)
 from pyspark_log.types import NO_TIMESTAMP
+
+#: Makes a finding of a path, what is wrong, and the byte in the file, or -1.
+MakeFinding = Callable[[str, str, int], Finding]
 
 # How often, and how long apart (s), a writer is given time to add the entries of what it has just written.
 _LOOKS = 5
 _PAUSE = 0.01
+# The end of an index: no entry has an offset that large.
+_NO_ENTRY = OffsetEntry(LONG_MAX + 1, -1)
 # A writer never lags by more entries than this, so no more missing entries need be kept.
 _MOST_BEHIND = 1000
 
 
-class IndexFault(NamedTuple):
-    """Something wrong with an index.
-
-    Attributes:
-        path: its file.
-        position: the byte in it; -1: the whole file.
-        what: what is wrong.
-    """
-
-    path: str
-    position: int
-    what: str
-
-
 class IndexCheck:
-    """The check of one segment's indexes: give it each batch in order, then ask for `faults`."""
+    """The check of one segment's indexes: give it each batch in order, then ask for `findings`."""
 
     def __init__(self, folder: str, base_offset: int, interval: int, size: int, end: int | None) -> None:
         """Opens the indexes.
@@ -51,50 +53,41 @@ class IndexCheck:
             end: for the active segment, the log end: entries beyond it are skipped, as another process may be adding
                 them. None: the segment is inactive.
         """
-        self._interval = interval
         self._closed = end is None
+        self._schedule = IndexSchedule(base_offset, interval)
+        self._entered = NO_TIMESTAMP  # the last time that has an entry, or should have one
         # Each entry is for a batch of its own; what an index has beyond that is not looked at.
         most = size // SMALLEST_MESSAGE + 1
         self._offsets = _Track(OffsetIndex, segment_path(folder, base_offset, INDEX), base_offset, most, end)
         self._times = _Track(TimeIndex, segment_path(folder, base_offset, TIME_INDEX), base_offset, most, end)
-        self._since_entry = 0
-        self._largest = TimeEntry(NO_TIMESTAMP, base_offset)
-        self._entered = NO_TIMESTAMP  # the last time that has an entry, or should have one
 
     def take(self, batch: BatchHeader) -> None:
-        """Compares what the indexes say of the next batch. As in SegmentWriter, its time counts first."""
-        if batch.max_timestamp > self._largest.timestamp:
-            self._largest = TimeEntry(batch.max_timestamp, batch.last_offset)
-        if self._times.has(self._largest, batch.last_offset):
-            self._entered = self._largest.timestamp
-        entry = OffsetEntry(batch.last_offset, batch.position)
-        found = self._offsets.has(entry, batch.last_offset)
-        if found or self._since_entry > self._interval:
-            if not found:
-                self._offsets.lacks(entry)
-            self._time_is_due()
-            self._since_entry = 0
-        self._since_entry += batch.size
+        """Compares what the indexes say of the next batch."""
+        due, last = self._schedule.take(batch), batch.last_offset
+        if self._times.next_offset <= last and self._times.has(self._schedule.largest, last):
+            self._entered = self._schedule.largest.timestamp
+        if not due and self._offsets.next_offset > last:
+            return
+        entry = OffsetEntry(last, batch.position)
+        if self._offsets.has(entry, last):
+            self._schedule.note_entry(batch)
+        elif due:
+            self._offsets.lacks(entry)
+        else:
+            return
+        self._time_is_due()
 
     def _time_is_due(self) -> None:
-        if self._largest.timestamp > self._entered:
-            self._times.lacks(self._largest)
-            self._entered = self._largest.timestamp
+        if self._schedule.largest.timestamp > self._entered:
+            self._times.lacks(self._schedule.largest)
+            self._entered = self._schedule.largest.timestamp
 
-    def faults(self) -> Iterator[IndexFault]:
+    def findings(self, found: MakeFinding) -> Iterator[Finding]:
         """What is wrong; all batches have been taken."""
         if self._closed:
             self._time_is_due()
-        tracks = (self._offsets, self._times)
-        # Entries are added after the end has moved: what was missing at first may have come since, or come now.
-        for look in range(_LOOKS):
-            if not any(track.may_come for track in tracks) or (look and self._closed):
-                break
-            time.sleep(_PAUSE * look)
-            for track in tracks:
-                track.look_again()
-        for track in tracks:
-            yield from track.faults(self._closed)
+        yield from self._offsets.findings(found, self._closed)
+        yield from self._times.findings(found, self._closed)
 
 
 class _Track:
@@ -105,11 +98,11 @@ class _Track:
     ) -> None:
         self._kind, self._path, self._base, self._most = kind, path, base_offset, most
         self._entries = (entry for entry in self._read() if end is None or entry.offset < end)
-        self._ahead = next(self._entries, None)  # the first that is not compared yet
+        self._ahead: OffsetEntry | TimeEntry = next(self._entries, _NO_ENTRY)  # the first that is not compared yet
         self._count = 0  # of those that are
         self._unproven = 0
         self._first_unproven: tuple[int, OffsetEntry | TimeEntry] | None = None
-        self._missing: list[OffsetEntry | TimeEntry] = []
+        self._missing: list[OffsetEntry | TimeEntry] = []  # the first ones
         self._missing_count = 0
 
     def _read(self) -> Iterator[OffsetEntry | TimeEntry]:
@@ -120,70 +113,57 @@ class _Track:
         with file:
             yield from islice(self._kind(file, self._base).entries(), self._most)
 
+    @property
+    def next_offset(self) -> int:
+        """The offset of the first entry that is not compared yet; beyond all offsets if there is none."""
+        return self._ahead.offset
+
     def has(self, entry: OffsetEntry | TimeEntry, last_offset: int) -> bool:
         """Whether `entry` is next; entries up to the batch that ends at `last_offset` are done with."""
         found = False
-        while self._ahead is not None and self._ahead.offset <= last_offset:
+        while self._ahead.offset <= last_offset:
             if self._ahead == entry:
                 found = True
             else:
-                self._doubt(self._ahead)
-            self._advance()
+                self._unproven += 1
+                self._first_unproven = self._first_unproven or (self._count, self._ahead)
+            self._count += 1
+            self._ahead = next(self._entries, _NO_ENTRY)
         return found
-
-    def _advance(self) -> None:
-        self._count += 1
-        self._ahead = next(self._entries, None)
-
-    def _doubt(self, entry: OffsetEntry | TimeEntry) -> None:
-        self._unproven += 1
-        self._first_unproven = self._first_unproven or (self._count, entry)
 
     def lacks(self, entry: OffsetEntry | TimeEntry) -> None:
         """Notes a missing entry."""
         self._missing_count += 1
-        if len(self._missing) <= _MOST_BEHIND:
+        if len(self._missing) < _MOST_BEHIND:
             self._missing.append(entry)
 
-    @property
-    def may_come(self) -> bool:
-        """Whether a writer may be about to add all that is missing."""
-        return 0 < self._missing_count <= _MOST_BEHIND
-
-    def look_again(self) -> None:
-        """Strikes what has come since off the missing entries."""
-        if self.may_come:
-            still = set(self._missing)
-            still.difference_update(self._read())
+    def findings(self, found: MakeFinding, closed: bool) -> Iterator[Finding]:
+        """What is wrong with the index, one finding of each kind."""
+        self.has(_NO_ENTRY, LONG_MAX)
+        # Entries are added after the end has moved: what was missing at first may have come since, or come now.
+        for look in range(1 if closed else _LOOKS):
+            if not 0 < self._missing_count <= _MOST_BEHIND:
+                break
+            time.sleep(_PAUSE * look)
+            still = set(self._missing).difference(self._read())
             self._missing = [entry for entry in self._missing if entry in still]
             self._missing_count = len(self._missing)
-
-    def faults(self, closed: bool) -> Iterator[IndexFault]:
-        """What is wrong with the index, one fault of each kind."""
-        while self._ahead is not None:
-            self._doubt(self._ahead)
-            self._advance()
         width = self._kind.WIDTH
         if self._first_unproven is not None:
             number, entry = self._first_unproven
-            yield IndexFault(
-                self._path, number * width,
-                f"{self._unproven} of {self._count} entries are not what the log says, the first is {entry}",
-            )  # fmt: skip
+            what = f"{self._unproven} of {self._count} entries are not what the log says, the first is {entry}"
+            yield found(self._path, what, number * width)
         try:
             size = files.size_of(self._path)
         except FileNotFoundError:
             if closed or self._missing:
-                yield IndexFault(self._path, -1, "the file is missing")
+                yield found(self._path, "the file is missing", -1)
             return
         if self._missing:
-            yield IndexFault(
-                self._path, -1, f"{self._missing_count} entries are missing, the first is {self._missing[0]}"
-            )
+            what = f"{self._missing_count} entries are missing, the first is {self._missing[0]}"
+            yield found(self._path, what, -1)
         if closed and size // width > self._most:
-            yield IndexFault(
-                self._path, self._most * width, f"it has {size // width} entries, and the log has no more batches than "
-                f"{self._most}",
-            )  # fmt: skip
+            what = f"it has {size // width} entries, and the log has no more batches than {self._most}"
+            yield found(self._path, what, self._most * width)
         if size % width:
-            yield IndexFault(self._path, size - size % width, "it ends inside an entry")
+            yield found(self._path, "it ends inside an entry", size - size % width)

@@ -1,13 +1,12 @@
 """Compares the files that Kafka keeps beside its logs (checkpoints, `meta.properties`) with the partitions' states.
 
-Nothing of the engine goes by them, but a Kafka broker that is given the folder does. A checkpoint may be late, for it
+The engine does not use them, but a Kafka broker that is given the folder does. A checkpoint may be late, for it
 is written now and then; what it must not say is more than there is.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 
@@ -24,7 +23,7 @@ from pyspark_log.storage.catalog import (
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import PartitionState
-from pyspark_log.storage.maintenance.verify.findings import Finding, Severity
+from pyspark_log.storage.maintenance.verify.findings import Finder, Finding
 from pyspark_log.storage.publish import is_ready_name
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -52,102 +51,80 @@ def log_dir_faults(store: Store) -> Iterator[Finding]:
         if not folder.directory_id and not files.exists(folder.path):
             continue  # The first record creates it; each partition reports a lost one.
         problem = folder.problem()
-        look = _FolderCheck(store, folder.path)
         try:
-            found = [] if problem else list(look.run())
+            yield from () if problem else list(_look(store, folder.path))
         except OSError as error:
-            found, problem = [], f"{error.filename}: {error.strerror}"
-        yield from found
+            problem = f"{error.filename}: {error.strerror}"
         if problem:
-            yield Finding(
-                Severity.DAMAGE, "", -1, os.path.relpath(folder.path, store.path), -1, -1, -1,
-                f"the log dir has failed: {problem}", "mend or mount it, or bring it back from a copy",
-            )  # fmt: skip
+            advice = "mend or mount it, or bring it back from a copy"
+            yield Finder(store.path).damage(folder.path, f"the log dir has failed: {problem}", advice)
 
 
-class _FolderCheck:
-    """The check of one log dir that has not failed."""
-
-    def __init__(self, store: Store, path: str) -> None:
-        self._store, self._path = store, path
-
-    def run(self) -> Iterator[Finding]:
-        """Looks at all of its files. OSError."""
-        for name, consequence in _CHECKPOINTS.items():
-            yield from self._checkpoint(name, consequence)
-        yield from self._properties()
-        yield from self._copies()
-
-    def _finding(self, name: str, what: str, at: TopicPartition | None = None, offset: int = -1) -> Finding:
-        topic, partition = ("", -1) if at is None else (at.topic, at.partition)
-        path = os.path.relpath(f"{self._path}/{name}", self._store.path)
-        return Finding(Severity.INDEX, topic, partition, path, -1, offset, -1, what, _ADVICE)
-
-    def _checkpoint(self, name: str, consequence: str) -> Iterator[Finding]:
-        try:
-            beyond = self._beyond(name)
-            for _ in range(_PAUSES):
-                if not beyond:
-                    break
-                # The log was truncated, or the topic recreated, by a process that has yet to write the file.
-                time.sleep(_PAUSE)
-                known = {entry[:2] for entry in beyond}
-                beyond = [entry for entry in self._beyond(name) if entry[:2] in known]
-        except SideFileError as error:
-            yield self._finding(name, str(error))
-            return
-        if beyond:
-            at, offset, state = beyond[0]
-            others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
-            yield self._finding(
-                name,
-                f"it says offset {offset} for {at}{others}, whose log starts at {state.log_start} and ends at "
-                f"{state.next_offset}: a broker {consequence}",
-                at, offset,
-            )  # fmt: skip
-
-    def _beyond(self, name: str) -> list[tuple[TopicPartition, int, PartitionState]]:
-        """The entries of a checkpoint that say more than there is. SideFileError."""
-        found = []
-        for at, offset in read_offsets(f"{self._path}/{name}").items():
-            state = _state(self._store, at)
-            if state is not None and offset > (state.log_start if name == LOG_START else state.next_offset):
-                found.append((at, offset, state))
-        return found
-
-    def _properties(self) -> Iterator[Finding]:
-        try:
-            found = read_meta_properties(f"{self._path}/{META_PROPERTIES}")
-        except SideFileError as error:
-            yield self._finding(META_PROPERTIES, str(error))
-            return
-        of = self._store.cluster_id
-        if found is not None and of and found.cluster_id != of:
-            yield self._finding(
-                META_PROPERTIES, f"it is of cluster {found.cluster_id!r}, and the store's id is {of!r}"
-            )
+def _look(store: Store, folder: str) -> Iterator[Finding]:
+    """Looks at all files of a log dir that has not failed. OSError."""
+    for name, consequence in _CHECKPOINTS.items():
+        yield from _checkpoint(store, f"{folder}/{name}", consequence)
+    yield from _properties(store, f"{folder}/{META_PROPERTIES}")
+    yield from _copies(Finder(store.path), folder)
 
 
-    def _copies(self) -> Iterator[Finding]:
-        """Staged output that was copied here to become segments, and has not."""
-        names = sorted(filter(is_ready_name, files.list_folder(self._path)))
-        size = 0
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                size += files.size_of(f"{self._path}/{name}")
-        if names:
-            path = os.path.relpath(f"{self._path}/{names[0]}", self._store.path)
-            yield Finding(
-                Severity.NOTE, "", -1, path, -1, -1, -1,
-                f"{len(names)} files of {size} bytes that were to become segments, this is the first: who made them is "
-                "at it, or was stopped",
-                "none: what was decided is staged elsewhere. `pylog clean` removes them when they are a day old",
-            )  # fmt: skip
-
-
-def _state(store: Store, at: TopicPartition) -> PartitionState | None:
-    """A partition's state, read after the checkpoint; None: it has none, or its damage is reported there."""
+def _checkpoint(store: Store, path: str, consequence: str) -> Iterator[Finding]:
+    finding = Finder(store.path)
     try:
-        return store.logs.reader(at.topic, at.partition).state()
-    except (PylogError, OSError):
-        return None
+        beyond = _beyond(store, path)
+        for _ in range(_PAUSES):
+            if not beyond:
+                return
+            # The log was truncated, or the topic recreated, by a process that has yet to write the file.
+            time.sleep(_PAUSE)
+            known = {entry[:2] for entry in beyond}
+            beyond = [entry for entry in _beyond(store, path) if entry[:2] in known]
+    except SideFileError as error:
+        yield finding.index(path, str(error), _ADVICE)
+        return
+    for at, offset, state in beyond[:1]:
+        others = f" (and {len(beyond) - 1} more)" if len(beyond) > 1 else ""
+        what = (
+            f"it says offset {offset} for {at}{others}, whose log starts at {state.log_start} and ends at "
+            f"{state.next_offset}: a broker {consequence}"
+        )
+        yield finding.at(at.topic, at.partition).index(path, what, _ADVICE, first=offset)
+
+
+def _beyond(store: Store, path: str) -> list[tuple[TopicPartition, int, PartitionState]]:
+    """The entries of a checkpoint that say more than there is. SideFileError."""
+    found = []
+    for at, offset in read_offsets(path).items():
+        # Read after the checkpoint. If it is damaged, that is reported there.
+        with contextlib.suppress(PylogError, OSError):
+            state = store.logs.reader(at.topic, at.partition).state()
+            if offset > (state.log_start if path.endswith(f"/{LOG_START}") else state.next_offset):
+                found.append((at, offset, state))
+    return found
+
+
+def _properties(store: Store, path: str) -> Iterator[Finding]:
+    try:
+        found = read_meta_properties(path)
+    except SideFileError as error:
+        yield Finder(store.path).index(path, str(error), _ADVICE)
+        return
+    if found is not None and store.cluster_id and found.cluster_id != store.cluster_id:
+        what = f"it is of cluster {found.cluster_id!r}, and the store's id is {store.cluster_id!r}"
+        yield Finder(store.path).index(path, what, _ADVICE)
+
+
+def _copies(finding: Finder, folder: str) -> Iterator[Finding]:
+    """Staged output that was copied here to become segments, and has not."""
+    names = sorted(filter(is_ready_name, files.list_folder(folder)))
+    size = 0
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            size += files.size_of(f"{folder}/{name}")
+    if names:
+        what = (
+            f"{len(names)} files of {size} bytes that were to become segments, this is the first: the process that "
+            "made them is at it, or was stopped"
+        )
+        advice = "none: what was decided is staged elsewhere. `pylog clean` removes them when they are a day old"
+        yield finding.note(f"{folder}/{names[0]}", what, advice)

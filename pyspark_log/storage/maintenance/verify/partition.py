@@ -7,20 +7,28 @@ if the list of segments has changed since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from pyspark_log.config import TopicConfig
+from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import SideFileError
 from pyspark_log.storage.catalog import PartitionPath, read_epochs
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import EMPTY, Flags, PartitionState, cleaner_checkpoint, live_segments, read_slots
 from pyspark_log.storage.log import FILE_NAME as LEADER_EPOCHS
-from pyspark_log.storage.maintenance.verify.epochs import EpochFault, epoch_faults
+from pyspark_log.storage.maintenance.verify.epochs import ADVICE, epoch_findings
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding, Severity
 from pyspark_log.storage.maintenance.verify.partition_folder import folder_findings
-from pyspark_log.storage.maintenance.verify.producers import ProducerFault, producer_faults
-from pyspark_log.storage.maintenance.verify.segment import RecordCheck, SegmentCheck, SegmentReport, Span, Totals
-from pyspark_log.storage.maintenance.verify.segment_cache import closed_faults
+from pyspark_log.storage.maintenance.verify.producers import ProducerCheck
+from pyspark_log.storage.maintenance.verify.segment import (
+    WHOLE,
+    RecordCheck,
+    SegmentCheck,
+    SegmentReport,
+    Span,
+    Totals,
+)
+from pyspark_log.storage.maintenance.verify.segment_cache import cache_findings
 from pyspark_log.storage.maintenance.verify.state import slot_findings
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 
@@ -60,14 +68,14 @@ class PartitionCheck:
 
         Args:
             place: which partition.
-            config: its topic's settings.
+            config: its topic's configs.
             root: the store's folder, to which findings name files.
             progress: called with the number of bytes that were looked at since the last call.
             check_records: what else must hold for its records.
         """
         self._place = place
         self._config = config
-        self._finding = Finder(place.topic, place.partition, root)
+        self._finding = Finder(root, place.topic, place.partition)
         self._check = SegmentCheck(place, config, self._finding, progress, check_records)
         self._state: PartitionState | None = None
         self._looks: dict[int, SegmentReport] = {}  # by the base offset of the segment
@@ -83,16 +91,15 @@ class PartitionCheck:
         state = self._state = slots.state
         report = PartitionReport(self._place, state)
         if state is not None and state.flags & Flags.DEAD:
-            report.findings.append(self._finding(Severity.NOTE, self._place.state_path, what="the topic was deleted"))
+            report.findings.append(self._finding.note(self._place.state_path, "the topic was deleted", ""))
             return report
         report.findings += slot_findings(self._place, self._finding, slots, bases)
         in_log = list(self._check_log(report.totals))
         report.findings += in_log
-        report.findings += self._check_closed(state)
+        report.findings += self._check_cache(state)
         report.findings += self._check_epochs()
-        report.findings += self._check_producers(
-            [finding.first_offset for finding in in_log if finding.severity is Severity.DAMAGE]
-        )
+        damaged = [finding.first_offset for finding in in_log if finding.severity is Severity.DAMAGE]
+        report.findings += self._check_producers(min(damaged, default=LONG_MAX))
         report.findings += folder_findings(self._place, self._config, self._finding)
         return report
 
@@ -121,11 +128,8 @@ class PartitionCheck:
             runs = looks[span.base_offset].epochs
             if runs and runs[0].epoch < epoch:
                 path = segment_path(self._place.folder, span.base_offset, LOG)
-                yield self._finding(
-                    Severity.DAMAGE, path, first_offset=runs[0].first_offset, next_offset=runs[0].next_offset,
-                    what=f"leader epoch {runs[0].epoch} behind {epoch} of the segment before it",
-                    advice=f"its records are whole; {REPAIR}",
-                )  # fmt: skip
+                what = f"leader epoch {runs[0].epoch} after {epoch} of the segment before it"
+                yield self._finding.damage(path, what, WHOLE, -1, runs[0].first_offset, runs[0].next_offset)
             epoch = runs[-1].epoch if runs else epoch
 
     def _changed(self) -> bool:
@@ -135,8 +139,7 @@ class PartitionCheck:
         if state is None or before is None:
             return state is not before
         if state.flags & Flags.DEAD:
-            # All of it goes.
-            self._state = EMPTY
+            self._state = EMPTY  # All of it is about to be deleted.
             return True
         return (state.generation, state.log_start, state.swaps) != (before.generation, before.log_start, before.swaps)
 
@@ -159,15 +162,13 @@ class PartitionCheck:
             return
         first = spans[0].base_offset if spans else state.next_offset
         if first > state.log_start:
-            yield self._finding(
-                Severity.DAMAGE, segment_path(self._place.folder, state.log_start, LOG),
-                first_offset=state.log_start, next_offset=first,
-                what=f"the log starts at offset {state.log_start}, but its first segment at {first}: "
-                "segments are missing",
-                advice=f"bring the files back; or {REPAIR}",
-            )  # fmt: skip
+            path = segment_path(self._place.folder, state.log_start, LOG)
+            what = f"the log starts at offset {state.log_start}, but its first segment at {first}: segments are missing"
+            yield self._finding.damage(path, what, f"bring the files back; or {REPAIR}", -1, state.log_start, first)
 
-    def _check_closed(self, before: PartitionState | None) -> Iterator[Finding]:
+    # ---- the files beside the segments
+
+    def _check_cache(self, before: PartitionState | None) -> Iterator[Finding]:
         now = read_slots(self._place.state_path).state
         if before is None or now is None or now.incarnation != before.incarnation:
             return  # The log was truncated meanwhile, and then it is of other records.
@@ -176,73 +177,55 @@ class PartitionCheck:
             for look in self._looks.values()
             if (span := look.span).position is None and span.until is not None and look.largest is not None
         }
-        for position, what in closed_faults(self._place, largest):
-            yield self._finding(
-                Severity.INDEX, self._place.segments_path, position, what=what,
-                advice="remove the file; pylog clean rebuilds it; till then look-ups by time can be wrong",
-            )  # fmt: skip
+        yield from cache_findings(self._place, self._finding, largest)
 
-    # ---- the files beside the segments
-
-    def _check_epochs(self) -> Iterator[Finding]:
+    def _check_epochs(self) -> list[Finding]:
         state, path = self._state, f"{self._place.folder}/{LEADER_EPOCHS}"
         if state is None or all(look.largest is None for look in self._looks.values()):
-            return
+            return []
         runs = [run for base in sorted(self._looks) for run in self._looks[base].epochs]
-        entries, unreadable = [], ""
+        entries, unreadable = [], list[Finding]()
         try:
             entries = read_epochs(path)
         except SideFileError as error:
-            unreadable = str(error)
+            unreadable = [self._finding.index(path, str(error), ADVICE)]
         now = read_slots(self._place.state_path).state
         if now is None or _changes(now) != _changes(state):
-            return  # What was compared is not of one time.
-        faults = [EpochFault(Severity.INDEX, -1, unreadable)] if unreadable else epoch_faults(path, entries, now, runs)
-        for fault in faults:
-            advice = f"recovery from a power loss replaces it; or {REPAIR}; only Kafka's tools go by it"
-            if fault.severity is Severity.NOTE:
-                advice = "none: a copy of the log would fetch more again than it must"
-            yield self._finding(fault.severity, path, first_offset=fault.first_offset, what=fault.what, advice=advice)
+            return []  # What was compared is not of one time.
+        return unreadable or list(epoch_findings(path, self._finding, entries, now, runs))
 
-    def _check_producers(self, damaged: Iterable[int]) -> Iterator[Finding]:
-        """`damaged`: the offsets at which batches are damaged."""
+    def _check_producers(self, damaged: int) -> list[Finding]:
+        """`damaged`: the first offset at which batches are damaged."""
         numbered = any(look.numbered for look in self._looks.values())
         for _ in range(_TRIES):
             before = read_slots(self._place.state_path).state
-            if before is None or before.flags & Flags.DEAD:
-                return
-            if not (numbered or before.flags & Flags.PRODUCERS):
-                return
-            until = min([before.next_offset, *damaged])
-            touched_to = cleaner_checkpoint.read(self._place).touched_to
-            expiration = self._config.producer_id_expiration_ms
+            if before is None or before.flags & Flags.DEAD or not (numbered or before.flags & Flags.PRODUCERS):
+                break
+            found, compacted_to = [], cleaner_checkpoint.read(self._place).touched_to
+            if compacted_to == cleaner_checkpoint.UNKNOWN:
+                # Each batch that a cleaner has changed lacks records.
+                spans = (look.span for look in self._looks.values() if look.lacks_records)
+                compacted_to = max((span.until or 0 for span in spans if span.position is None), default=0)
+                if files.exists(self._place.cleaner_path):
+                    what = (
+                        "it is torn, or of another version: what snapshots and indexes of aborted transactions say was "
+                        "not compared with the log up to the last segment that lacks records"
+                    )
+                    advice = "none: the next compaction rewrites it"
+                    found = [self._finding.note(self._place.cleaner_path, what, advice)]
             try:
-                faults = producer_faults(self._place.folder, before, until, expiration, touched_to)
+                found += ProducerCheck(
+                    self._place.folder, self._finding, before, damaged, self._config.producer_id_expiration_ms,
+                    compacted_to,
+                ).run()  # fmt: skip
             except FileNotFoundError:
-                faults = []
+                continue
             now = read_slots(self._place.state_path).state
             if now is not None and _changes(now) == _changes(before):
-                if touched_to == cleaner_checkpoint.UNKNOWN:
-                    yield self._finding(
-                        Severity.NOTE, self._place.cleaner_path,
-                        what="it is torn, or of another version, so any segment may be compacted: what snapshots and "
-                        "indexes of aborted transactions say was not compared with the log",
-                        advice="none: the next compaction rewrites it",
-                    )  # fmt: skip
-                for fault in faults:
-                    yield self._finding(
-                        fault.severity, fault.path, first_offset=fault.first_offset, next_offset=fault.next_offset,
-                        what=fault.what, advice=_producer_advice(fault),
-                    )  # fmt: skip
-                return
+                return found
+        return []
 
 
 def _changes(state: PartitionState) -> tuple[int, int, int, bool]:
     """What is another one when segments, log start or epochs are, or the topic was deleted."""
     return state.generation, state.log_start, state.incarnation, bool(state.flags & Flags.DEAD)
-
-
-def _producer_advice(fault: ProducerFault) -> str:
-    if fault.severity is Severity.INDEX:
-        return f"the log takes its place, where it reaches back far enough; it goes with its segment, or by {REPAIR}"
-    return f"write nothing with producer ids to this partition; {REPAIR}, which rebuilds these files from the log"

@@ -1,256 +1,200 @@
-"""Compares a log with its producer files: snapshots, and indexes of aborted transactions.
+"""Rebuilds a partition's producer files (snapshots, indexes of aborted transactions) from its log, and compares.
 
-The log is read once more, by its headers, as by a writer without a snapshot. The contents of deleted segments cannot be
-reconstructed, so the files are trusted there unless the log contradicts them. Nothing is compared after a damaged
-batch, which is reported elsewhere.
+The log is read once more, by its headers, as by a writer without a snapshot. This compares for truth. A snapshot may
+lack producers that were idle for too long when it was written. The contents of deleted segments cannot be rebuilt, so
+what the files say of them is trusted unless the log contradicts it; the same holds for segments that may be compacted.
+Nothing is compared after a damaged batch, which is reported elsewhere.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
 from pyspark_log.errors import CorruptRecordError, SideFileError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import Flags, PartitionState, ProducerEntry, ProducerStates
+from pyspark_log.storage.log import Flags, PartitionState, ProducerEntry, ProducerStates, replay
 from pyspark_log.storage.log import snapshot as producer_snapshot
-from pyspark_log.storage.maintenance.verify.findings import Severity
-from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, EndTxnMarker, decode_end_txn_marker
+from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
+from pyspark_log.storage.record import ControlRecordError
 from pyspark_log.storage.segment import (
     LOG,
     SNAPSHOT,
     TXN_INDEX,
     AbortedTransaction,
-    SegmentReader,
     list_segments,
     segment_path,
     txn_index,
 )
 
-
-class ProducerFault(NamedTuple):
-    """Something wrong with what the files say of producers.
-
-    Attributes:
-        severity: how bad it is.
-        path: the file.
-        first_offset, next_offset: the offsets that it affects; -1: not known.
-        what: what is wrong.
-    """
-
-    severity: Severity
-    path: str
-    first_offset: int
-    next_offset: int
-    what: str
+_DAMAGE = f"write nothing with producer ids to this partition; {REPAIR}, which rebuilds these files from the log"
+_INDEX = f"the log takes its place, where it reaches back far enough; it is deleted with its segment, or by {REPAIR}"
+# Below this offset lies nothing.
+_NOTHING = -1
 
 
-def producer_faults(
-    folder: str, state: PartitionState, until: int, expiration: int, cleaned_to: int = 0
-) -> list[ProducerFault]:
-    """What is wrong with the files of a partition.
+class ProducerCheck:
+    """The check of one partition's producer files; `run` does it."""
 
-    Args:
-        folder: the partition's.
-        state: up to which the log counts.
-        until: the offset of the first damaged batch, or the log end.
-        expiration: producer.id.expiration.ms.
-        cleaned_to: below this offset the log may be compacted, and does not tell any more what was written there.
+    def __init__(
+        self, folder: str, finding: Finder, state: PartitionState, until: int, expiration: int, compacted_to: int
+    ) -> None:
+        """Reads nothing yet.
 
-    Raises:
-        FileNotFoundError: a segment went meanwhile.
-    """
-    check = _Check(folder, state, until, expiration, cleaned_to)
-    check.run()
-    return check.found
-
-
-class _Check:
-    def __init__(self, folder: str, state: PartitionState, until: int, expiration: int, cleaned_to: int) -> None:
-        self.found: list[ProducerFault] = []
-        self._folder, self._state, self._until, self._expiration = folder, state, until, expiration
+        Args:
+            folder: the partition's.
+            finding: makes findings.
+            state: up to which the log counts.
+            until: the offset of the first damaged batch, or the log end.
+            expiration: producer.id.expiration.ms.
+            compacted_to: below this offset the log may lack what was written there.
+        """
+        self._folder, self._finding, self._state, self._expiration = folder, finding, state, expiration
+        self._end = min(state.next_offset, until)
         bases = [base for base in list_segments(folder) if state.counts(base)]
-        # Those before the log start are about to go, their logs last.
+        # Those before the log start are about to be deleted, their logs last.
         bases = bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
-        self._bases = [base for base in bases if base >= cleaned_to]
+        self._bases = [base for base in bases if base >= compacted_to]
+        self._flagged = bool(state.flags & Flags.PRODUCERS)  # or reported
         self._states = ProducerStates()
-        self._known = True  # whether the log tells all, or begins in the middle
+        self._believed_to = _NOTHING  # what the files say of offsets below it is trusted
 
-    def run(self) -> None:
+    def run(self) -> Iterator[Finding]:
+        """What is wrong with the files. FileNotFoundError: a segment was deleted meanwhile."""
         if not self._bases:
             return
-        first, end = self._bases[0], min(self._state.next_offset, self._until)
-        snapshots = [offset for offset in producer_snapshot.list_snapshots(self._folder) if first <= offset <= end]
-        begin = self._read(first) if first in snapshots else None
-        self._known = first == 0 or begin is not None
+        first = self._bases[0]
+        snapshots = [o for o in producer_snapshot.list_snapshots(self._folder) if first <= o <= self._end]
+        begin: list[ProducerEntry] | None = [] if first == 0 else None
+        if snapshots and snapshots[0] == first:
+            try:
+                begin = producer_snapshot.read(segment_path(self._folder, snapshots.pop(0), SNAPSHOT))
+            except FileNotFoundError:
+                pass  # Its segment was deleted meanwhile.
+            except SideFileError as error:
+                yield self._finding.index(segment_path(self._folder, first, SNAPSHOT), str(error), _INDEX)
+        self._believed_to = first if begin is None else _NOTHING
         self._states = ProducerStates(begin or (), first)
-        waiting = [offset for offset in snapshots if offset > first]
         try:
             for base, until in zip(self._bases, [*self._bases[1:], self._state.next_offset], strict=True):
-                expected, aborts = self._walk(base, until, waiting)
-                if until > end:
+                yield from self._compare_segment(base, until, snapshots)
+                if until > self._end:
                     return
-                self._compare_index(base, until, expected, aborts)
-        except CorruptRecordError:
+        except ControlRecordError as error:
+            base = self._bases[bisect_right(self._bases, error.base_offset) - 1]
+            path, what = segment_path(self._folder, base, LOG), f"{error.reason}: no producer with an id can write here"
+            yield self._finding.damage(path, what, _DAMAGE, error.position, error.base_offset, error.base_offset + 1)
             return
-        for offset in waiting:
-            self._compare_snapshot(offset)
+        except CorruptRecordError:
+            return  # It was reported, or the log has changed meanwhile.
+        for offset in snapshots:
+            yield from self._compare_snapshot(offset)
 
-    def _fault(self, severity: Severity, path: str, first_offset: int, next_offset: int, what: str) -> None:
-        self.found.append(ProducerFault(severity, path, first_offset, next_offset, what))
-
-    def _walk(self, base: int, end: int, waiting: list[int]) -> tuple[list[AbortedTransaction], dict[int, int]]:
-        """Takes a segment in: transactions that were aborted in it, and all markers that say so, with their producers.
-
-        It reaches up to the offset `end`. Snapshots whose offsets come by are compared, and are no longer waiting.
-        """
-        expected: list[AbortedTransaction] = []
-        aborts: dict[int, int] = {}
-        for header, marker in self._batches(base, end):
-            while waiting and waiting[0] <= header.base_offset:
-                self._compare_snapshot(waiting.pop(0))
-            if header.producer_id < 0:
-                continue
-            if not self._state.flags & Flags.PRODUCERS and not self.found:
-                self._fault(
-                    Severity.DAMAGE, segment_path(self._folder, base, LOG), header.base_offset, header.next_offset,
-                    f"a batch of producer {header.producer_id}, but by the state nobody has numbered batches here: "
-                    "one that is sent again would be appended again",
-                )  # fmt: skip
+    def _compare_segment(self, base: int, until: int, snapshots: list[int]) -> Iterator[Finding]:
+        """Takes a segment in, up to `until`. Snapshots up to there are compared, and removed from the list."""
+        expected: dict[int, AbortedTransaction] = {}  # by the offset of the marker
+        aborts: dict[int, int] = {}  # the producer of each marker that aborts, also if its transaction is not known
+        for header, marker, aborted in replay(self._states, self._folder, base, min(until, self._end), self._state):
+            while snapshots and snapshots[0] <= header.base_offset:
+                yield from self._compare_snapshot(snapshots.pop(0))
+            if not self._flagged:
+                self._flagged = True
+                what = (
+                    f"a batch of producer {header.producer_id}, but by the state no producer with an id has written "
+                    "here: a batch that is sent again would be appended again"
+                )
+                path = segment_path(self._folder, base, LOG)
+                yield self._finding.damage(path, what, _DAMAGE, -1, header.base_offset, header.next_offset)
             if marker is not None and not marker.commit:
                 aborts[header.base_offset] = header.producer_id
-                aborted = self._states.aborted_by(header, marker)
-                expected += [] if aborted is None else [aborted]
-            self._states.enter(header, marker)
-        return expected, aborts
+                if aborted is not None:
+                    expected[header.base_offset] = aborted
+        if until <= self._end:
+            yield from self._compare_index(base, until, expected, aborts)
 
-    def _batches(self, base: int, until: int) -> Iterator[tuple[BatchHeader, EndTxnMarker | None]]:
-        reader = SegmentReader(self._folder, base, until=until)
-        try:
-            end = self._state.position if base == self._state.active_base else reader.log.size()
-            for header in reader.headers(0, end):
-                if header.base_offset >= self._until:
-                    break
-                marker = None
-                if header.producer_id >= 0 and header.is_control:
-                    data = reader.log.pread(min(header.size, MAX_MARKER_BYTES), header.position)
-                    try:
-                        marker = decode_end_txn_marker(data, header)
-                    except CorruptRecordError as error:
-                        self._fault(
-                            Severity.DAMAGE, reader.log.path, header.base_offset, header.next_offset,
-                            f"at byte {header.position}: {error.reason}: no producer with an id can write here",
-                        )  # fmt: skip
-                        raise
-                yield header, marker
-        finally:
-            reader.close()
-
-    # ---- snapshots
-
-    def _read(self, offset: int) -> list[ProducerEntry] | None:
-        """The producers of a snapshot; None if it cannot be read."""
+    def _compare_snapshot(self, offset: int) -> Iterator[Finding]:
         path = segment_path(self._folder, offset, SNAPSHOT)
         try:
-            return producer_snapshot.read(path)
-        except FileNotFoundError:
-            return None  # its segment went meanwhile
-        except SideFileError as error:
-            self._fault(Severity.INDEX, path, -1, -1, str(error))
-            return None
-
-    def _compare_snapshot(self, offset: int) -> None:
-        entries = self._read(offset)
-        if entries is None:
-            return
-        path = segment_path(self._folder, offset, SNAPSHOT)
-        known = {entry.producer_id: entry for entry in self._states.entries}
-        for entry in entries:
-            if what := self._refuted(entry, known.pop(entry.producer_id, None), offset):
-                self._fault(
-                    Severity.DAMAGE, path, offset, -1,
-                    f"it says of producer {entry.producer_id} {_said(entry)}, but {what}: what that producer sends "
-                    "next would be judged wrongly",
-                )  # fmt: skip
-                return
-        self._compare_missing(path, offset, known)
-
-    def _refuted(self, entry: ProducerEntry, known: ProducerEntry | None, offset: int) -> str:
-        """Why a producer cannot be as a snapshot says; "" if it can."""
-        if known is None:
-            last = max(entry.batches[-1].last_offset if entry.batches else -1, entry.txn_first_offset or -1)
-            return "" if self._is_before(last) else f"the log has no batch of it below {offset}"
-        txn, known_txn = entry.txn_first_offset, known.txn_first_offset
-        same_txn = txn == known_txn or (txn is not None and known_txn is not None and self._is_before(txn))
-        # One that was forgotten between its last batch and a marker has no batch. And the log may have the marker only.
-        same_batch = (
-            not entry.batches or _last(entry) == _last(known)
-            or (not known.batches and self._is_before(entry.batches[-1].last_offset))
-        )  # fmt: skip
-        return "" if entry.epoch == known.epoch and same_txn and same_batch else f"the log says {_said(known)}"
-
-    def _is_before(self, offset: int) -> bool:
-        """Whether an offset lies before all that is known of the log, so that what is said of it is believed."""
-        return not self._known and offset < self._bases[0]
-
-    def _compare_missing(self, path: str, offset: int, missing: Mapping[int, ProducerEntry]) -> None:
-        """Producers that a snapshot has not: those that were idle for too long when it was written may be missing."""
-        try:
+            entries = producer_snapshot.read(path)
             written = files.status_of(path).st_mtime_ns // 1_000_000
         except FileNotFoundError:
+            return  # Its segment was deleted meanwhile.
+        except SideFileError as error:
+            yield self._finding.index(path, str(error), _INDEX)
             return
-        for entry in missing.values():
+        rebuilt = {entry.producer_id: entry for entry in self._states.entries}
+        for entry in entries:
+            right = rebuilt.pop(entry.producer_id, None)
+            if not self._can_be(entry, right):
+                what = f"the log has no batch of it below {offset}" if right is None else f"the log says {_said(right)}"
+                what = (
+                    f"it says of producer {entry.producer_id} {_said(entry)}, but {what}: what that producer sends "
+                    "next would be judged wrongly"
+                )
+                yield self._finding.damage(path, what, _DAMAGE, first=offset)
+                return
+        for entry in rebuilt.values():
             if not entry.is_expired(written, self._expiration):
-                grave = entry.txn_first_offset is not None
-                self._fault(
-                    Severity.DAMAGE if grave else Severity.INDEX, path, offset, -1,
-                    f"it has no producer {entry.producer_id}, of which the log says {_said(entry)}",
-                )  # fmt: skip
+                what = f"it has no producer {entry.producer_id}, of which the log says {_said(entry)}"
+                if entry.txn_first_offset is None:
+                    yield self._finding.index(path, what, _INDEX, first=offset)
+                else:
+                    yield self._finding.damage(path, what, _DAMAGE, first=offset)
                 return
 
-    # ---- indexes of aborted transactions
+    def _can_be(self, entry: ProducerEntry, right: ProducerEntry | None) -> bool:
+        """Whether a producer can be as a snapshot says; `right`: as it is by the log."""
+        txn, last = entry.txn_first_offset, entry.batches[-1].last_offset if entry.batches else _NOTHING
+        if right is None:
+            return max(last, _NOTHING if txn is None else txn) < self._believed_to
+        return (
+            entry.epoch == right.epoch
+            and (
+                txn == right.txn_first_offset
+                or (txn is not None and right.txn_first_offset is not None and txn < self._believed_to)
+            )
+            # One that was forgotten between its last batch and a marker has no batch. And the log may have the marker
+            # only.
+            and (not entry.batches or _last(entry) == _last(right) or (not right.batches and last < self._believed_to))
+        )
 
     def _compare_index(
-        self, base: int, until: int, expected: Sequence[AbortedTransaction], aborts: Mapping[int, int]
-    ) -> None:
+        self, base: int, until: int, expected: dict[int, AbortedTransaction], aborts: Mapping[int, int]
+    ) -> Iterator[Finding]:
         path = segment_path(self._folder, base, TXN_INDEX)
         try:
             # Beyond the end there may be one of a running writer.
             found = [entry for entry in txn_index.read_entries(path, base) if entry.last_offset < until]
         except SideFileError as error:
-            self._fault(Severity.DAMAGE, path, base, until, str(error))
+            yield self._finding.damage(path, str(error), _DAMAGE, -1, base, until)
             return
-        wanted = {entry.last_offset: entry for entry in expected}
         for entry in found:
-            right = wanted.pop(entry.last_offset, None)
-            if entry != right and not self._believed(entry, right, aborts):
-                self._fault(
-                    Severity.DAMAGE, path, entry.first_offset, entry.last_offset + 1,
-                    f"{entry} is not what the log says{'' if right is None else f', which is {right}'}: who reads "
-                    "committed records would miss some, or get aborted ones",
-                )  # fmt: skip
+            right = expected.pop(entry.last_offset, None)
+            if entry != right and not self._is_believed(entry, right, aborts):
+                what = (
+                    f"{entry} is not what the log says{'' if right is None else f', which is {right}'}: readers of "
+                    "committed records would miss some, or get aborted ones"
+                )
+                yield self._finding.damage(path, what, _DAMAGE, -1, entry.first_offset, entry.last_offset + 1)
                 return
-        for entry in wanted.values():
-            self._fault(
-                Severity.DAMAGE, path, entry.first_offset, entry.last_offset + 1,
-                f"{len(wanted)} aborted transactions are missing in it, the first is {entry}: who reads committed "
-                "records would get theirs",
-            )  # fmt: skip
-            return
+        for entry in [*expected.values()][:1]:
+            what = (
+                f"{len(expected)} aborted transactions are missing in it, the first is {entry}: readers of committed "
+                "records would get theirs"
+            )
+            yield self._finding.damage(path, what, _DAMAGE, -1, entry.first_offset, entry.last_offset + 1)
 
-    def _believed(
+    def _is_believed(
         self, entry: AbortedTransaction, right: AbortedTransaction | None, aborts: Mapping[int, int]
     ) -> bool:
         """Whether an entry that the log does not give can be right: of a transaction that began before the log does."""
-        if self._known or aborts.get(entry.last_offset) != entry.producer_id:
+        if aborts.get(entry.last_offset) != entry.producer_id:
             return False
-        first = self._bases[0]
         if right is None:
-            return entry.first_offset < first
+            return entry.first_offset < self._believed_to
         # The log has the rest of it only; or another one was open then, which had begun before.
-        return (entry.first_offset == right.first_offset or entry.first_offset < first) and (
-            entry.last_stable_offset == right.last_stable_offset or entry.last_stable_offset < first
+        return (entry.first_offset == right.first_offset or entry.first_offset < self._believed_to) and (
+            entry.last_stable_offset == right.last_stable_offset or entry.last_stable_offset < self._believed_to
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
@@ -15,17 +15,19 @@ from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import Epochs, PartitionState, this_boot
 from pyspark_log.storage.maintenance.verify.epochs import EpochRun, add_run
-from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding, Severity
+from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
 from pyspark_log.storage.record import MAGIC, BatchHeader
 from pyspark_log.storage.segment import LOG, Damaged, Intact, SegmentScanner, segment_path
 from pyspark_log.types import NO_TIMESTAMP
 
-#: Looks at decoded records; gives the offset of each that its topic cannot have, and why.
-RecordCheck = Callable[[Mapping[str, pa.Array]], Iterable[tuple[int, str]]]
+#: Looks at the records of a file's batches, and finds those that their topic cannot have.
+RecordCheck = Callable[[Finder, str, Intact], Iterator[Finding]]
 
 # The most findings that are reported individually for one segment.
 _MOST_FINDINGS = 1000
+#: The advice for a batch whose records can be read.
+WHOLE = f"its records are whole; {REPAIR}"
 # Below this many records a batch's largest time is found faster without Arrow.
 _FEW = 32
 
@@ -71,6 +73,7 @@ class SegmentReport:
         epochs: the leader epochs of its batches.
         largest: the largest time of its batches, in ms; None if it was not read.
         numbered: whether a batch has a producer id.
+        lacks_records: whether a batch has fewer records than offsets, as a cleaner leaves it.
     """
 
     span: Span
@@ -78,6 +81,7 @@ class SegmentReport:
     epochs: list[EpochRun] = field(default_factory=list)
     largest: int | None = None
     numbered: bool = False
+    lacks_records: bool = False
 
 
 class SegmentCheck:
@@ -93,16 +97,7 @@ class SegmentCheck:
         *,
         dense: bool = True,
     ) -> None:
-        """Prepares it.
-
-        Args:
-            place: which partition.
-            config: its topic's settings.
-            finding: makes findings.
-            progress: called with the number of bytes that were looked at since the last call.
-            check_records: what else must hold for its records.
-            dense: whether each batch must begin where the one before it ends.
-        """
+        """Prepares it, as PartitionCheck. `dense`: whether each batch must begin where the one before it ends."""
         self._place = place
         self._interval = config.index_interval_bytes
         self._finding = finding
@@ -111,38 +106,27 @@ class SegmentCheck:
         self._walker = SegmentScanner(config.max_batch_bytes, dense=dense)
 
     def run(self, span: Span, state: PartitionState | None, totals: Totals) -> SegmentReport:
-        """Looks at a segment.
-
-        Args:
-            span: which one, and what of it counts.
-            state: the partition's; None if it has no valid one.
-            totals: what is looked at is added to it.
-        """
+        """Looks at a segment; `state`: the partition's, if it has a valid one. Adds to `totals`."""
         report = SegmentReport(span)
         findings = self._findings(report, state, totals)
         found = report.findings = list(islice(findings, _MOST_FINDINGS))
         left = sum(1 for _ in findings)
         if left:
-            last = found[-1]
-            found.append(replace(last, position=-1, what=f"and {left} findings more in this file", advice=last.advice))
+            found.append(replace(found[-1], position=-1, what=f"and {left} findings more in this file"))
         return report
 
     def _findings(self, report: SegmentReport, state: PartitionState | None, totals: Totals) -> Iterator[Finding]:
         span = report.span
         path = segment_path(self._place.folder, span.base_offset, LOG)
+        until = -1 if span.until is None else span.until
         try:
             file = files.open_read(path)
         except FileNotFoundError:
-            yield self._finding(
-                Severity.DAMAGE, path, first_offset=span.base_offset, next_offset=_or_unknown(span.until),
-                what="the segment is missing", advice=f"bring the file back; or {REPAIR}",
-            )  # fmt: skip
+            advice = f"bring the file back; or {REPAIR}"
+            yield self._finding.damage(path, "the segment is missing", advice, -1, span.base_offset, until)
             return
         except OSError as error:
-            yield self._finding(
-                Severity.DAMAGE, path, first_offset=span.base_offset, next_offset=_or_unknown(span.until),
-                what=f"cannot be read: {error.strerror}", advice="may this user read it? Is the disk well?",
-            )  # fmt: skip
+            yield self._finding.unreadable(path, error, span.base_offset, until)
             return
         totals.segments += 1
         end = None
@@ -157,14 +141,16 @@ class SegmentCheck:
             for piece in self._walker.walk(file, size, span.base_offset, span.until):
                 if isinstance(piece, Damaged):
                     damaged = True
-                    yield self._unsound(path, span, state, piece)
+                    self._progress(piece.end - piece.position)
+                    yield self._damaged(path, span, state, piece)
                     continue
                 for header in piece.headers:
                     indexes.take(header)
                     report.numbered |= header.producer_id >= 0
+                    report.lacks_records |= header.count <= header.last_offset_delta and header.magic == MAGIC
                     largest = max(largest, header.max_timestamp)
                     if what := epochs.fault(header):
-                        yield self._batch_finding(path, header, what)
+                        yield self._finding.damage(path, what, WHOLE, *_at(header))
                     else:
                         add_run(report.epochs, header.leader_epoch, header.base_offset, header.next_offset)
                 yield from self._check_rows(path, piece)
@@ -174,70 +160,55 @@ class SegmentCheck:
                 self._progress(len(piece.data))
             if not damaged and span.position is not None and held < span.position:
                 damaged = True
-                yield self._finding(
-                    Severity.DAMAGE, path, held, what=f"it has {held} bytes, the state says {span.position}",
-                    advice=REPAIR,
-                )  # fmt: skip
+                yield self._finding.damage(path, f"it has {held} bytes, the state says {span.position}", REPAIR, held)
         report.largest = largest
-        if not damaged and not _is_coming(span, state):
-            # Otherwise entries for damaged batches would be reported as separate faults.
-            for fault in indexes.faults():
-                yield self._finding(
-                    Severity.INDEX, fault.path, fault.position, span.base_offset, _or_unknown(span.until),
-                    what=fault.what, advice=_index_advice(span),
-                )  # fmt: skip
+        # Else entries for damaged batches would be findings of their own; and of a cleaned segment that is being put in
+        # place the indexes come last.
+        if not damaged and not (state is not None and state.swaps and span.base_offset == state.intent_base):
+            advice = f"{REPAIR}; until then reads take longer, and look-ups by time can be wrong"
+            if span.position is not None:
+                advice = "none: the next writer of the partition rebuilds it"
 
-    def _unsound(self, path: str, span: Span, state: PartitionState | None, piece: Damaged) -> Finding:
-        self._progress(piece.end - piece.position)
+            def found(path: str, what: str, position: int) -> Finding:
+                return self._finding.index(path, what, advice, position, span.base_offset, until)
+
+            yield from indexes.findings(found)
+
+    def _damaged(self, path: str, span: Span, state: PartitionState | None, piece: Damaged) -> Finding:
+        size, at = piece.end - piece.position, (piece.position, piece.first_offset)
         if span.until is None and piece.first_offset == piece.next_offset:
-            return self._finding(
-                Severity.NOTE, path, piece.position, piece.first_offset,
-                what=f"the last {piece.end - piece.position} bytes are no whole batch: {piece.reason}",
-            )
+            return self._finding.note(path, f"the last {size} bytes are no whole batch: {piece.reason}", "", *at)
         if span.position is None and piece.first_offset == piece.next_offset == span.until:
             # Late bytes of a writer that had lost its lock, on a shared file system.
-            return self._finding(
-                Severity.NOTE, path, piece.position, piece.first_offset,
-                what=f"{piece.end - piece.position} bytes behind the segment's last record, which nobody reads",
-                advice="a Kafka broker would end the log here; pylog repair makes a copy without them",
-            )  # fmt: skip
+            what = f"{size} bytes after the segment's last record, which no reader reads"
+            advice = "a Kafka broker would end the log here; pylog repair makes a copy without them"
+            return self._finding.note(path, what, advice, *at)
         advice = f"bring the file back from a copy; or {REPAIR}, which leaves these offsets empty"
-        if span.position is not None and _is_unsettled(state, piece.position):
-            advice = "not synced before the machine went down: the next writer of the partition puts it right"
-        advice = piece.advice or advice
-        return self._finding(
-            Severity.DAMAGE, path, piece.position, piece.first_offset, piece.next_offset,
-            what=f"{piece.reason} ({piece.end - piece.position} bytes)" if piece.end > piece.position else piece.reason,
-            advice=advice,
-        )  # fmt: skip
-
-    def _batch_finding(self, path: str, header: BatchHeader, what: str) -> Finding:
-        return self._finding(
-            Severity.DAMAGE, path, header.position, header.base_offset, header.next_offset, what=what,
-            advice=f"its records are whole; {REPAIR}",
-        )  # fmt: skip
+        unsettled = state is not None and state.boot != this_boot() and piece.position >= state.synced
+        if span.position is not None and unsettled:
+            advice = "not synced before the machine crashed: the next writer of the partition recovers it"
+        what = f"{piece.reason} ({size} bytes)" if size > 0 else piece.reason
+        return self._finding.damage(path, what, piece.advice or advice, *at, piece.next_offset)
 
     def _check_rows(self, path: str, piece: Intact) -> Iterator[Finding]:
         times, row = _Times(piece.columns["timestamp"]), 0
         for header in piece.headers:
             if header.magic < MAGIC:
-                break  # Kafka's older formats do not tell how many records a batch has
+                break  # Kafka's older formats do not say how many records a batch has.
             if header.is_control or not header.count:
                 continue
             largest = times.largest(row, header.count)
             row += header.count
             if largest != header.max_timestamp:
-                yield self._finding(
-                    Severity.INDEX, path, header.position, header.base_offset, header.next_offset,
-                    what=f"the largest time of its records is {largest} ms, its header says {header.max_timestamp}",
-                    advice="look-ups by time can miss these records; append them again if that matters",
-                )  # fmt: skip
+                what = f"the largest time of its records is {largest} ms, its header says {header.max_timestamp}"
+                advice = "look-ups by time can miss these records; append them again if that matters"
+                yield self._finding.index(path, what, advice, *_at(header))
         if self._check_records is not None:
-            for offset, what in self._check_records(piece.columns):
-                header = next(header for header in piece.headers if offset < header.next_offset)
-                yield self._finding(
-                    Severity.DAMAGE, path, header.position, offset, offset + 1, what=what, advice=REPAIR
-                )
+            yield from self._check_records(self._finding, path, piece)
+
+
+def _at(header: BatchHeader) -> tuple[int, int, int]:
+    return header.position, header.base_offset, header.next_offset
 
 
 class _Times:
@@ -255,23 +226,3 @@ class _Times:
             return max(self._view[row : row + count]) // 1000
         largest: int = pc.max(self._column.slice(row, count)).value
         return largest // 1000
-
-
-def _is_coming(span: Span, state: PartitionState | None) -> bool:
-    """Whether it is a cleaned segment that is being put in place: its indexes come last."""
-    return state is not None and state.swaps and span.base_offset == state.intent_base
-
-
-def _is_unsettled(state: PartitionState | None, position: int) -> bool:
-    """Whether a byte of the active segment was not synced before a crash."""
-    return state is not None and state.boot != this_boot() and position >= state.synced
-
-
-def _or_unknown(offset: int | None) -> int:
-    return -1 if offset is None else offset
-
-
-def _index_advice(span: Span) -> str:
-    if span.position is not None:
-        return "none: the next writer of the partition makes it right"
-    return f"{REPAIR}; until then reads take longer, and look-ups by time can be wrong"

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -46,8 +46,8 @@ from pyspark_log.storage.log import Flags, read_slots
 from pyspark_log.storage.log_manager import ASIDE_NAME, LogManager, hex_id
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.verify.broker import BrokerCheck
-from pyspark_log.storage.maintenance.verify.decisions import DecisionCheck, DecisionRecords, group_record_faults
-from pyspark_log.storage.maintenance.verify.findings import Finding, Severity
+from pyspark_log.storage.maintenance.verify.decisions import DecisionCheck, DecisionRecords, check_group_records
+from pyspark_log.storage.maintenance.verify.findings import Finder, Finding, Severity
 from pyspark_log.storage.maintenance.verify.log_dir import log_dir_faults
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck, PartitionReport
 from pyspark_log.storage.maintenance.verify.segment import RecordCheck, Totals
@@ -58,6 +58,7 @@ from pyspark_log.types import TopicDescription
 _STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})(\.turn|\.segments|\.cleaner(\.turn)?)?")
 _LOCK_NAME = re.compile(r"[a-z]+(-\d+)?\.lock(\.turn)?")
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
+_IF_DELETED = "none, if its topic was deleted"
 _ROOT_NAMES = {STORE_FILE, TOPICS_FOLDER, STATE_FOLDER, STAGING_FOLDER, CUT_FOLDER}
 
 
@@ -103,9 +104,7 @@ def verify(
     began = time.monotonic()
     brokers = _brokers(path)
     if brokers is not None:
-        report = _check_brokers(brokers, topic, jobs or os.cpu_count() or 1, progress)
-        report.seconds = time.monotonic() - began
-        return report
+        return _report([], _check_brokers(brokers, topic, jobs or os.cpu_count() or 1, progress), [], began)
     store, findings = open_damaged(path)
     described: list[TopicDescription] = []
     for name in [topic] if topic is not None else store.topics(internal=True):
@@ -115,30 +114,31 @@ def verify(
         elif topic is not None and not any(finding.topic == topic for finding in findings):
             raise UnknownTopicError(f"there is no topic {topic!r}")
     decisions = DecisionRecords()
-    reports = _check_partitions(store, described, decisions, jobs or os.cpu_count() or 1, progress)
-    report = Report(findings)
-    for part in reports:
-        report.findings += part.findings
-        report.totals.add(part.totals)
-        report.partitions += bool(part.totals.segments or part.findings)
+    parts = _check_partitions(store, described, decisions, jobs or os.cpu_count() or 1, progress)
+    others: list[Finding] = []
     if topic is None:
         check = DecisionCheck(store, decisions)
-        for part in reports:
+        for part in parts:
             if part.state is not None and part.state.applied >= 0:
-                report.findings += check.applied_beyond(part.place.topic, part.place.partition, part.state.applied)
-        report.findings += check.run()
-        report.findings += log_dir_faults(store)
-        report.findings += _twins(described)
-        report.findings += _deleted(store)
-        report.findings += unknown_files(store, described)
-    _worst_first(report)
+                others += check.applied_beyond(part.place.topic, part.place.partition, part.state.applied)
+        others += check.run()
+        others += log_dir_faults(store)
+        others += _same_ids(store, described)
+        others += _deleted(store)
+        others += unknown_files(store, described)
+    return _report(findings, parts, others, began)
+
+
+def _report(first: list[Finding], parts: list[PartitionReport], others: list[Finding], began: float) -> Report:
+    """All that was found: of descriptions, in partitions, and elsewhere; `began`: by the monotonic clock."""
+    report, order = Report(), list(Severity)
+    found = [*first, *(finding for part in parts for finding in part.findings), *others]
+    report.findings = sorted(found, key=lambda finding: order.index(finding.severity))
+    for part in parts:
+        report.totals.add(part.totals)
+        report.partitions += bool(part.totals.segments or part.findings)
     report.seconds = time.monotonic() - began
     return report
-
-
-def _worst_first(report: Report) -> None:
-    order = list(Severity)
-    report.findings.sort(key=lambda finding: order.index(finding.severity))
 
 
 def _brokers(path: str | os.PathLike[str]) -> Store | None:
@@ -148,38 +148,6 @@ def _brokers(path: str | os.PathLike[str]) -> Store | None:
     except StoreError:
         return None
     return store if store.is_brokers else None
-
-
-def _check_brokers(store: Store, topic: str | None, jobs: int, progress: Progress | None) -> Report:
-    """Looks at the partitions in a broker's folder, or at those of one topic."""
-    readers = list[tuple[int, BrokerLogReader]]()
-    for name in [topic] if topic is not None else store.topics(internal=True):
-        for number in store.written_partitions(name):
-            reader = store.logs.reader(name, number)
-            assert isinstance(reader, BrokerLogReader)
-            readers.append((_size(reader.place), reader))
-    told = ProgressCounter(progress, sum(size for size, _ in readers))
-
-    def look(reader: BrokerLogReader) -> PartitionReport:
-        place = reader.place
-        try:
-            config = store.topic_config(place.topic)
-            return BrokerCheck(reader, config, os.path.dirname(place.folder), told.add).run()
-        except UnknownTopicError:
-            return PartitionReport(place, None)
-        except OSError as error:
-            return PartitionReport(place, None, [_unreadable(store, place, error)])
-
-    report = Report()
-    readers.sort(key=lambda item: item[0], reverse=True)
-    with ThreadPoolExecutor(max(1, min(jobs, len(readers)))) as pool:
-        found = list(pool.map(look, [reader for _, reader in readers]))
-    for part in sorted(found, key=lambda part: (part.place.topic, part.place.partition)):
-        report.findings += part.findings
-        report.totals.add(part.totals)
-        report.partitions += bool(part.totals.segments or part.findings)
-    _worst_first(report)
-    return report
 
 
 def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
@@ -202,24 +170,17 @@ def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
         what = str(error)
     else:
         return store, []
-    return Store(LogManager(folder, "", {})), [
-        Finding(
-            Severity.DAMAGE, "", -1, STORE_FILE, -1, -1, -1, what,
-            "bring the file back from a copy: the store does not open without it",
-        )
-    ]  # fmt: skip
+    advice = "bring the file back from a copy: the store does not open without it"
+    return Store(LogManager(folder, "", {})), [Finder(folder).damage(STORE_FILE, what, advice)]
 
 
 def describe(store: Store, name: str, findings: list[Finding]) -> TopicDescription | None:
     """A topic's description; None if there is none or it is damaged, which then is added to `findings`."""
-
-    def found(severity: Severity, what: str, advice: str) -> None:
-        findings.append(Finding(severity, name, -1, f"{TOPICS_FOLDER}/{name}.json", -1, -1, -1, what, advice))
-
+    finding, path = Finder(store.path, name), f"{TOPICS_FOLDER}/{name}.json"
     try:
         check_name(name)
     except InvalidConfigError as error:
-        found(Severity.NOTE, f"not a file of the engine: {error}", "take it out of the store's folder")
+        findings.append(finding.note(path, f"not a file of the engine: {error}", "take it out of the store's folder"))
         return None
     try:
         description = store.describe_topic(name)
@@ -227,10 +188,8 @@ def describe(store: Store, name: str, findings: list[Finding]) -> TopicDescripti
     except UnknownTopicError:
         return None
     except (PylogError, OSError) as error:
-        found(
-            Severity.DAMAGE, f"the topic's description cannot be used: {error}",
-            "bring the file back from a copy: the topic does not open without it",
-        )  # fmt: skip
+        advice = "bring the file back from a copy: the topic does not open without it"
+        findings.append(finding.damage(path, f"the topic's description cannot be used: {error}", advice))
         return None
     return description
 
@@ -245,39 +204,75 @@ def _check_partitions(
     jobs: int,
     progress: Progress | None,
 ) -> list[PartitionReport]:
-    """Looks at all partitions; the largest first, so that no thread is left alone with one at the end."""
-    checks: dict[str, RecordCheck] = {PUBLISH_TOPIC: decisions.take, OFFSETS_TOPIC: group_record_faults}
+    checks: dict[str, RecordCheck] = {PUBLISH_TOPIC: decisions.check, OFFSETS_TOPIC: check_group_records}
     configs: dict[str, TopicConfig] = {}
     for topic in described:
         # It may be deleted by now, and another may have its name.
         with contextlib.suppress(UnknownTopicError):
             configs[topic.name] = store.topic_config(topic.name)
-    places = [place for place in written_places(store, described) if place.topic in configs]
-    work = [(0 if store.logs.log_dirs.problem_of(place) else _size(place), place) for place in places]
-    told = ProgressCounter(progress, sum(size for size, _ in work))
+    problem_of = store.logs.log_dirs.problem_of
 
-    def look(place: PartitionPath) -> PartitionReport:
-        problem = store.logs.log_dirs.problem_of(place)
-        if problem:
-            return PartitionReport(place, None, [_out_of_reach(store, place, problem)])
-        check = PartitionCheck(place, configs[place.topic], store.path, told.add, checks.get(place.topic))
-        try:
-            return check.run()
-        except OSError as error:
-            return PartitionReport(place, None, [_unreadable(store, place, error)])
-
-    def run(place: PartitionPath) -> PartitionReport:
-        report = look(place)
+    def look(place: PartitionPath, add: Callable[[int], None]) -> PartitionReport:
+        if problem := problem_of(place):
+            finding = Finder(store.path, place.topic, place.partition)
+            what = f"its log dir has failed, so it was not looked at: {problem}"
+            advice = "mend or mount it, or bring it back from a copy with all that is in it"
+            report = PartitionReport(place, None, [finding.damage(place.folder, what, advice)])
+        else:
+            check = PartitionCheck(place, configs[place.topic], store.path, add, checks.get(place.topic))
+            report = _readable(store, place, check.run)
         with contextlib.suppress(UnknownTopicError):
             now = store.logs.place(place.topic, place.partition)
             if report.findings and now.topic_id == place.topic_id and now != place:
-                return run(now)  # It was moved meanwhile.
+                return look(now, add)  # It was moved meanwhile.
         return report
 
-    work.sort(key=lambda item: item[0], reverse=True)
-    with ThreadPoolExecutor(max(1, min(jobs, len(work)))) as pool:
-        reports = list(pool.map(run, [place for _, place in work]))
+    places = [place for place in written_places(store, described) if place.topic in configs]
+    sizes = [0 if problem_of(place) else _size(place) for place in places]
+    return _side_by_side(dict(zip(places, sizes, strict=True)), look, jobs, progress)
+
+
+def _check_brokers(store: Store, topic: str | None, jobs: int, progress: Progress | None) -> list[PartitionReport]:
+    """Looks at the partitions in a broker's folder, or at those of one topic."""
+    readers = dict[PartitionPath, BrokerLogReader]()
+    for name in [topic] if topic is not None else store.topics(internal=True):
+        for number in store.written_partitions(name):
+            reader = store.logs.reader(name, number)
+            assert isinstance(reader, BrokerLogReader)
+            readers[reader.place] = reader
+
+    def look(place: PartitionPath, add: Callable[[int], None]) -> PartitionReport:
+        try:
+            config = store.topic_config(place.topic)
+            check = BrokerCheck(readers[place], config, os.path.dirname(place.folder), add)
+            return _readable(store, place, check.run)
+        except UnknownTopicError:
+            return PartitionReport(place, None)
+
+    return _side_by_side({place: _size(place) for place in readers}, look, jobs, progress)
+
+
+def _side_by_side(
+    sizes: Mapping[PartitionPath, int],
+    look: Callable[[PartitionPath, Callable[[int], None]], PartitionReport],
+    jobs: int,
+    progress: Progress | None,
+) -> list[PartitionReport]:
+    """Looks at all partitions; the largest first, so that no thread is left alone with one at the end."""
+    done = ProgressCounter(progress, sum(sizes.values()))
+    with ThreadPoolExecutor(max(1, min(jobs, len(sizes)))) as pool:
+        places = sorted(sizes, key=lambda place: sizes[place], reverse=True)
+        reports = list(pool.map(lambda place: look(place, done.add), places))
     return sorted(reports, key=lambda report: (report.place.topic, report.place.partition))
+
+
+def _readable(store: Store, place: PartitionPath, run: Callable[[], PartitionReport]) -> PartitionReport:
+    """What a check finds; damage, if a folder or file cannot be read."""
+    try:
+        return run()
+    except OSError as error:
+        finding = Finder(store.path, place.topic, place.partition)
+        return PartitionReport(place, None, [finding.unreadable(error.filename or place.folder, error)])
 
 
 def written_places(store: Store, described: Sequence[TopicDescription]) -> list[PartitionPath]:
@@ -301,22 +296,6 @@ def written_places(store: Store, described: Sequence[TopicDescription]) -> list[
     return places
 
 
-def _out_of_reach(store: Store, place: PartitionPath, problem: str) -> Finding:
-    return Finding(
-        Severity.DAMAGE, place.topic, place.partition, os.path.relpath(place.folder, store.path), -1, -1, -1,
-        f"its log dir has failed, so it was not looked at: {problem}",
-        "mend or mount it, or bring it back from a copy with all that is in it",
-    )  # fmt: skip
-
-
-def _unreadable(store: Store, place: PartitionPath, error: OSError) -> Finding:
-    path = os.path.relpath(error.filename or place.folder, store.path)
-    return Finding(
-        Severity.DAMAGE, place.topic, place.partition, path, -1, -1, -1, f"cannot be read: {error.strerror}",
-        "may this user read it? Is the disk well?",
-    )  # fmt: skip
-
-
 def _size(place: PartitionPath) -> int:
     try:
         return log_bytes(place.folder)
@@ -336,41 +315,38 @@ def log_bytes(folder: str) -> int:
 # ---- what belongs to no partition
 
 
-def _twins(described: Sequence[TopicDescription]) -> Iterator[Finding]:
+def _same_ids(store: Store, described: Sequence[TopicDescription]) -> Iterator[Finding]:
     """Topics with one id: they would share their state files."""
     first: dict[str, str] = {}
     for topic in described:
         other = first.setdefault(topic.topic_id, topic.name)
         if other != topic.name:
-            yield Finding(
-                Severity.DAMAGE, topic.name, -1, f"{TOPICS_FOLDER}/{topic.name}.json", -1, -1, -1,
-                f"it has the topic id of {other}: one is a copy of the other", "take the copy away",
-            )  # fmt: skip
+            what = f"it has the topic id of {other}: one is a copy of the other"
+            path = f"{TOPICS_FOLDER}/{topic.name}.json"
+            yield Finder(store.path, topic.name).damage(path, what, "take the copy away")
 
 
 def _deleted(store: Store) -> Iterator[Finding]:
     """Descriptions of deleted topics that cannot be read: their files would stay."""
-    folder = f"{TOPICS_FOLDER}/{DELETED_FOLDER}"
-    catalog = TopicCatalog(f"{store.path}/{TOPICS_FOLDER}", "")
     try:
-        catalog.deleted()
+        TopicCatalog(f"{store.path}/{TOPICS_FOLDER}", "").deleted()
     except (PylogError, OSError) as error:
-        yield Finding(
-            Severity.DAMAGE, "", -1, folder, -1, -1, -1,
-            f"the description of a deleted topic cannot be used: {error}",
+        what = f"the description of a deleted topic cannot be used: {error}"
+        advice = (
             "no topic can be made or deleted until it is brought back; or remove it, and what is left of the topic in "
-            f"its log dirs and {STATE_FOLDER}/",
-        )  # fmt: skip
+            f"its log dirs and {STATE_FOLDER}/"
+        )
+        yield Finder(store.path).damage(f"{TOPICS_FOLDER}/{DELETED_FOLDER}", what, advice)
 
 
 def unknown_files(store: Store, described: Sequence[TopicDescription]) -> Iterator[Finding]:
     """Files of no topic; and those of topics whose descriptions are lost. `described`: the topics that there were."""
-    logs = {folder.path for folder in store.logs.log_dirs}
+    finding, logs = Finder(store.path), {folder.path for folder in store.logs.log_dirs}
     root = _ROOT_NAMES | {os.path.basename(path) for path in logs if os.path.dirname(path) == store.path}
-    yield from (_alien(name) for name in _names(store.path) if name not in root)
+    yield from (_unknown(finding, name) for name in _names(store.path) if name not in root)
     for name in _names(f"{store.path}/{TOPICS_FOLDER}"):
         if not name.endswith(".json") and name != DELETED_FOLDER:
-            yield _alien(f"{TOPICS_FOLDER}/{name}")
+            yield _unknown(finding, f"{TOPICS_FOLDER}/{name}")
     folders = [f"{path}/{name}" for path in sorted(logs) for name in _names_of_logs(path)]
     # After the folders, which are younger than the topics and partitions that they belong to.
     ids = {topic.topic_id: _partitions_now(store, topic) for topic in described}
@@ -379,15 +355,11 @@ def unknown_files(store: Store, described: Sequence[TopicDescription]) -> Iterat
     damaged = set(store.topics(internal=True)) - {topic.name for topic in described}
     known = {topic.name: topic for topic in described} | {hex_id(topic.topic_id): topic for topic in described}
     for path in folders:
-        shown = os.path.relpath(path, store.path)
         match = PARTITION_FOLDER.fullmatch(os.path.basename(path))
         if not files.is_folder(path):
             continue
         if _is_left_by_move(store, path, known):
-            yield Finding(
-                Severity.NOTE, "", -1, shown, -1, -1, -1, "a move has left it; it does not count",
-                "none: `pylog clean` removes it",
-            )  # fmt: skip
+            yield finding.note(path, "a move has left it; it does not count", "none: `pylog clean` removes it")
             continue
         if match and (match[1] in damaged or int(match[2]) < counts.get(match[1], 0)):
             continue
@@ -395,27 +367,19 @@ def unknown_files(store: Store, described: Sequence[TopicDescription]) -> Iterat
         state = read_slots(f"{store.path}/{STATE_FOLDER}/{topic_id}-{match[2]}").state if match and topic_id else None
         deleted = files.exists(f"{store.path}/{TOPICS_FOLDER}/{DELETED_FOLDER}/{topic_id}.json")
         if match and state is not None and not deleted and not state.flags & Flags.DEAD:
-            yield Finding(
-                Severity.DAMAGE, match[1], int(match[2]), shown, -1,
-                state.log_start, state.next_offset,
-                f"the topic (id {topic_id}) is not described, or has fewer partitions",
-                f"bring {TOPICS_FOLDER}/{match[1]}.json back: its records cannot be reached without it",
-            )  # fmt: skip
+            what = f"the topic (id {topic_id}) is not described, or has fewer partitions"
+            advice = f"bring {TOPICS_FOLDER}/{match[1]}.json back: its records cannot be reached without it"
+            of_it = finding.at(match[1], int(match[2]))
+            yield of_it.damage(path, what, advice, first=state.log_start, end=state.next_offset)
         else:
-            yield Finding(
-                Severity.NOTE, "", -1, shown, -1, -1, -1, "a folder of no topic",
-                "none, if its topic was deleted",
-            )  # fmt: skip
+            yield finding.note(path, "a folder of no topic", _IF_DELETED)
     for name in _names(f"{store.path}/{STATE_FOLDER}"):
         match = _STATE_NAME.fullmatch(name)
         if match is None:
             if not _LOCK_NAME.fullmatch(name):
-                yield _alien(f"{STATE_FOLDER}/{name}")
+                yield _unknown(finding, f"{STATE_FOLDER}/{name}")
         elif not match[3] and not damaged and int(match[2]) >= ids.get(match[1], 0):
-            yield Finding(
-                Severity.NOTE, "", -1, f"{STATE_FOLDER}/{name}", -1, -1, -1, "a state file of no topic",
-                "none, if its topic was deleted",
-            )  # fmt: skip
+            yield finding.note(f"{STATE_FOLDER}/{name}", "a state file of no topic", _IF_DELETED)
 
 
 def _is_left_by_move(store: Store, path: str, described: Mapping[str, TopicDescription]) -> bool:
@@ -451,12 +415,10 @@ def _topic_id(folder: str) -> str | None:
         return None
 
 
-def _alien(name: str) -> Finding:
-    advice = "take it out of the store's folder"
-    what = "not a file of the engine"
+def _unknown(finding: Finder, name: str) -> Finding:
     if _UNFINISHED.fullmatch(os.path.basename(name)):
-        what, advice = "a file whose writing was not finished", "none while others write; else remove it"
-    return Finding(Severity.NOTE, "", -1, name, -1, -1, -1, what, advice)
+        return finding.note(name, "a file whose writing was not finished", "none while others write; else remove it")
+    return finding.unknown(name)
 
 
 def _names(folder: str) -> list[str]:
