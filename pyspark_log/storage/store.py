@@ -142,7 +142,7 @@ class Store:
         """
         folder = local_path(path)
         stamp = store_json.stamp(folder)
-        with _shared_mutex:
+        with _shared_mutex.lock:
             known = _shared.pop(folder, None)
             if known is None or known[0] != stamp:
                 known = (stamp, cls.open(folder))

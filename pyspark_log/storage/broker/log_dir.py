@@ -129,7 +129,7 @@ class BrokerLogDir:
         if self.only is not None:
             return {self.only.topic: [self.only.partition]}
         stamp = _stamp(self.path)
-        with self._mutex:
+        with self._mutex.lock:
             if stamp != self._topics[0]:
                 self._topics = stamp, self._listed()
             return self._topics[1]

@@ -91,7 +91,7 @@ class BrokerLogDirs:
     def topics(self) -> Mapping[str, Where]:
         """The topics, and where their partitions are, ascending. InvalidConfigError: one is in two log dirs."""
         listings = self._list()
-        with self._mutex:
+        with self._mutex.lock:
             if [*map(id, listings)] != [*map(id, self._topics[0])]:
                 try:
                     self._topics = listings, self._merged(listings)
@@ -140,7 +140,7 @@ class BrokerLogDirs:
         # The same object for as long as it is the same topic, in the same place: cached data of its partitions depends
         # on it.
         stamp = where[at.partition].topic_id_stamp(at)
-        with self._mutex:
+        with self._mutex.lock:
             known = self._described.get(name)
             if known is None or known[:2] != (stamp, where):
                 missing = numbers[-1] + 1 - len(numbers)

@@ -225,7 +225,7 @@ class BrokerLogReader(LogReader):
         # If both exist, the log is the one that the swap is about to replace; it is as good until then.
         names = {int(name[:20]): name for name in sorted(found, reverse=True)}
         names = {base: names[base] for base in sorted(names)}
-        with self._mutex:
+        with self._mutex.lock:
             if names != self._files[1]:
                 self._written = True
                 self._files = self._files[0] + 1, names

@@ -127,30 +127,23 @@ class LogDir:
 
     def note(self, partition: TopicPartition, offsets: LogOffsets) -> None:
         """Records a partition's offsets for the checkpoints."""
-        with self._mutex:
+        with self._mutex.lock:
             self._noted[partition] = offsets
 
     def write_due(self) -> None:
         """Writes the recorded offsets to the checkpoints, if due. Never waits, never fails: the next call tries."""
         if not self._noted or not self._due() or self.problem():
             return
-        lock = lock_for(self._lock_path)
         try:
             files.open_or_create(self._lock_path).close()
-            lock.acquire(timeout=0)
+            with lock_for(self._lock_path).held(timeout=0):
+                # Nothing may be written where another file system should be mounted; nor if it was taken off the list.
+                if not self.problem():
+                    self._write()
         except LockTimeoutError:
             return
         except OSError as error:
-            log.warning("%s: %s", self._lock_path, error)
-            return
-        try:
-            # Nothing may be written where another file system should be mounted; nor if it was taken off the list.
-            if not self.problem():
-                self._write()
-        except OSError as error:
             log.warning("%s: the checkpoints could not be written: %s", self.path, error)
-        finally:
-            lock.release()
 
     def leave(self) -> None:
         """Deletes the files that were written here beside the logs, since the store does not list the log dir any more.
@@ -161,14 +154,10 @@ class LogDir:
             LockTimeoutError, OSError: some of the files may be left.
         """
         files.open_or_create(self._lock_path).close()
-        lock = lock_for(self._lock_path)
-        lock.acquire()
-        try:
+        with lock_for(self._lock_path).held():
             for name in (LOG_START, RECOVERY_POINT, HIGH_WATERMARK, log_dir_owner.OWNER_FILE, META_PROPERTIES):
                 files.unlink(f"{self.path}/{name}")
             files.sync_folder(self.path)
-        finally:
-            lock.release()
 
     def _due(self) -> bool:
         try:
@@ -179,7 +168,7 @@ class LogDir:
         return not 0 <= self._clock() / 1000 - written < INTERVAL
 
     def _write(self) -> None:
-        with self._mutex:
+        with self._mutex.lock:
             noted = dict(self._noted)
         if self.directory_id:
             # The store may have been moved since.
@@ -195,7 +184,7 @@ class LogDir:
             after = {one: at for one, at in offsets.items() if at is not None and str(one) in names}
             if after != before or file == HIGH_WATERMARK or not files.exists(path):
                 checkpoint_files.write_offsets(path, after)
-        with self._mutex:
+        with self._mutex.lock:
             for partition, known in noted.items():
                 if self._noted.get(partition) is known:
                     del self._noted[partition]

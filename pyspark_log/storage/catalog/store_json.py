@@ -147,9 +147,7 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
     files.make_folder(f"{folder}/{STATE_FOLDER}")
     lock_path = f"{folder}/{STATE_FOLDER}/{TOPICS_LOCK}"
     files.open_or_create(lock_path).close()
-    lock = lock_for(lock_path)
-    lock.acquire()
-    try:
+    with lock_for(lock_path).held():
         if files.exists(f"{folder}/{STORE_FILE}"):
             raise StoreExistsError(f"{folder}: another process has just made a store there")
         cluster_id = new_id()
@@ -157,8 +155,6 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
         for number, name in enumerate(names):
             folders[number] = _prepare(folder, name, cluster_id, folders.values())
         _describe(folder, StoreDescription(cluster_id, settings, folders, len(folders)))
-    finally:
-        lock.release()
 
 
 def _make_root(folder: str, allowed: Collection[str]) -> None:

@@ -19,7 +19,7 @@ from pyspark_log.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.fs import Fields, files, lock_for
+from pyspark_log.storage.fs import Fields, contextmanager, files, lock_for
 from pyspark_log.types import TopicDescription
 
 VERSION = 1
@@ -102,16 +102,12 @@ class TopicCatalog:
         self._lock_path = lock_path
         self._known: dict[str, tuple[tuple[int, int], TopicDescription]] = {}
 
-    @contextlib.contextmanager
+    @contextmanager
     def changing(self) -> Iterator[None]:
         """Holds the lock of all topics, which is taken before any partition's lock. LockTimeoutError, OSError."""
         files.open_or_create(self._lock_path).close()
-        lock = lock_for(self._lock_path)
-        lock.acquire()
-        try:
+        with lock_for(self._lock_path).held():
             yield
-        finally:
-            lock.release()
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}.json"

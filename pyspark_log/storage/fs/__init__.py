@@ -3,14 +3,15 @@
 from pyspark_log.storage.fs import files, locks
 from pyspark_log.storage.fs.clock import Clock, StoreClock, now_ms, shown
 from pyspark_log.storage.fs.files import File, open_read
+from pyspark_log.storage.fs.guarded import DEFAULT_TIMEOUT, contextmanager
 from pyspark_log.storage.fs.json_fields import Fields, text, whole
 from pyspark_log.storage.fs.links import forbids_links, on_one_device
-from pyspark_log.storage.fs.locks import DEFAULT_TIMEOUT, FileLock, Mutex, lock_for
+from pyspark_log.storage.fs.locks import FileLock, Mutex, lock_for
 from pyspark_log.storage.fs.mounts import NFS, SHARED, SMB, Mount, is_shared, mount_of
 from pyspark_log.storage.fs.process_id import Process
 
 __all__ = [
     "DEFAULT_TIMEOUT", "NFS", "SHARED", "SMB", "Clock", "Fields", "File", "FileLock", "Mount", "Mutex", "Process",
-    "StoreClock", "files", "forbids_links", "is_shared", "lock_for", "locks", "mount_of", "now_ms", "on_one_device",
-    "open_read", "shown", "text", "whole",
+    "StoreClock", "contextmanager", "files", "forbids_links", "is_shared", "lock_for", "locks", "mount_of", "now_ms",
+    "on_one_device", "open_read", "shown", "text", "whole",
 ]  # fmt: skip

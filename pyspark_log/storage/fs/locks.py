@@ -23,10 +23,7 @@ import weakref
 
 from pyspark_log.errors import LockTimeoutError
 from pyspark_log.storage.fs import files
-
-#: How long to wait for a lock before LockTimeoutError, in seconds. A lock is held for milliseconds;
-#: one that cannot be acquired for this long belongs to a stopped process.
-DEFAULT_TIMEOUT = 60.0
+from pyspark_log.storage.fs.guarded import GuardedLock
 
 # Polling keeps timeouts possible in any thread. The first attempts come within microseconds, as most
 # holders release soon; a waiter that has its turn then tries at least every millisecond.
@@ -35,30 +32,26 @@ _LAST_PAUSE = 0.001
 
 
 class Mutex:
-    """A lock between the threads of a process, for use with `with`; free in a forked child.
+    """A lock between the threads of a process, free in a forked child. Hold it by `with mutex.lock:`.
 
-    A child has only the thread that forked, so what another thread held would never be released there.
+    A child has only the thread that forked, so what another thread held would never be released there. `with` takes
+    the lock itself, not this object: a KeyboardInterrupt can arrive inside an `__enter__` of Python after the lock has
+    been acquired, and nothing would release it again.
     """
 
     def __init__(self) -> None:
-        self.start_anew()
+        self.reset()
         _mutexes.add(self)
 
-    def start_anew(self) -> None:
-        """Resets the mutex in a forked child: no thread holds it."""
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    def reset(self) -> None:
+        """Makes the mutex free in a forked child."""
+        self.lock = threading.Lock()
 
 
 _mutexes: weakref.WeakSet[Mutex] = weakref.WeakSet()
 
 
-class FileLock:
+class FileLock(GuardedLock):
     """An exclusive lock on `path`, one object per process (see `lock_for`); not reentrant.
 
     Attributes:
@@ -67,7 +60,6 @@ class FileLock:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._mutex = threading.Lock()
         self._main: files.File | None = None
         self._turn: files.File | None = None
 
@@ -77,9 +69,9 @@ class FileLock:
         assert self._main is not None, f"{self.path} is not locked"
         return self._main
 
-    def start_anew(self) -> None:
-        """Resets the lock in a forked child: forgets what the parent has locked. Closing is not unlocking."""
-        self._mutex = threading.Lock()
+    def reset(self) -> None:
+        """Makes the lock free in a forked child: forgets what the parent has locked. Closing is not unlocking."""
+        super().reset()
         self._close()
 
     def _close(self) -> None:
@@ -88,16 +80,8 @@ class FileLock:
                 file.close()
         self._main = self._turn = None
 
-    def acquire(self, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """Acquires the lock, waiting `timeout` seconds at most.
-
-        Raises:
-            LockTimeoutError: naming the process that holds it, if the system reports it.
-            OSError: the file cannot be opened for writing.
-        """
-        deadline = time.monotonic() + timeout
-        if not self._mutex.acquire(timeout=timeout):
-            raise LockTimeoutError(f"{self.path}: another thread of this process has held it for {timeout} s")
+    def lock_file(self, deadline: float, timeout: float) -> int:
+        """Locks the file, for `acquire`."""
         try:
             while True:
                 if self._main is None or self._turn is None:
@@ -107,23 +91,17 @@ class FileLock:
                 _flock(self._main, deadline, timeout)
                 fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
                 if self._is_current():
-                    return
+                    return self._main.fd
                 self._close()
         except BaseException:
             # Releases whatever was locked so far, also if a signal arrived in between.
             self._close()
-            self._mutex.release()
             raise
 
     def _is_current(self) -> bool:
         """Whether the path still names the open file; False if the folder was replaced by a copy of it."""
         assert self._main is not None
         return os.path.samestat(os.fstat(self._main.fd), os.stat(self.path))
-
-    def release(self) -> None:
-        """Releases the lock."""
-        fcntl.flock(self.file.fd, fcntl.LOCK_UN)
-        self._mutex.release()
 
 
 def _flock(file: files.File, deadline: float, timeout: float) -> None:
@@ -165,7 +143,7 @@ _table_mutex = Mutex()
 def lock_for(path: str) -> FileLock:
     """Returns this process's lock object for the file `path`, which must exist when it is acquired."""
     key = os.path.realpath(path)
-    with _table_mutex:
+    with _table_mutex.lock:
         lock = _table.get(key)
         if lock is None:
             lock = _table[key] = FileLock(key)
@@ -174,9 +152,9 @@ def lock_for(path: str) -> FileLock:
 
 def _in_child() -> None:
     for mutex in list(_mutexes):
-        mutex.start_anew()
+        mutex.reset()
     for lock in list(_table.values()):
-        lock.start_anew()
+        lock.reset()
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -27,7 +27,7 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, STAGING_FOLDER, check_name, store_json
-from pyspark_log.storage.fs import Mutex
+from pyspark_log.storage.fs import Mutex, contextmanager
 from pyspark_log.storage.groups import modern_group, records
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState, decode_group_value, topics_read
 from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, PartitionView
@@ -158,7 +158,7 @@ class CommittedOffsets:
     ) -> tuple[TopicIdPartition | None, int, dict[TopicPartition, OffsetAndMetadata]]:
         """A group's partition (None: no such topic), the last decision applied there, and the committed offsets."""
         _put_right(self.logs, group)
-        with self._mutex:
+        with self._mutex.lock:
             found = self._view_of(group)
             if found is None:
                 return None, -1, {}
@@ -169,7 +169,7 @@ class CommittedOffsets:
     def records(self, group: str) -> GroupRecords:
         """A group's current records in the log."""
         _put_right(self.logs, group)
-        with self._mutex:
+        with self._mutex.lock:
             found = self._view_of(group)
             return _NOBODY if found is None else _copy(found[0].groups.get(group, _NOBODY))
 
@@ -230,7 +230,7 @@ class CommittedOffsets:
     def groups(self) -> list[str]:
         """The names of all groups with a record in the log, sorted."""
         _put_right(self.logs)
-        with self._mutex:
+        with self._mutex.lock:
             views = self._current_views()
             for view in views:
                 view.follow(self.logs)
@@ -250,7 +250,7 @@ class CommittedOffsets:
     def in_partition(self, partition: int) -> tuple[TopicIdPartition, dict[str, GroupRecords]]:
         """A partition of the topic, and all its groups' records. UnknownTopicError."""
         self.logs.recovered(OFFSETS_TOPIC, partition)
-        with self._mutex:
+        with self._mutex.lock:
             views = self._current_views()
             if partition >= len(views):
                 raise UnknownTopicError(f"there is no partition {OFFSETS_TOPIC}-{partition}")
@@ -334,7 +334,7 @@ class OffsetMoves:
             parts.append(StagedPart(**place._asdict(), count=len(offsets), size=len(data), crcs=crcs, data=data))
         return parts
 
-    @contextlib.contextmanager
+    @contextmanager
     def hold(self) -> Iterator[None]:
         """Locks the groups' partitions, so that no process commits for them between `check` and the decision.
 

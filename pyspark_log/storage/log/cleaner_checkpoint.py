@@ -10,7 +10,6 @@ Layout: docs/format.md.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 from pyspark_log.config import LONG_MAX
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, contextmanager, files, lock_for
 from pyspark_log.storage.log.state_file import PartitionState
 from pyspark_log.storage.record import crc32c
 
@@ -92,7 +91,7 @@ def write(place: PartitionPath, state: CleanerCheckpoint) -> None:
     file.sync()
 
 
-@contextlib.contextmanager
+@contextmanager
 def cleaning(place: PartitionPath, timeout: float = DEFAULT_TIMEOUT) -> Iterator[None]:
     """Holds the lock of the partition's cleaner.
 
@@ -101,12 +100,8 @@ def cleaning(place: PartitionPath, timeout: float = DEFAULT_TIMEOUT) -> Iterator
         OSError: the file cannot be created.
     """
     files.open_or_create(place.cleaner_path).close()
-    lock = lock_for(place.cleaner_path)
-    lock.acquire(timeout)
-    try:
+    with lock_for(place.cleaner_path).held(timeout):
         yield
-    finally:
-        lock.release()
 
 
 def first_dirty(known: CleanerCheckpoint, state: PartitionState) -> int:

@@ -36,7 +36,8 @@ class Followed:
         slept = not 0 <= now - self._at < tombstones_stay // 2
         again = slept or seen != self._seen or not state.log_start <= self.position <= end
         if again:
-            self._seen, self.position = seen, state.log_start
+            # Until `reached`, each call says so: the caller may be stopped before it has dropped the view.
+            self._at, self._seen, self.position = 0, seen, state.log_start
         return again
 
     def reached(self, end: int, now: int) -> None:

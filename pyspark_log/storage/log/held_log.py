@@ -127,9 +127,9 @@ class HeldLog(Lease):
         """Appends to this segment from now on, after `save` has made it the active one."""
         if self._segment is segment:
             return
-        if self._segment is not None:
-            self._segment.close()
-        self._segment = segment
+        previous, self._segment = self._segment, segment
+        if previous is not None:
+            previous.close()
         try:
             self.producers.take_snapshot(self.state, self.clock())
         except (OSError, PylogError) as error:
@@ -142,10 +142,10 @@ class HeldLog(Lease):
 
     def forget(self) -> None:
         """Drops what is cached of the files; the next use reads them again."""
-        if self._segment is not None:
-            self._segment.close()
+        previous, self._segment, self._seen = self._segment, None, (-1, -1)
+        if previous is not None:
+            previous.close()
         self.producers.close()
-        self._segment, self._seen = None, (-1, -1)
 
     def catch_up(self) -> None:
         """Continues where another process left off. LogDamagedError."""

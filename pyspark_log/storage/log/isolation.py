@@ -86,7 +86,7 @@ class LastStableOffset:
         Raises:
             CorruptRecordError, LogDamagedError: a segment is damaged, or was deleted meanwhile.
         """
-        with self._mutex:
+        with self._mutex.lock:
             states, end = self._states, state.high_watermark
             if states is None or self._incarnation != state.incarnation or not first <= states.end_offset <= end:
                 states = _restored(folder, first, end)

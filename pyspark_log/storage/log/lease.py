@@ -6,13 +6,12 @@ The order of steps is the protocol of docs/protocol.md. On a shared file system 
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from typing import NoReturn
 
 from pyspark_log.storage.catalog import LogDir, LogDirs, PartitionPath
-from pyspark_log.storage.fs import FileLock, files, is_shared, lock_for
+from pyspark_log.storage.fs import FileLock, contextmanager, files, is_shared, lock_for
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.missing import no_state
 from pyspark_log.storage.log.state_file import Flags, Loaded, PartitionState
@@ -35,31 +34,38 @@ class Lease:
         self._lock: FileLock | None = None
         self._state_file: files.File | None = None
         self._loaded: Loaded | None = None
+        self._in_hand = False  # still set when the lock is acquired: the hold before ended in an error
         self._seen = (-1, -1)  # generation and sequence number of the state to which all cached data belongs
         self._cut_off = False  # whether the previous holder may have lost its lock, and may still write to the log
 
-    @contextlib.contextmanager
+    @contextmanager
     def _locked(self, timeout: float) -> Iterator[FileLock]:
         """Holds the lock, with the state loaded. Raises as `LogWriter.hold` does."""
         lock = self._lock = self._lock or lock_for(self.place.state_path)
+        locked = False
         try:
-            lock.acquire(timeout)
-        except FileNotFoundError:
-            raise no_state(self.place) from None
-        try:
-            if lock.file is not self._state_file:
-                # First use, or the store's folder was replaced by a copy: what is cached belongs to other files.
-                self.forget_all()
-                self._state_file = lock.file
-            self._loaded = state_file.load(lock.file)
-            yield lock
-            if self.state.flags & Flags.CLAIMED:
-                self.save(self.state._replace(flags=self.state.flags & ~Flags.CLAIMED), durable=False)
+            with lock.held(timeout):
+                locked = True
+                try:
+                    if self._in_hand or lock.file is not self._state_file:
+                        # First use; or the store's folder was replaced by a copy: what is cached belongs to other
+                        # files. Or an error, as KeyboardInterrupt, may have come between two changes of the cached.
+                        self.forget_all()
+                        self._state_file = lock.file
+                    self._in_hand = True
+                    self._loaded = state_file.load(lock.file)
+                    yield lock
+                    if self.state.flags & Flags.CLAIMED:
+                        self.save(self.state._replace(flags=self.state.flags & ~Flags.CLAIMED), durable=False)
+                    self._in_hand = False
+                finally:
+                    self._loaded = None
+        except FileNotFoundError as error:
+            if not locked:
+                raise no_state(self.place) from None
+            self.fail(error)
         except OSError as error:
             self.fail(error)
-        finally:
-            self._loaded = None
-            lock.release()
 
     def forget_all(self) -> None:
         """Drops what is cached of files that were replaced."""

@@ -6,7 +6,6 @@ entries. Until the end moves, no reader sees what was written.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from pyspark_log.errors import (
     RecordTooLargeError,
     UnknownTopicError,
 )
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, FileLock
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, FileLock, contextmanager
 from pyspark_log.storage.log import retention, state_file
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
@@ -45,7 +44,7 @@ class Appended(NamedTuple):
 class LogWriter(HeldLog):
     """Changes a partition for this process. Safe to use from several threads."""
 
-    @contextlib.contextmanager
+    @contextmanager
     def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[LogWriter]:
         """Holds the partition's lock, with its log recovered: no intent, nothing beyond the log end.
 

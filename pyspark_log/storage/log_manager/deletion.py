@@ -9,6 +9,7 @@ deleted.
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import re
 
@@ -65,12 +66,8 @@ def remove(place: PartitionPath) -> None:
 
 def mark_dead(place: PartitionPath) -> None:
     """Marks a partition as dead, for its writers. LockTimeoutError, OSError."""
-    lock = lock_for(place.state_path)
-    try:
-        lock.acquire()
-    except FileNotFoundError:
-        return  # Nothing was ever written to it.
-    try:
+    # Without the file nothing was ever written to it.
+    with contextlib.suppress(FileNotFoundError), lock_for(place.state_path).held() as lock:
         try:
             before = state_file.load(lock.file)
         except LogDamagedError:
@@ -78,8 +75,6 @@ def mark_dead(place: PartitionPath) -> None:
         if not before.state.flags & Flags.DEAD:
             dead = before.state._replace(flags=before.state.flags | Flags.DEAD)
             state_file.store(lock.file, before, dead, durable=True)
-    finally:
-        lock.release()
 
 
 def tombstone_path(place: PartitionPath) -> str:

@@ -189,7 +189,7 @@ class LogManager:
     def topic(self, name: str) -> TopicLogs:
         """A topic as it is now. UnknownTopicError, InvalidTopicError."""
         description = self.catalog.describe(name)
-        with self._mutex:
+        with self._mutex.lock:
             topic = self._topics.get(name)
             if topic is not None and topic.description is description:
                 return topic
@@ -264,7 +264,7 @@ class LogManager:
         path = opened.state_path(partition)
         if not files.exists(path):
             self.make_state(opened, partition)
-        with self._mutex:
+        with self._mutex.lock:
             found = self._appenders.pop(path, None)
             if found is None or found.config is not opened.config:
                 found = LogWriter(opened.place(partition), opened.config, self.log_dirs, self.clock)
@@ -316,14 +316,14 @@ class LogManager:
                 failed = failed or error
                 continue
             self._used.pop(path, None)
-        with self._mutex:
+        with self._mutex.lock:
             self._appenders.clear()
         if failed is not None:
             raise failed
 
     def forget_appenders(self, name: str, topic_id: str) -> None:
         """Closes the files of deleted topics of that name: while they are open, they still take space."""
-        with self._mutex:
+        with self._mutex.lock:
             for path, appender in list(self._appenders.items()):
                 if appender.place.topic == name and appender.place.topic_id != topic_id:
                     del self._appenders[path]

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
 from pyspark_log.storage.catalog import PARTITION_FOLDER, PARTITION_METADATA, STATE_FOLDER, PartitionPath
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, lock_for
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, contextmanager, files, lock_for
 from pyspark_log.storage.log import Flags, LogWriter, PartitionState, cleaner_checkpoint, leader_epochs, state_file
 from pyspark_log.storage.log_manager import deletion as topic_remains
 from pyspark_log.storage.log_manager.deletion import DELETE, FUTURE
@@ -75,18 +75,14 @@ def sweep(partitions: LogManager) -> None:
             sweep_held(partitions)
 
 
-@contextlib.contextmanager
+@contextmanager
 def moving(partitions: LogManager, timeout: float) -> Iterator[None]:
     """Holds the lock of all moves, which is taken before any other. LockTimeoutError, OSError."""
     partitions.make_folders()
     path = f"{partitions.path}/{STATE_FOLDER}/{_LOCK}"
     files.open_or_create(path).close()
-    lock = lock_for(path)
-    lock.acquire(timeout)
-    try:
+    with lock_for(path).held(timeout):
         yield
-    finally:
-        lock.release()
 
 
 class _Move:

@@ -7,6 +7,7 @@ state file never names another log dir.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -96,16 +97,10 @@ def _settle(path: str) -> None:
 
     The process that moved the partition may have been killed before its sync, and the older state must not count again.
     """
-    lock = lock_for(path)
-    try:
-        lock.acquire()
-    except FileNotFoundError:
-        return  # The topic is deleted, and its delay is over.
-    try:
+    # Without the file the topic is deleted, and its delay is over.
+    with contextlib.suppress(FileNotFoundError), lock_for(path).held() as lock:
         loaded = state_file.load(lock.file)
         state_file.store(lock.file, loaded, loaded.state, durable=True)
-    finally:
-        lock.release()
 
 
 def _content_problem(folder: LogDir) -> str:

@@ -21,7 +21,7 @@ class ProgressCounter:
     def add(self, size: int) -> None:
         """Adds bytes that were looked at."""
         if self._progress is not None:
-            with self._mutex:
+            with self._mutex.lock:
                 self._done += size
                 # Others write meanwhile, and what changed is looked at twice.
                 self._progress(self._done, max(self._done, self._total))

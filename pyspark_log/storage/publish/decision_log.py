@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex, contextmanager
 from pyspark_log.storage.ingest import encode, packed
 from pyspark_log.storage.log import Followed, LogReader, LogWriter, PartitionState, state_file
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
@@ -92,7 +92,7 @@ class DecisionLog:
 
     def _follow(self, reader: LogReader | None, state: PartitionState | None) -> None:
         """Reads on; `state`: the log's, if its lock is held."""
-        with self._mutex:
+        with self._mutex.lock:
             now = self.logs.clock()  # before reading the end: this process may be paused in between
             if state is None:
                 state = state_file.EMPTY if reader is None else reader.state()
@@ -118,7 +118,7 @@ class DecisionLog:
             records: the publishers and their last decisions.
             state: the log's state after the append.
         """
-        with self._mutex:
+        with self._mutex.lock:
             position = self._followed.position
             if position != state.next_offset - len(records):
                 return  # Some of them could not be added in one append; the next `follow` reads all.
@@ -146,7 +146,7 @@ class DecisionLog:
             self.undone.pop(before.offset, None)
             self.applied.discard(before.offset)
 
-    @contextlib.contextmanager
+    @contextmanager
     def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:
         """Acquires the log's lock, then reads new decisions. Raises: as LogWriter.hold and `follow`."""
         try:

@@ -20,7 +20,7 @@ from pyspark_log.storage.compaction import plan as compaction_plan
 from pyspark_log.storage.compaction.cleaner import IoRate, LogCleaner, compact, compact_if_due, compact_partition, due
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.compaction.plan import Closed
-from pyspark_log.storage.fs.locks import DEFAULT_TIMEOUT
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import cleaner_checkpoint, state_file
 from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.segment.segment import list_segments

@@ -184,7 +184,7 @@ def test_a_forked_child_does_not_wait_for_a_lock_that_its_parent_gave_back(path,
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_mutex_that_a_thread_holds_is_free_in_a_forked_child(forked):
     mutex = locks.Mutex()
-    with mutex, forked(lambda: mutex._lock.acquire(blocking=False)) as finish:
+    with mutex.lock, forked(lambda: mutex.lock.acquire(blocking=False)) as finish:
         assert finish() == "True"
 
 

@@ -1,0 +1,19 @@
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import ParamSpec, TypeVar
+
+from typing_extensions import Self
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+DEFAULT_TIMEOUT: float
+
+class GuardedLock:
+    def __init__(self, *_: object) -> None: ...
+    def reset(self) -> None: ...
+    def acquire(self, timeout: float = ...) -> None: ...
+    def release(self) -> None: ...
+    def held(self, timeout: float = ...) -> AbstractContextManager[Self]: ...
+
+def contextmanager(function: Callable[_P, Iterator[_T]]) -> Callable[_P, AbstractContextManager[_T]]: ...
