@@ -133,7 +133,7 @@ class Work:
 def test_an_interrupt_at_each_moment(memory_path, capsys):
     whole = Work(f"{memory_path}/whole", 0)
     whole.run()
-    tried = sample(range(1, whole.interrupt.seen + 1), 400)
+    tried = sample(range(1, whole.interrupt.seen + 1), 200)
     for moment in tried:
         work = Work(f"{memory_path}/{moment}", moment)
         try:

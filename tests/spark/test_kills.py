@@ -9,7 +9,7 @@ import pytest
 from java import java_version
 
 REPOSITORY = Path(__file__).parents[2]
-KILLS = 8
+KILLS = 4
 
 
 @pytest.mark.slow
