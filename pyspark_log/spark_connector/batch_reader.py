@@ -32,13 +32,14 @@ class PylogBatchReader(DataSourceReader):
             show_decided(store)
             headers, level = self._options.include_headers, self._options.isolation_level
             # The ids first: the tasks then refuse a topic that is recreated in between.
-            topic_ids = identity_of(store, self._options.topics).topic_ids
-            starts = offsets_at(store, self._options.topics, self._start, "start", level)
-            ends = offsets_at(store, self._options.topics, self._end, "end", level)
+            assigned = self._options.subscription.partitions(store)
+            topic_ids = identity_of(store, {at.topic for at in assigned}).topic_ids
+            starts = offsets_at(store, assigned, self._start, "start", level)
+            ends = offsets_at(store, assigned, self._end, "end", level)
             ref = StoreRef.to(store)
             ranges = self._split(store, [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)])
             return [
-                RangePartition(ref, one, topic_ids.get(one.at.topic), headers, level)
+                RangePartition(ref, one, topic_ids.get(one.at.topic), headers, level, self._options.fail_on_data_loss)
                 for one in ranges
                 if one.start != one.end
             ]

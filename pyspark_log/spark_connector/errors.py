@@ -19,6 +19,8 @@ from pyspark_log.errors import (
     condition_of,
 )
 
+log = logging.getLogger(__name__)
+
 
 class ConnectorError(PylogError):
     """An error whose text starts with its condition in brackets.
@@ -51,8 +53,29 @@ def data_loss(reason: str, message: str) -> ConnectorError:
     return ConnectorError(
         f"PYLOG_DATA_LOSS.{reason}",
         f"{message} Some data may have been lost because it is not available in the store any more: either "
-        "retention removed it, or the topic was created again, before everything in it was processed.",
+        "retention removed it, or the topic was created again, before everything in it was processed. To go on without "
+        "it, set the option failOnDataLoss to false.",
     )
+
+
+class LossPolicy:
+    """What a read does where records that it had to read are missing: the option `failOnDataLoss`."""
+
+    def __init__(self, *, fail: bool = True) -> None:
+        self.fail = fail
+        self._warned: set[str] = set()
+
+    def report(self, reason: str, message: str) -> None:
+        """Raises the error, or warns of it, once.
+
+        Raises:
+            ConnectorError: PYLOG_DATA_LOSS, unless the option is false.
+        """
+        if self.fail:
+            raise data_loss(reason, message)
+        if message not in self._warned:
+            self._warned.add(message)
+            log.warning("[PYLOG_DATA_LOSS.%s] %s The query goes on, as failOnDataLoss is false.", reason, message)
 
 
 @contextmanager

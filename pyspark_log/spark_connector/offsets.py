@@ -46,6 +46,17 @@ def parse_option(option: str, text: str) -> Offsets:
     return offsets
 
 
+def parse_timestamps(option: str, text: str) -> Offsets:
+    """Parses timestamps (ms) that a user gave as JSON. ConnectorError: they have another form."""
+    try:
+        return _from_nested(json.loads(text))
+    except (ValueError, TypeError, AttributeError):
+        raise option_error(
+            f'{option}: Expected e.g. {{"topicA": {{"0": 123456789, "1": 123456789}}, "topicB": {{"0": 123456789}}}}, '
+            f"got {text}"
+        ) from None
+
+
 def _from_nested(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
     offsets: Offsets = {}
     for topic, partitions in nested.items():
@@ -152,12 +163,26 @@ class Specific:
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """In every partition the first record whose time is `timestamp` (ms since 1970) or later."""
+    """In every partition the first record whose time is `timestamp` (ms since 1970) or later.
+
+    Attributes:
+        timestamp: in ms.
+        or_latest: without such a record, the log end; otherwise that is an error.
+    """
 
     timestamp: int
+    or_latest: bool = False
 
 
-Position = Everywhere | Specific | AtTimestamp
+@dataclass(frozen=True)
+class AtTimestamps:
+    """The same with a timestamp for each partition; it must name exactly the existing partitions."""
+
+    timestamps: Offsets
+    or_latest: bool = False
+
+
+Position = Everywhere | Specific | AtTimestamp | AtTimestamps
 
 AT_EARLIEST = Everywhere(EARLIEST)
 AT_LATEST = Everywhere(LATEST)

@@ -16,32 +16,28 @@ from pyspark_log.spark_connector.offsets import (
     AT_EARLIEST,
     AT_LATEST,
     AtTimestamp,
+    AtTimestamps,
     Position,
     Specific,
     parse_option,
+    parse_timestamps,
 )
 from pyspark_log.spark_connector.planning import Splitting
+from pyspark_log.spark_connector.subscription import Subscription, parse_subscription
 from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, check_isolation
 
 #: Options as Spark passes them, with their names in lower case.
 Options = Mapping[str, str]
 
 _LONG = re.compile(r"[+-]?[0-9]{1,19}")
+_DURATION = re.compile(r"([0-9]{1,15})\s*(us|ms|s|m|min|h|d|)")
+# In microseconds.
+_UNITS = {
+    "us": 1, "": 1000, "ms": 1000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}  # fmt: skip
 _LONG_MAX = 2**63 - 1
 _INT_MAX = 2**31 - 1
-
-_STRATEGIES = ("subscribe", "subscribePattern", "assign")
-
-# The Kafka connector's options that this version lacks.
-_NOT_YET = (
-    "assign",
-    "endingOffsetsByTimestamp",
-    "endingTimestamp",
-    "maxTriggerDelay",
-    "minOffsetsPerTrigger",
-    "startingOffsetsByTimestamp",
-    "subscribePattern",
-)
 
 _REFUSED_FOR_READS = {
     "auto.offset.reset": "Instead set the source option 'startingOffsets' to 'earliest' or 'latest' to specify "
@@ -75,16 +71,32 @@ def store_path(options: Options) -> str:
 
 
 @dataclass(frozen=True)
+class TriggerLimits:
+    """How large a micro-batch is.
+
+    Attributes:
+        least: minOffsetsPerTrigger, or None: a trigger with fewer new offsets waits.
+        most: maxOffsetsPerTrigger, or None.
+        delay_ms: maxTriggerDelay: after so long since the last micro-batch, `least` does not count.
+    """
+
+    least: int | None
+    most: int | None
+    delay_ms: int
+
+
+@dataclass(frozen=True)
 class ReadOptions:
     """The options of a batch or streaming read.
 
     Attributes:
-        topics: the topics to read, without repetitions.
+        subscription: which partitions to read.
         start: where to begin; None: the default.
         end: where a batch read ends; None: the default.
         include_headers: whether rows have the column `headers`.
         isolation_level: read_uncommitted or read_committed.
-        max_offsets: maxOffsetsPerTrigger, or None.
+        given: the options as Spark passes them.
+        fail_on_data_loss: whether a read ends with an error where records that it had to read are missing.
         splitting: into how many tasks it is split.
         group_id: the group under which a stream commits its offsets, if the user names one.
         group_id_prefix: otherwise, the prefix of the group's name.
@@ -92,12 +104,13 @@ class ReadOptions:
         retry_interval_ms: how long to wait in between.
     """
 
-    topics: tuple[str, ...]
+    subscription: Subscription
     start: Position | None
     end: Position | None
     include_headers: bool
     isolation_level: str
-    max_offsets: int | None
+    given: Options
+    fail_on_data_loss: bool
     splitting: Splitting
     group_id: str | None
     group_id_prefix: str
@@ -114,16 +127,16 @@ class ReadOptions:
         Raises:
             ConnectorError: with the Kafka connector's message where it has one.
         """
-        topics = _topics(options)
-        _refuse_not_yet(options)
+        subscription = parse_subscription(options)
         _refuse_client_settings(options, _REFUSED_FOR_READS)
         return cls(
-            topics=topics,
+            subscription=subscription,
             start=_start(options),
-            end=_position("endingOffsets", options["endingoffsets"]) if "endingoffsets" in options else None,
+            end=_bound(options, "ending", or_latest=True),
             include_headers=_truth(options, "includeHeaders"),
             isolation_level=_isolation_level(options),
-            max_offsets=_max_offsets(options),
+            given=options,
+            fail_on_data_loss=_truth(options, "failOnDataLoss", default=True),
             splitting=Splitting(
                 _positive(options, "minPartitions", _INT_MAX), _positive(options, "maxRecordsPerPartition", _LONG_MAX)
             ),
@@ -139,9 +152,24 @@ class ReadOptions:
         Raises:
             ConnectorError: an option is for batch reads only.
         """
-        if self.end is not None:
+        if "endingoffsets" in self.given:
             raise option_error("ending offset not valid in streaming queries")
+        if self.end is not None:
+            raise option_error("ending timestamp not valid in streaming queries")
         return AT_LATEST if self.start is None else self.start
+
+    def trigger_limits(self) -> TriggerLimits:
+        """How large the micro-batches of a stream are; batch reads ignore these options.
+
+        Raises:
+            ConnectorError: one of them is malformed, or they contradict each other.
+        """
+        least, most = (_offsets_per_trigger(self.given, f"{side}OffsetsPerTrigger") for side in ("min", "max"))
+        if least is not None and most is not None and least > most:
+            raise option_error(
+                f"The value of minOffsetsPerTrigger ({least}) is higher than the maxOffsetsPerTrigger ({most})."
+            )
+        return TriggerLimits(least, most, _duration(self.given, "maxTriggerDelay", "15m"))
 
     def batch_bounds(self) -> tuple[Position, Position]:
         """Where a batch read begins and ends.
@@ -229,58 +257,34 @@ class WriteOptions:
         )
 
 
-def _topics(options: Options) -> tuple[str, ...]:
-    given = [name for name in _STRATEGIES if name.lower() in options]
-    if len(given) != 1:
-        how_many = "One" if not given else "Only one"
-        must = "must" if not given else "can"
-        raise option_error(
-            f"{how_many} of the following options {must} be specified for pylog source: {', '.join(_STRATEGIES)}. "
-            "See the docs for more details."
-        )
-    strategy = given[0]
-    value = options[strategy.lower()]
-    if strategy == "assign" and not value.strip().startswith("{"):
-        raise option_error(
-            f"No topicpartitions to assign as specified value for option 'assign' is '{value}'"
-        )
-    if strategy == "subscribePattern" and not value.strip():
-        raise option_error(
-            f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'"
-        )
-    topics = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
-    if strategy == "subscribe" and not topics:
-        raise option_error(f"No topics to subscribe to as specified value for option 'subscribe' is '{value}'")
-    return topics
-
-
-def _refuse_not_yet(options: Options) -> None:
-    given = [name for name in _NOT_YET if name.lower() in options]
-    if not _truth(options, "failOnDataLoss", default=True):
-        given.append("failOnDataLoss=false")
-    if options.get("startingoffsetsbytimestampstrategy", "error").lower() != "error":
-        given.append("startingOffsetsByTimestampStrategy")
-    if given:
-        raise ConnectorError(
-            "PYLOG_UNSUPPORTED_OPTION", f"not supported yet by this version of pyspark-log: {', '.join(given)}"
-        )
-
-
 def _refuse_client_settings(options: Options, refused: Mapping[str, str]) -> None:
     for name, instead in refused.items():
         if f"kafka.{name}" in options:
             raise option_error(f"Kafka option '{name}' is not supported. {instead}")
 
 
+# An option that another one overrides is not parsed: the order is that of the Kafka connector.
+
+
 def _start(options: Options) -> Position | None:
-    # An option that another one overrides is not parsed.
-    if "startingtimestamp" in options:
-        text = options["startingtimestamp"].strip()
+    strategy = options.get("startingoffsetsbytimestampstrategy", "error").strip().lower()
+    if strategy not in ("error", "latest"):
+        raise option_error(f"startingOffsetsByTimestampStrategy must be error or latest, got {strategy}")
+    return _bound(options, "starting", or_latest=strategy == "latest")
+
+
+def _bound(options: Options, side: str, *, or_latest: bool) -> Position | None:
+    """Where a read begins or ends, by the options whose names begin with `side`; None: none of them is given."""
+    if f"{side}timestamp" in options:
+        text = options[f"{side}timestamp"].strip()
         timestamp = _long(text)
         if timestamp is None:
             raise option_error(f"Expected a single long value, got {text}")
-        return AtTimestamp(timestamp)
-    return _position("startingOffsets", options["startingoffsets"]) if "startingoffsets" in options else None
+        return AtTimestamp(timestamp, or_latest)
+    if f"{side}offsetsbytimestamp" in options:
+        name = f"{side}OffsetsByTimestamp"
+        return AtTimestamps(parse_timestamps(name, options[name.lower()].strip()), or_latest)
+    return _position(f"{side}Offsets", options[f"{side}offsets"]) if f"{side}offsets" in options else None
 
 
 def _position(option: str, text: str) -> Position:
@@ -299,13 +303,22 @@ def _isolation_level(options: Options) -> str:
     return level
 
 
-def _max_offsets(options: Options) -> int | None:
-    if "maxoffsetspertrigger" not in options:
+def _offsets_per_trigger(options: Options, name: str) -> int | None:
+    if name.lower() not in options:
         return None
-    limit = _whole(options, "maxOffsetsPerTrigger", 0)
+    limit = _whole(options, name, 0)
     if limit == 0:
-        raise option_error("maxOffsetsPerTrigger must be positive")
+        raise option_error(f"{name} must be positive")
     return limit
+
+
+def _duration(options: Options, name: str, default: str) -> int:
+    """A time in ms, written as Spark has them: 500ms, 30s, 15m, 2h, 1d; a number alone is ms."""
+    text = options.get(name.lower(), default).strip().lower()
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise option_error(f"{name} must be a time such as 500ms, 30s, 15m or 2h, got {text}")
+    return int(found[1]) * _UNITS[found[2]] // 1000
 
 
 def _positive(options: Options, name: str, largest: int) -> int | None:

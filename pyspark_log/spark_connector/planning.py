@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark_log.errors import UnknownTopicError
-from pyspark_log.spark_connector.errors import ConnectorError, data_loss, option_error
-from pyspark_log.spark_connector.offsets import AtTimestamp, Everywhere, Identity, Offsets, Position
+from pyspark_log.spark_connector.errors import ConnectorError, LossPolicy, data_loss, option_error
+from pyspark_log.spark_connector.offsets import AtTimestamp, Everywhere, Identity, Offsets, Position, Specific
+from pyspark_log.spark_connector.subscription import Subscription
 from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 
 if TYPE_CHECKING:  # Options are parsed in processes that do not load the engine.
@@ -47,18 +48,30 @@ def missing_is_lost(read: Iterable[TopicPartition]) -> Iterator[None]:
         raise data_loss("PARTITIONS_DELETED", f"{error}; the query had read {known}.") from error
 
 
-def check_not_lost(known: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
-    """Refuses log ends that contradict a query's position.
+def check_not_lost(
+    known: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    subscription: Subscription,
+    loss: LossPolicy,
+) -> None:
+    """Reports log ends that contradict a query's position.
 
     Raises:
         ConnectorError: PYLOG_DATA_LOSS, a partition is missing or ends before the query's position.
     """
     gone = known.keys() - ends.keys()
-    if gone:
-        raise data_loss("PARTITIONS_DELETED", f"Partitions {names(gone)} have been deleted.")
-    for at in sorted(known):
+    left = [at for at in gone if not subscription.covers(at)]
+    if left:
+        loss.report(
+            "PARTITIONS_DELETED",
+            f"The query had read partitions {names(left)}, which its options do not name any more. Name them again, or "
+            "start the query with a new checkpoint.",
+        )
+    if gone.difference(left):
+        loss.report("PARTITIONS_DELETED", f"Partitions {names(gone.difference(left))} have been deleted.")
+    for at in sorted(known.keys() & ends.keys()):
         if ends[at] < known[at]:
-            raise data_loss(
+            loss.report(
                 "PARTITION_OFFSET_CHANGED",
                 f"Partition {at} offset was changed from {known[at]} to {ends[at]}: either the topic was made "
                 "again or restored from a copy, or this is the first batch and its start offset is too high.",
@@ -69,6 +82,8 @@ def starts_of(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     earliest: Callable[[TopicPartition], int],
+    subscription: Subscription,
+    loss: LossPolicy,
 ) -> Offsets:
     """The start of each partition of `ends`: from `starts`, or the first offset of a new partition.
 
@@ -76,29 +91,26 @@ def starts_of(
         starts: a query's position.
         ends: the current partitions, with their ends.
         earliest: returns the first offset that a partition holds.
+        subscription: which partitions the query is of.
+        loss: what to do where records are missing.
 
     Raises:
         ConnectorError: PYLOG_DATA_LOSS, as in `check_not_lost`, or a new partition has lost its first records.
     """
-    check_not_lost(starts, ends)
+    check_not_lost(starts, ends, subscription, loss)
     begins = {}
     for at in sorted(ends):
         begins[at] = starts[at] if at in starts else earliest(at)
         if at not in starts and begins[at] != 0:
-            raise data_loss(
+            loss.report(
                 "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
                 f"Added partition {at} starts from {begins[at]} instead of 0.",
             )
     return begins
 
 
-def plan_ranges(
-    starts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
-    earliest: Callable[[TopicPartition], int],
-) -> list[OffsetRange]:
-    """The ranges of a micro-batch, without empty ones, by topic and partition. Raises: as `starts_of`."""
-    begins = starts_of(starts, ends, earliest)
+def ranges_between(begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+    """The ranges of a micro-batch, without empty ones, by topic and partition."""
     return [OffsetRange(at, begin, ends[at]) for at, begin in begins.items() if begin < ends[at]]
 
 
@@ -108,7 +120,9 @@ def identity_of(store: Store, topics: Iterable[str]) -> Identity:
     return Identity(store.recorded_cluster_id, {topic: one for topic, one in found.items() if one is not None})
 
 
-def identity_after(store: Store, topics: Iterable[str], known: Identity, read: Iterable[TopicPartition]) -> Identity:
+def identity_after(
+    store: Store, topics: Iterable[str], known: Identity, read: Iterable[TopicPartition], loss: LossPolicy
+) -> Identity:
     """The identity of a store and its topics, which must be those that a query has read.
 
     Args:
@@ -116,13 +130,14 @@ def identity_after(store: Store, topics: Iterable[str], known: Identity, read: I
         topics: the topics to continue reading.
         known: the identity in the query's offsets.
         read: the partitions that the query has read, for the message.
+        loss: what to do if they are others.
 
     Raises:
         ConnectorError: PYLOG_DATA_LOSS, the store or one of the topics is another one.
         UnknownTopicError: a topic is missing.
     """
     if known.cluster_id and store.recorded_cluster_id not in (None, known.cluster_id):
-        raise data_loss(
+        loss.report(
             "PARTITIONS_DELETED",
             f"Partitions {names(read)} are gone: {store.path} is another store (cluster id "
             f"{store.recorded_cluster_id}) than the one that the query has read ({known.cluster_id}). Start the query "
@@ -132,47 +147,51 @@ def identity_after(store: Store, topics: Iterable[str], known: Identity, read: I
     for topic, topic_id in found.topic_ids.items():
         before = known.topic_ids.get(topic, topic_id)
         if topic_id != before:
-            raise data_loss(
+            loss.report(
                 "PARTITIONS_DELETED",
                 f"Partitions {names(at for at in read if at.topic == topic)} have been deleted: {_made_again(topic)} "
                 f"(topic id {topic_id}) since the query has read it ({before}). To read the new one, start the query "
                 "with a new checkpoint.",
             )
-    return Identity(found.cluster_id or known.cluster_id, {**known.topic_ids, **found.topic_ids})
+    kept = {topic: known.topic_ids[topic] for topic in known.topic_ids.keys() & {at.topic for at in read}}
+    return Identity(found.cluster_id or known.cluster_id, {**kept, **found.topic_ids})
 
 
-def check_topic(store: Store, at: TopicPartition, topic_id: str | None) -> None:
-    """Refuses a topic other than the one for which a task was planned.
+def of_same_topics(offsets: Mapping[TopicPartition, int], known: Identity, now: Identity) -> Offsets:
+    """Those of a query's offsets whose topics were not made again since: a new topic is read from its first record."""
+    return {
+        at: offset
+        for at, offset in offsets.items()
+        if known.topic_ids.get(at.topic) in (None, now.topic_ids.get(at.topic, known.topic_ids.get(at.topic)))
+    }
+
+
+def is_same_topic(store: Store, at: TopicPartition, topic_id: str | None, loss: LossPolicy) -> bool:
+    """Whether a topic is the one for which a task was planned; reports one that is not.
 
     Args:
         store: the store that the task reads.
         at: the partition that it reads.
         topic_id: the id of the planned topic, if it is known.
+        loss: what to do if it is another one.
 
     Raises:
         ConnectorError: PYLOG_DATA_LOSS, it is another topic.
         UnknownTopicError: no such topic.
     """
     found = store.recorded_topic_id(at.topic)
-    if topic_id is not None and found not in (None, topic_id):
-        raise data_loss(
-            "COULD_NOT_READ_OFFSET_RANGE",
-            f"Could not read records of topic partition {at}: {_made_again(at.topic)} (topic id {found}) since the "
-            f"read was planned ({topic_id}). Call load() again to read the new one.",
-        )
+    if topic_id is None or found in (None, topic_id):
+        return True
+    loss.report(
+        "COULD_NOT_READ_OFFSET_RANGE",
+        f"Could not read records of topic partition {at}: {_made_again(at.topic)} (topic id {found}) since the "
+        f"read was planned ({topic_id}). Call load() again to read the new one.",
+    )
+    return False
 
 
 def _made_again(topic: str) -> str:
     return f"topic {topic!r} was deleted and made again"
-
-
-def assigned_partitions(store: Store, topics: Iterable[str]) -> list[TopicPartition]:
-    """All partitions of the topics. UnknownTopicError."""
-    return [
-        TopicPartition(topic, number)
-        for topic in topics
-        for number in range(store.describe_topic(topic).partitions)
-    ]
 
 
 def earliest(store: Store, at: TopicPartition) -> int:
@@ -193,41 +212,60 @@ def resolved(store: Store, at: TopicPartition, offset: int, isolation_level: str
 
 
 def offsets_at(
-    store: Store, topics: Iterable[str], position: Position, side: str, isolation_level: str
+    store: Store, assigned: Sequence[TopicPartition], position: Position, side: str, isolation_level: str
 ) -> Offsets:
-    """Resolves a position to an offset for each partition of the topics; sentinels stay unresolved.
+    """Resolves a position to an offset for each partition that is read; sentinels stay unresolved.
 
     Args:
         store: the store.
-        topics: the topics that are read.
+        assigned: the partitions that are read.
         position: the position from the options.
         side: "start" or "end", for the message.
         isolation_level: the read's isolation level.
 
     Raises:
-        ConnectorError: specific offsets do not name exactly the existing partitions, or no record of a partition
-            is as late as the timestamp.
-        UnknownTopicError: no such topic.
+        ConnectorError: offsets or timestamps do not name exactly the partitions; or no record of a partition is as
+            late as its timestamp, where that is an error.
     """
-    assigned = assigned_partitions(store, topics)
     if isinstance(position, Everywhere):
         return dict.fromkeys(assigned, position.offset)
+    if isinstance(position, Specific):
+        _check_named(position.offsets, assigned, f"{side.upper()}_OFFSET", f"{side} offsets")
+        return dict(position.offsets)
     if isinstance(position, AtTimestamp):
-        return {at: _offset_at_timestamp(store, at, position.timestamp, isolation_level) for at in assigned}
-    if position.offsets.keys() != set(assigned):
+        timestamps = dict.fromkeys(assigned, position.timestamp)
+    else:
+        _check_named(position.timestamps, assigned, "TIMESTAMP_OFFSET", f"{side} timestamps")
+        timestamps = position.timestamps
+    return {
+        at: _offset_at_timestamp(store, at, timestamp, isolation_level, or_latest=position.or_latest)
+        for at, timestamp in timestamps.items()
+    }
+
+
+def _check_named(given: Iterable[TopicPartition], assigned: Iterable[TopicPartition], what: str, words: str) -> None:
+    if set(given) != set(assigned):
+        advice = "" if "timestamps" in words else "; use -1 for latest, -2 for earliest"
         raise ConnectorError(
-            f"PYLOG_{side.upper()}_OFFSET_DOES_NOT_MATCH_ASSIGNED",
-            f"Partitions specified for {side} offsets don't match what are assigned. All of them must be named; "
-            f"use -1 for latest, -2 for earliest. Specified: {names(position.offsets)} Assigned: {names(assigned)}",
+            f"PYLOG_{what}_DOES_NOT_MATCH_ASSIGNED",
+            f"Partitions specified for {words} don't match what are assigned. All of them must be named{advice}. "
+            f"Specified: {names(given)} Assigned: {names(assigned)}",
         )
-    return dict(position.offsets)
 
 
-def _offset_at_timestamp(store: Store, at: TopicPartition, timestamp: int, isolation_level: str) -> int:
+def _offset_at_timestamp(
+    store: Store, at: TopicPartition, timestamp: int, isolation_level: str, *, or_latest: bool
+) -> int:
     found = store.offset_for_timestamp(at.topic, at.partition, timestamp)
-    if found is None or found.offset >= latest(store, at, isolation_level):
-        raise option_error(f"No offset matched from request of topic-partition {at} and timestamp {timestamp}.")
-    return found.offset
+    end = latest(store, at, isolation_level)
+    if found is not None and found.offset < end:
+        return found.offset
+    if or_latest:
+        return end
+    raise option_error(
+        f"No offset matched from request of topic-partition {at} and timestamp {timestamp}. To begin at the log end "
+        "there, set startingOffsetsByTimestampStrategy to latest."
+    )
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ micro-batch and in this order: `latestOffset`, `reportLatestOffset`, `commit` of
 from __future__ import annotations
 
 import logging
+import math
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,23 +20,24 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
 from pyspark_log.errors import PylogError, UnknownTopicError
-from pyspark_log.spark_connector.errors import conditions_shown
+from pyspark_log.spark_connector.errors import LossPolicy, conditions_shown
 from pyspark_log.spark_connector.offsets import Identity, Offsets, SourceOffset, to_nested
 from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning import (
-    assigned_partitions,
     earliest,
     identity_after,
     identity_of,
     latest,
     limit_ends,
     missing_is_lost,
+    of_same_topics,
     offsets_at,
-    plan_ranges,
+    ranges_between,
     resolved,
     starts_of,
 )
@@ -54,6 +56,9 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._path = path
         self._options = options
         self._start = options.stream_start()
+        self._limits = options.trigger_limits()
+        self._loss = LossPolicy(fail=options.fail_on_data_loss)
+        self._last_batch = -math.inf  # when the last micro-batch was planned, by the monotonic clock, in s
         self._new_group = options.group_id or f"{options.group_id_prefix}-{uuid.uuid4()}"
         self._initial: SourceOffset | None = None
         self._target: Offsets | None = None
@@ -66,17 +71,19 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._initial is None:
                 store = Store.shared(self._path)
                 level = self._options.isolation_level
-                identity = identity_of(store, self._options.topics)
-                unresolved = offsets_at(store, self._options.topics, self._start, "start", level)
+                assigned = self._options.subscription.partitions(store)
+                identity = identity_of(store, {at.topic for at in assigned})
+                unresolved = offsets_at(store, assigned, self._start, "start", level)
                 self._initial = SourceOffset(
                     {at: resolved(store, at, offset, level) for at, offset in unresolved.items()}, identity=identity
                 )
             return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`maxOffsetsPerTrigger`; Trigger.Once ignores it."""
-        limit = self._options.max_offsets
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """`maxOffsetsPerTrigger` or `minOffsetsPerTrigger`; Trigger.Once ignores them."""
+        if self._limits.most is not None:
+            return ReadMaxRows(self._limits.most)
+        return ReadAllAvailable() if self._limits.least is None else ReadMinRows(self._limits.least)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fixes the offsets at which the query ends."""
@@ -84,7 +91,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             store = Store.shared(self._path)
             show_decided(store)
             try:
-                self._target = self._log_ends(store)
+                self._target = self._log_ends(store, self._partitions(store))
             except UnknownTopicError:
                 # `initialOffset` or `latestOffset` reports what that means for this query.
                 self._target = {}
@@ -102,7 +109,10 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             show_decided(store)
             ends = self._up_to_target(self._log_ends_after(store, begin.offsets), begin.offsets)
             self._seen = ends
-            begins = starts_of(begin.offsets, ends, partial(earliest, store))
+            known = of_same_topics(begin.offsets, begin.identity, identity)
+            begins = starts_of(known, ends, partial(earliest, store), self._options.subscription, self._loss)
+            if not ends or (not isinstance(limit, ReadAllAvailable) and self._waits(begins, ends)):
+                return start
             if isinstance(limit, ReadMaxRows):
                 ends = limit_ends(limit.max_rows, begins, ends)
             if begin.is_initial:
@@ -125,13 +135,18 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # Batch 0 again, after a restart: `initialOffset` may now differ from where it began.
                 starts = until.start
             store = Store.shared(self._path)
-            ref, topic_ids = StoreRef.to(store), self._identity_after(store, until).topic_ids
-            ranges = plan_ranges(starts, until.offsets, partial(earliest, store))
-            headers, level = self._options.include_headers, self._options.isolation_level
+            # Where the topic is another one by now, and that is no error, the tasks read nothing.
+            topic_ids = {**self._identity_after(store, until).topic_ids, **until.identity.topic_ids}
+            known = of_same_topics(starts, begin.identity, until.identity)
+            begins = starts_of(known, until.offsets, partial(earliest, store), self._options.subscription, self._loss)
+            ref, options = StoreRef.to(store), self._options
             return [
-                RangePartition(ref, one, topic_ids.get(one.at.topic), headers, level)
-                for one in self._options.splitting.split(ranges)
-            ]
+                RangePartition(
+                    ref, one, topic_ids.get(one.at.topic), options.include_headers, options.isolation_level,
+                    options.fail_on_data_loss,
+                )
+                for one in options.splitting.split(ranges_between(begins, until.offsets))
+            ]  # fmt: skip
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads the rows of one range."""
@@ -153,15 +168,35 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _identity_after(self, store: Store, known: SourceOffset) -> Identity:
         """The current identity of the store and topics. Raises if it is not that of the offsets."""
         with missing_is_lost(known.offsets):
-            return identity_after(store, self._options.topics, known.identity, known.offsets)
+            topics = {at.topic for at in self._partitions(store)}
+            return identity_after(store, topics, known.identity, known.offsets, self._loss)
+
+    def _partitions(self, store: Store) -> list[TopicPartition]:
+        """The partitions that the query is of now. Only at its start a missing topic is an error in any case."""
+        return self._options.subscription.partitions(store, may_miss=not self._loss.fail)
+
+    def _waits(self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether the next micro-batch waits for more records: `minOffsetsPerTrigger`, `maxTriggerDelay`."""
+        now, least = time.monotonic(), self._limits.least
+        found = sum(end - begins[at] for at, end in ends.items())
+        if least is not None and found < least and now - self._last_batch < self._limits.delay_ms / 1000:
+            return True
+        self._last_batch = now
+        return False
 
     def _commit_group(self, store: Store, done: SourceOffset) -> None:
         if not done.is_initial:
             self._group_offsets.commit(store, self._group_of(done), done.offsets)
 
-    def _log_ends(self, store: Store) -> Offsets:
-        level = self._options.isolation_level
-        return {at: latest(store, at, level) for at in assigned_partitions(store, self._options.topics)}
+    def _log_ends(self, store: Store, partitions: Iterable[TopicPartition]) -> Offsets:
+        ends = {}
+        for at in partitions:
+            try:
+                ends[at] = latest(store, at, self._options.isolation_level)
+            except UnknownTopicError:  # It was deleted meanwhile.
+                if self._loss.fail:
+                    raise
+        return ends
 
     def _log_ends_after(self, store: Store, known: Mapping[TopicPartition, int]) -> Offsets:
         """The current ends of all partitions. Retries while one is below the query's position.
@@ -171,7 +206,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         retries = self._options.retries
         while True:
             with missing_is_lost(known):
-                ends = self._log_ends(store)
+                ends = self._log_ends(store, self._partitions(store))
             retries -= 1
             if retries <= 0 or all(ends.get(at, 0) >= offset for at, offset in known.items()):
                 return ends

@@ -9,9 +9,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_log.errors import OffsetOutOfRangeError, UnknownTopicError
-from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, data_loss
-from pyspark_log.spark_connector.planning import OffsetRange, check_topic, resolved
+from pyspark_log.spark_connector.errors import ConnectorError, LossPolicy, conditions_shown
+from pyspark_log.spark_connector.planning import OffsetRange, is_same_topic, resolved
 from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.types import EARLIEST, LATEST
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class RangePartition(InputPartition):
         topic_id: the id of the topic that it was planned for; None: not known.
         headers: whether rows have the column `headers`.
         isolation_level: read_uncommitted or read_committed.
+        fail_on_data_loss: whether records of the range that are missing are an error; if not, the others are read.
     """
 
     store: StoreRef
@@ -31,6 +33,7 @@ class RangePartition(InputPartition):
     topic_id: str | None
     headers: bool
     isolation_level: str
+    fail_on_data_loss: bool = True
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -46,26 +49,36 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, RangePartition):
         return  # Spark's stand-in for "no partitions at all"
     with conditions_shown():
-        store = partition.store.reopen()
-        at = partition.range.at
-        level = partition.isolation_level
+        store, loss = partition.store.reopen(), LossPolicy(fail=partition.fail_on_data_loss)
+        at, level = partition.range.at, partition.isolation_level
         start, end = partition.range.start, partition.range.end
-        try:
-            check_topic(store, at, partition.topic_id)
-            end = resolved(store, at, end, level)
-            start = resolved(store, at, start, level)
-            if start > end:
-                raise ConnectorError(
-                    "PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
-                    f"The resolved start offset {start} is greater than the resolved end offset {end} for topic "
-                    f"{at.topic} partition {at.partition}.",
+        while start < end or EARLIEST <= start < 0 or end == LATEST:
+            try:
+                if not is_same_topic(store, at, partition.topic_id, loss):
+                    return
+                end = resolved(store, at, end, level)
+                start = resolved(store, at, start, level)
+                if start > end:
+                    raise ConnectorError(
+                        "PYLOG_RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+                        f"The resolved start offset {start} is greater than the resolved end offset {end} for topic "
+                        f"{at.topic} partition {at.partition}.",
+                    )
+                rows = store.read(at.topic, at.partition, start, end, headers=partition.headers, isolation_level=level)
+                # Check again: from here on the rows are those of one topic, even if it is recreated.
+                if not is_same_topic(store, at, partition.topic_id, loss):
+                    return
+                for batch in rows:
+                    yield batch
+                    start = batch["offset"][-1].as_py() + 1
+            except (OffsetOutOfRangeError, UnknownTopicError) as error:
+                loss.report(
+                    "COULD_NOT_READ_OFFSET_RANGE",
+                    f"Could not read records in offset [{start}, {end}) for topic partition {at}: {error}.",
                 )
-            rows = store.read(at.topic, at.partition, start, end, headers=partition.headers, isolation_level=level)
-            # Check again: from here on the rows are those of one topic, even if it is recreated.
-            check_topic(store, at, partition.topic_id)
-            yield from rows
-        except (OffsetOutOfRangeError, UnknownTopicError) as error:
-            raise data_loss(
-                "COULD_NOT_READ_OFFSET_RANGE",
-                f"Could not read records in offset [{start}, {end}) for topic partition {at}: {error}.",
-            ) from error
+                if isinstance(error, UnknownTopicError):
+                    return
+                # What is left of the range is read: never a record twice.
+                start, end = max(start, error.log_start), min(end, error.log_end)
+            else:
+                return

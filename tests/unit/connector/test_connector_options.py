@@ -3,9 +3,10 @@
 import pytest
 
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.offsets import AT_EARLIEST, AT_LATEST, AtTimestamp, Specific
-from pyspark_log.spark_connector.options import ReadOptions, WriteOptions, lower_names, store_path
+from pyspark_log.spark_connector.offsets import AT_EARLIEST, AT_LATEST, AtTimestamp, AtTimestamps, Specific
+from pyspark_log.spark_connector.options import ReadOptions, TriggerLimits, WriteOptions, lower_names, store_path
 from pyspark_log.spark_connector.planning import Splitting
+from pyspark_log.spark_connector.subscription import Assigned, Topics
 from pyspark_log.types import TopicPartition
 
 
@@ -16,28 +17,28 @@ def read_options(**options):
 
 def test_defaults():
     options = read_options()
-    assert options.topics == ("t",)
+    assert options.subscription == Topics(("t",))
     assert options.batch_bounds() == (AT_EARLIEST, AT_LATEST)
     assert options.stream_start() == AT_LATEST
-    assert (options.include_headers, options.max_offsets, options.group_id) == (False, None, None)
+    assert (options.include_headers, options.fail_on_data_loss, options.group_id) == (False, True, None)
     assert options.group_id_prefix == "spark-kafka-source"
     assert (options.retries, options.retry_interval_ms) == (3, 1000)
 
 
 def test_into_how_many_tasks_a_read_is_split():
     assert read_options().splitting == Splitting(None, None)
-    options = read_options(MINpartitions=" 4", maxRecordsPerPartition="4000000000", maxOffsetsPerTrigger="9")
-    assert (options.splitting, options.max_offsets) == (Splitting(4, 4_000_000_000), 9)
+    options = read_options(MINpartitions=" 4", maxRecordsPerPartition="4000000000")
+    assert options.splitting == Splitting(4, 4_000_000_000)
 
 
 def test_topics_are_trimmed_and_named_once():
-    assert read_options(subscribe=" a, b,,a ").topics == ("a", "b")
+    assert read_options(subscribe=" a, b,,a ").subscription == Topics(("a", "b"))
 
 
 def test_names_and_words_are_case_insensitive():
     given = {"SUBSCRIBE": "T", "startingOFFSETS": " earLiEst ", "EndingOffsets": "laTest", "INCLUDEHEADERS": "TRUE"}
     options = ReadOptions.parse(lower_names(given))
-    assert options.topics == ("T",)
+    assert options.subscription == Topics(("T",))
     assert (options.start, options.end, options.include_headers) == (AT_EARLIEST, AT_LATEST, True)
 
 
@@ -65,6 +66,12 @@ def test_kafka_client_settings_pass_through():
         ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
         ({"subscribe": None, "assign": ""}, "No topicpartitions to assign as specified value"),
         ({"subscribe": None, "subscribePattern": " "}, "Pattern to subscribe is empty"),
+        ({"subscribe": None, "assign": "{}"}, "assign: Expected e.g. .* got {}"),
+        ({"subscribe": None, "assign": '{"t":["0"]}'}, "assign: Expected e.g. .* got "),
+        ({"subscribe": None, "subscribePattern": "t("}, r"subscribePattern: 't\(' is not a regular expression"),
+        ({"endingTimestamp": "now"}, "Expected a single long value, got now"),
+        ({"startingOffsetsByTimestamp": '{"t":[1]}'}, "startingOffsetsByTimestamp: Expected e.g."),
+        ({"startingOffsetsByTimestampStrategy": "first"}, "startingOffsetsByTimestampStrategy must be error or latest"),
         ({"startingTimestamp": "now"}, "Expected a single long value, got now"),
         ({"startingOffsets": '{"t":[1]}'}, 'startingOffsets: Expected e.g. .* got {"t":\\[1\\]}'),
         ({"endingOffsets": "first"}, "endingOffsets: Expected e.g. .* got first"),
@@ -72,8 +79,6 @@ def test_kafka_client_settings_pass_through():
         ({"startingOffsets": '{"t":{"0":1.5}}'}, "startingOffsets: Expected e.g."),
         ({"startingOffsets": '{"t":{"0":true}}'}, "startingOffsets: Expected e.g."),
         ({"includeHeaders": "yes"}, "includeHeaders must be true or false, got yes"),
-        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be positive"),
-        ({"maxOffsetsPerTrigger": "1e3"}, "maxOffsetsPerTrigger must be a whole number"),
         ({"minPartitions": "0"}, "minPartitions must be positive"),
         ({"minPartitions": "-1"}, "minPartitions must be positive"),
         ({"minPartitions": "a"}, 'minPartitions must be a whole number. For input string: "a"'),
@@ -95,28 +100,54 @@ def test_refused(options, message):
         read_options(**options)
 
 
+def test_single_partitions():
+    options = read_options(subscribe=None, assign=' {"t": [0, 2], "u": [1]}')
+    wanted = {TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("u", 1)}
+    assert options.subscription == Assigned(frozenset(wanted))
+
+
+def test_a_pattern_is_found_anywhere_in_a_name():
+    found = read_options(subscribe=None, subscribePattern="ord.rs").subscription
+    assert [found.covers(TopicPartition(topic, 0)) for topic in ("my.orders.eu", "order")] == [True, False]
+
+
+def test_timestamps_win_in_the_order_of_the_kafka_connector():
+    offsets, times = {"startingOffsets": "nonsense"}, {"startingOffsetsByTimestamp": '{"t":{"0":7}}'}
+    assert read_options(**offsets, **times).start == AtTimestamps({TopicPartition("t", 0): 7})
+    assert read_options(startingTimestamp="5", startingOffsetsByTimestamp="nonsense", **offsets).start == AtTimestamp(5)
+    ends = {"endingOffsets": "nonsense", "endingOffsetsByTimestamp": '{"t":{"0":9}}'}
+    assert read_options(**ends).end == AtTimestamps({TopicPartition("t", 0): 9}, or_latest=True)
+    assert read_options(endingTimestamp="8", **ends).end == AtTimestamp(8, or_latest=True)
+
+
+def test_what_to_do_without_a_record_so_late():
+    options = read_options(startingTimestamp="5", startingOffsetsByTimestampStrategy="Latest")
+    assert options.start == AtTimestamp(5, or_latest=True)
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("text", "ms"), [("15m", 900_000), ("500ms", 500), ("30s", 30_000), ("2h", 7_200_000), ("7", 7)]
+)
+def test_how_long_a_trigger_waits(text, ms):
+    given = read_options(minOffsetsPerTrigger="4", maxOffsetsPerTrigger="9", maxTriggerDelay=text)
+    assert given.trigger_limits() == TriggerLimits(4, 9, ms)
+    assert read_options().trigger_limits() == TriggerLimits(None, None, 900_000)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
     [
-        {"subscribe": None, "subscribePattern": "t.*"},
-        {"subscribe": None, "assign": '{"t":[0]}'},
-        {"startingOffsetsByTimestamp": "{}"},
-        {"startingOffsetsByTimestampStrategy": "latest"},
-        {"endingTimestamp": "1"},
-        {"endingOffsetsByTimestamp": "{}"},
-        {"minOffsetsPerTrigger": "4"},
-        {"maxTriggerDelay": "1m"},
-        {"failOnDataLoss": "false"},
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be positive"),
+        ({"maxOffsetsPerTrigger": "1e3"}, "maxOffsetsPerTrigger must be a whole number"),
+        ({"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"}, r"The value of minOffsetsPerTrigger \(20\) is"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay must be a time such as 500ms"),
     ],
 )
-def test_what_is_not_there_yet_is_refused_by_name(options):
-    name = next(name for name, value in options.items() if value is not None)
-    with pytest.raises(ConnectorError, match=rf"\[PYLOG_UNSUPPORTED_OPTION\] not supported yet .*{name}"):
-        read_options(**options)
-
-
-def test_values_that_ask_for_what_is_done_anyway_are_taken():
-    read_options(failOnDataLoss="TRUE", startingOffsetsByTimestampStrategy="error")
+def test_limits_of_triggers_are_refused_by_streams_and_ignored_by_batch_reads(options, message):
+    given = read_options(**options)
+    assert given.batch_bounds() == (AT_EARLIEST, AT_LATEST)
+    with pytest.raises(ConnectorError, match=rf"\[PYLOG_INVALID_OPTION\] {message}"):
+        given.trigger_limits()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import os
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from pyspark_log import DefaultSource
 from pyspark_log.errors import StagedOutputError
@@ -256,3 +256,111 @@ def test_a_group_offset_is_not_moved_back(store):
     end, _ = batch(reader, reader.initialOffset())
     reader.commit(end)
     assert committed(store, "shared") == {0: 9, 1: 0}
+
+
+def lost(reader, start, match):
+    with pytest.raises(ConnectorError, match=rf"\[PYLOG_DATA_LOSS\.{match}"):
+        reader.latestOffset(through_json(start), ALL)
+
+
+def test_a_pattern_finds_topics_that_come_later(store):
+    append(store, 0, 2)
+    source = DefaultSource({"path": store.path, "subscribePattern": "^t", "startingOffsets": "earliest"})
+    reader = source.streamReader(source.schema())
+    end, ranges = batch(reader, reader.initialOffset())
+    assert ranges == [(0, 0, 2)]
+    store.create_topic("t2", 1)
+    store.create_topic("other", 1)
+    for topic in ("t2", "other"):
+        store.append(topic, values(3))
+    end, ranges = batch(reader, end)
+    assert ranges == [(0, 0, 3)]
+    assert sorted(end) == ["@", "t", "t2"]
+
+
+def test_single_partitions_are_read(store):
+    append(store, 0, 2)
+    append(store, 1, 4)
+    source = DefaultSource({"path": store.path, "assign": '{"t": [1, 7]}', "startingOffsets": "earliest"})
+    reader = source.streamReader(source.schema())
+    assert batch(reader, reader.initialOffset())[1] == [(1, 0, 4)]
+
+
+def test_a_trigger_with_too_few_records_waits(store, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("pyspark_log.spark_connector.stream_reader.time.monotonic", lambda: now[0])
+    append(store, 0, 1)
+    reader = reader_of(store, minOffsetsPerTrigger="5", maxTriggerDelay="10s")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(5)
+    end, ranges = batch(reader, reader.initialOffset(), limit)
+    assert ranges == [(0, 0, 1)]  # The first one never waits.
+    append(store, 0, 4)
+    assert reader.latestOffset(end, limit) == end
+    assert batch(reader_of(store, minOffsetsPerTrigger="5"), end, ALL)[1] == [(0, 1, 5)]  # Trigger.Once
+    append(store, 1, 1)
+    end, ranges = batch(reader, end, limit)
+    assert ranges == [(0, 1, 5), (1, 0, 1)]
+    append(store, 1, 1)
+    assert reader.latestOffset(end, limit) == end
+    now[0] += 10
+    assert batch(reader, end, limit)[1] == [(1, 1, 2)]
+
+
+def test_a_query_that_retention_has_overtaken_can_go_on(store):
+    append(store, 0, 3)
+    end, _ = batch(reader_of(store), reader_of(store).initialOffset())
+    append(store, 0, 5)
+    store.delete_records("t", 0, 6)
+    strict, lenient = reader_of(store), reader_of(store, failOnDataLoss="false")
+    later, ranges = batch(lenient, end)
+    assert ranges == [(0, 3, 8)]
+    (work,) = lenient.partitions(end, later)
+    assert [offset for rows in lenient.read(work) for offset in rows["offset"].to_pylist()] == [6, 7]
+    (work,) = strict.partitions(end, later)
+    with pytest.raises(ConnectorError, match=r"COULD_NOT_READ_OFFSET_RANGE\] .* failOnDataLoss"):
+        list(strict.read(work))
+    store.delete_records("t", 0, 8)
+    (work,) = lenient.partitions(end, later)
+    assert list(lenient.read(work)) == []
+
+
+def test_a_topic_that_is_deleted_or_made_again_can_be_gone_on_without(store):
+    store.create_topic("u", 1)
+    store.append("u", values(2))
+    append(store, 0, 3)
+    options = {"subscribe": "t,u", "fetchOffset__numRetries": "1"}
+    strict, lenient = reader_of(store, **options), reader_of(store, failOnDataLoss="false", **options)
+    end, _ = batch(lenient, lenient.initialOffset())
+    store.delete_topic("u")
+    lost(strict, end, "PARTITIONS_DELETED")
+    without, ranges = batch(lenient, end)
+    assert ranges == []
+    assert sorted(without) == ["@", "t"]
+    store.create_topic("u", 1)
+    store.append("u", values(1))
+    lost(strict, end, r"PARTITIONS_DELETED\] Partitions u-0 have been deleted: topic 'u' was deleted and made again")
+    # A new topic is read from its first record.
+    assert batch(lenient, without)[1] == [(0, 0, 1)]
+    assert batch(lenient, end)[1] == [(0, 0, 1)]
+    (work,) = lenient.partitions(end, lenient.latestOffset(end, ALL))
+    assert sum(rows.num_rows for rows in lenient.read(work)) == 1
+
+
+def test_a_topic_that_was_never_there_is_an_error_all_the_same(store):
+    with pytest.raises(ConnectorError, match=r"\[PYLOG_UNKNOWN_TOPIC"):
+        reader_of(store, subscribe="t,nosuch", failOnDataLoss="false").initialOffset()
+
+
+def test_partitions_that_the_options_do_not_name_any_more_can_be_gone_on_without(store):
+    append(store, 0, 3)
+    append(store, 1, 3)
+    end, _ = batch(reader_of(store), reader_of(store).initialOffset())
+    append(store, 0, 1)
+
+    def of_one(**more):
+        source = DefaultSource({"path": store.path, "assign": '{"t":[0]}', **more})
+        return source.streamReader(source.schema())
+
+    lost(of_one(), end, r"PARTITIONS_DELETED\] The query had read partitions t-1, which its options do not name")
+    assert batch(of_one(failOnDataLoss="false"), end)[1] == [(0, 3, 4)]
