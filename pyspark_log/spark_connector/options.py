@@ -6,6 +6,7 @@ are accepted without effect: `kafka.*` configs of Kafka's clients and the poll t
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,6 +54,38 @@ _REFUSED_FOR_WRITES = {
 }
 
 
+# All options that mean something, as they are written in documents; Spark itself adds some to those of a write.
+_OF_READS = (
+    "path", "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
+    "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp",
+    "endingOffsetsByTimestamp", "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition",
+    "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.isolation.level",
+)  # fmt: skip
+_OF_WRITES = (
+    "path", "topic", "publishId", "publishNumber", "timestampColumn", "includeHeaders", "kafka.compression.type",
+    "checkpointLocation", "queryName",
+)  # fmt: skip
+# They concern the way to a broker, and every job that is moved here has some.
+_OF_BROKERS = ("kafka.bootstrap.servers", "kafkaConsumer.pollTimeoutMs")
+
+
+def unknown_options(options: Options, *, write: bool = False) -> list[str]:
+    """What to warn of: options that have no effect, each with the name that was probably meant."""
+    known = {name.lower(): name for name in (_OF_WRITES if write else _OF_READS)}
+    ignored = {name.lower() for name in _OF_BROKERS}
+    found = []
+    for name in sorted(options.keys() - known.keys() - ignored):
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        if near:
+            found.append(f"option {name} is unknown and has no effect: is {known[near[0]]} meant?")
+        elif name.startswith("kafka."):
+            found.append(f"option {name} has no effect: there is no broker or client of Kafka here")
+        else:
+            found.append(f"option {name} is unknown and has no effect")
+    return found
+
+
 def lower_names(options: Mapping[str, str]) -> dict[str, str]:
     """The options with their names in lower case: names are case-insensitive, values are not."""
     return {name.lower(): value for name, value in options.items()}
@@ -66,7 +99,10 @@ def store_path(options: Options) -> str:
     """
     path = options.get("path", "").strip()
     if not path:
-        raise option_error("Option 'path' must be specified: the folder of the store, or load(path) or start(path)")
+        instead = " in place of kafka.bootstrap.servers" if "kafka.bootstrap.servers" in options else ""
+        raise option_error(
+            f"Option 'path' must be specified{instead}: the folder of the store, or load(path), save(path), start(path)"
+        )
     return path
 
 
@@ -128,6 +164,8 @@ class ReadOptions:
             ConnectorError: with the Kafka connector's message where it has one.
         """
         subscription = parse_subscription(options)
+        if {"minoffsetspertrigger", "maxoffsetspertrigger"} <= options.keys():
+            _check_limits(options)  # As in the Kafka connector, also for a batch read, which ignores them.
         _refuse_client_settings(options, _REFUSED_FOR_READS)
         return cls(
             subscription=subscription,
@@ -154,7 +192,7 @@ class ReadOptions:
         """
         if "endingoffsets" in self.given:
             raise option_error("ending offset not valid in streaming queries")
-        if self.end is not None:
+        if "endingoffsetsbytimestamp" in self.given:
             raise option_error("ending timestamp not valid in streaming queries")
         return AT_LATEST if self.start is None else self.start
 
@@ -164,11 +202,7 @@ class ReadOptions:
         Raises:
             ConnectorError: one of them is malformed, or they contradict each other.
         """
-        least, most = (_offsets_per_trigger(self.given, f"{side}OffsetsPerTrigger") for side in ("min", "max"))
-        if least is not None and most is not None and least > most:
-            raise option_error(
-                f"The value of minOffsetsPerTrigger ({least}) is higher than the maxOffsetsPerTrigger ({most})."
-            )
+        least, most = _check_limits(self.given)
         return TriggerLimits(least, most, _duration(self.given, "maxTriggerDelay", "15m"))
 
     def batch_bounds(self) -> tuple[Position, Position]:
@@ -301,6 +335,15 @@ def _isolation_level(options: Options) -> str:
     except InvalidConfigError as error:
         raise option_error(f"kafka.{error}") from None
     return level
+
+
+def _check_limits(options: Options) -> tuple[int | None, int | None]:
+    least, most = (_offsets_per_trigger(options, f"{side}OffsetsPerTrigger") for side in ("min", "max"))
+    if least is not None and most is not None and least > most:
+        raise option_error(
+            f"The value of minOffsetsPerTrigger ({least}) is higher than the maxOffsetsPerTrigger ({most})."
+        )
+    return least, most
 
 
 def _offsets_per_trigger(options: Options, name: str) -> int | None:

@@ -6,6 +6,7 @@ load the engine.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,10 @@ from pyspark.sql.types import StructType
 
 from pyspark_log.spark_connector.columns import check_row_schema, row_schema
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
-from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path
+from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path, unknown_options
 from pyspark_log.storage.catalog import local_path
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pyspark_log.spark_connector.batch_reader import PylogBatchReader
@@ -42,7 +45,11 @@ class PylogDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The schema of a read. Options are checked here, so that errors appear at `load()`."""
-        return row_schema(ReadOptions.parse(self.options).include_headers)
+        options = ReadOptions.parse(self.options)
+        # Here, as Spark calls this once for a load().
+        for message in unknown_options(self.options):
+            log.warning("%s", message)
+        return row_schema(options.include_headers)
 
     def reader(self, schema: StructType) -> PylogBatchReader:
         """For spark.read."""

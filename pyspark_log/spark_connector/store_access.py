@@ -65,6 +65,17 @@ def open_for_write(path: str) -> Store:
         return Store.shared(path)
 
 
+_warned_of: set[str] = set()
+
+
+def warn_of_options(messages: list[str]) -> None:
+    """Warns of options without effect; of each once in this process."""
+    for message in messages:
+        if message not in _warned_of:
+            _warned_of.add(message)
+            log.warning("%s", message)
+
+
 def warn_of_new_topic(store: Store, topic: str) -> None:
     """Warns that a write has created a topic, whose name may be a mistake."""
     log.warning("%s: there was no topic %s: made it", store.path, topic)

@@ -54,7 +54,7 @@ class Pattern:
 
     pattern: re.Pattern[str]
 
-    def partitions(self, store: Store, *, may_miss: bool = False) -> list[TopicPartition]:
+    def partitions(self, store: Store, *, may_miss: bool = True) -> list[TopicPartition]:
         """The partitions of the topics that match now, by topic. A topic that is deleted meanwhile has none."""
         found = (name for name in store.topics() if self.pattern.search(name))
         return [at for name in found for at in _partitions(store, name, may_miss=True)]
@@ -66,14 +66,14 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Assigned:
-    """Single partitions. Those that do not exist are passed over, as in the Kafka connector."""
+    """Single partitions. Those that their topic does not have are passed over, as in the Kafka connector."""
 
     wanted: frozenset[TopicPartition]
 
     def partitions(self, store: Store, *, may_miss: bool = False) -> list[TopicPartition]:
-        """Those of the partitions that exist, by topic."""
+        """Those of the partitions that exist, by topic. UnknownTopicError: a topic is missing, unless `may_miss`."""
         names = sorted({at.topic for at in self.wanted})
-        return [at for name in names for at in _partitions(store, name, may_miss=True) if at in self.wanted]
+        return [at for name in names for at in _partitions(store, name, may_miss=may_miss) if at in self.wanted]
 
     def covers(self, at: TopicPartition) -> bool:
         """Whether the subscription has the partition, if that exists."""

@@ -12,7 +12,6 @@ from pyspark_log.errors import OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.spark_connector.errors import ConnectorError, LossPolicy, conditions_shown
 from pyspark_log.spark_connector.planning import OffsetRange, is_same_topic, resolved
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.types import EARLIEST, LATEST
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
         store, loss = partition.store.reopen(), LossPolicy(fail=partition.fail_on_data_loss)
         at, level = partition.range.at, partition.isolation_level
         start, end = partition.range.start, partition.range.end
-        while start < end or EARLIEST <= start < 0 or end == LATEST:
+        while True:
             try:
                 if not is_same_topic(store, at, partition.topic_id, loss):
                     return
@@ -79,6 +78,9 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
                 if isinstance(error, UnknownTopicError):
                     return
                 # What is left of the range is read: never a record twice.
-                start, end = max(start, error.log_start), min(end, error.log_end)
+                rest = max(start, error.log_start), min(end, error.log_end)
+                if rest[0] >= rest[1] or rest == (start, end):
+                    return
+                start, end = rest
             else:
                 return

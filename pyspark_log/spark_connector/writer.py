@@ -29,9 +29,9 @@ from pyspark.sql.types import StructType
 from pyspark_log.spark_connector.columns import check_columns
 from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batch
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
-from pyspark_log.spark_connector.options import Options, WriteOptions
+from pyspark_log.spark_connector.options import Options, WriteOptions, unknown_options
 from pyspark_log.spark_connector.query_run import claim_in_first_task
-from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic
+from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic, warn_of_options
 from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs import Process
@@ -45,6 +45,7 @@ class PylogBatchWriter(DataSourceArrowWriter):
 
     def __init__(self, path: str, options: Options, schema: StructType) -> None:
         parsed = WriteOptions.parse(options)
+        warn_of_options(unknown_options(options, write=True))
         self._plan = plan_write(path, parsed, schema)
         self._one_off = parsed.publish_id is None
         self._publisher = parsed.publish_id or f"batch-{uuid.uuid4()}"
@@ -78,6 +79,7 @@ class PylogStreamWriter(DataSourceStreamArrowWriter):
         self._plan = plan_write(path, parsed, schema)
         self._checkpoint = options.get("checkpointlocation", "")
         self._query_name = options.get("queryname", "")
+        self._warnings = unknown_options(options, write=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
         """Fences earlier runs of the query, then stages a task's rows."""
@@ -86,6 +88,8 @@ class PylogStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publishes the micro-batch; a replay of a published one changes nothing."""
+        # Here, as one process makes all commits of a query.
+        warn_of_options(self._warnings)
         publish_micro_batch(self._plan.store, messages, batchId, self._checkpoint, self._query_name)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from chispa import assert_df_equality
 from kafka_clients import create_topics
-from test_kafka_reads import SMALL, consumed, producer, rows_of, send, shown
+from test_kafka_reads import NOW, SMALL, consumed, producer, rows_of, send, shown
 
 TOPIC = "beside"
 COUNTS = (90, 31, 2)
@@ -42,6 +42,7 @@ def both(spark, broker, logs):
     """Two readers with the same options: Spark's own one and ours."""
 
     def read(reader, options):
+        options = {name: value for name, value in options.items() if value is not None}
         kafkas = reader.format("kafka").options(**{"kafka.bootstrap.servers": broker.bootstrap, **options}).load()
         return kafkas, reader.format("pylog").options(**options).load(str(logs))
 
@@ -77,6 +78,94 @@ def test_batch_reads(spark, both, options, count):
     assert len(found[0]) == count
 
 
+def times(*after):
+    """A time for each partition, in ms after that of the first record."""
+    return json.dumps({TOPIC: {str(partition): NOW + ms for partition, ms in enumerate(after)}})
+
+
+# What a batch read is given, and how many rows both find; None: both refuse it.
+SETS = [
+    ({"subscribe": None, "subscribePattern": "^bes.de$"}, 123),
+    ({"subscribe": None, "subscribePattern": "esid"}, 156),
+    ({"subscribe": None, "subscribePattern": "nosuch"}, 0),
+    ({"subscribe": None, "subscribePattern": "("}, None),
+    ({"subscribe": None, "assign": '{"beside":[0,2]}'}, 92),
+    ({"subscribe": None, "assign": '{"beside":[1,9]}'}, 31),
+    ({"subscribe": None, "assign": '{"nosuch":[0]}'}, None),
+    ({"subscribe": None, "assign": '{"beside":["a"]}'}, None),
+    ({"subscribe": "nosuch"}, None),
+    ({"startingOffsetsByTimestamp": times(100, 7, 0)}, 75 + 30 + 2),
+    ({"startingOffsetsByTimestamp": times(100, 7)}, None),
+    ({"startingOffsetsByTimestamp": times(100, 7, 8)}, None),
+    ({"startingOffsetsByTimestamp": times(100, 7, 8), "startingOffsetsByTimestampStrategy": "latest"}, 75 + 30),
+    ({"startingTimestamp": str(NOW + 300)}, None),
+    ({"startingTimestamp": str(NOW + 300), "startingOffsetsByTimestampStrategy": "LATEST"}, 90 - 43),
+    ({"startingTimestamp": str(NOW), "startingOffsetsByTimestampStrategy": "first"}, None),
+    ({"startingTimestamp": str(NOW + 7), "startingOffsetsByTimestamp": "x", "startingOffsets": "y"}, 89 + 30 + 1),
+    ({"startingOffsetsByTimestamp": times(0, 0, 7), "startingOffsets": "y"}, 90 + 31 + 1),
+    ({"endingTimestamp": str(NOW + 100)}, 15 + 15 + 2),
+    ({"endingTimestamp": str(NOW + 10_000)}, 123),
+    ({"endingTimestamp": "soon"}, None),
+    ({"endingOffsetsByTimestamp": times(7, 14, 7)}, 1 + 2 + 1),
+    ({"endingOffsetsByTimestamp": times(7)}, None),
+    ({"endingOffsetsByTimestamp": times(7, 14, 7), "endingOffsets": "y"}, 4),
+    ({"startingTimestamp": str(NOW + 7), "endingTimestamp": str(NOW)}, None),
+    ({"failOnDataLoss": "false"}, 123),
+    ({"failOnDataLoss": "maybe"}, None),
+    ({"minOffsetsPerTrigger": "x", "maxTriggerDelay": "z"}, 123),
+    ({"maxOffsetsPerTrigger": "y"}, 123),
+    ({"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "10"}, None),
+    ({"endingTimestamp": str(NOW + 100), "endingOffsetsByTimestamp": "x"}, 15 + 15 + 2),
+    ({"startingOffsets": offsets(100, 0, 0), "failOnDataLoss": "false"}, None),
+    ({"startingOffsets": offsets(0, 0, 0), "endingOffsets": offsets(100, 31, 2), "failOnDataLoss": "false"}, 123),
+]
+
+
+def rows_or_refusal(df):
+    try:
+        return df().count()
+    except Exception as error:  # noqa: BLE001  (Spark's own errors are of many classes)
+        return error
+
+
+@pytest.mark.parametrize(("options", "count"), SETS)
+def test_the_same_rows_or_both_refuse(spark, broker, logs, options, count):
+    given = {name: value for name, value in {"subscribe": TOPIC, **options}.items() if value is not None}
+    reader = spark.read.options(**given)
+    kafkas = rows_or_refusal(lambda: reader.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).load())
+    ours = rows_or_refusal(lambda: reader.format("pylog").load(str(logs)))
+    if count is None:
+        assert isinstance(kafkas, Exception), kafkas
+        assert "[PYLOG_" in str(ours), ours
+    else:
+        assert (ours, kafkas) == (count, count)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"endingOffsets": "latest"},
+        {"endingOffsetsByTimestamp": times(0, 0, 0)},
+        {"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "10"},
+        {"maxOffsetsPerTrigger": "x"},
+        {"minOffsetsPerTrigger": "x"},
+        {"minOffsetsPerTrigger": "1", "maxTriggerDelay": "soon"},
+    ],
+)
+def test_both_refuse_a_stream(spark, broker, logs, options):
+    reader, refusals = spark.readStream.options(subscribe=TOPIC, **options), []
+    kafkas = reader.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+    for load in (kafkas.load, lambda: reader.format("pylog").load(str(logs))):
+        try:
+            query = load().writeStream.format("noop").trigger(availableNow=True).start()
+            query.awaitTermination()
+        except Exception as error:  # noqa: BLE001  (Spark's own errors are of many classes)
+            refusals.append(str(error))
+        else:
+            refusals.append(None)
+    assert all(refusals), refusals
+
+
 @pytest.mark.parametrize(("level", "count"), [("read_committed", 18), ("read_uncommitted", 33)])
 @pytest.mark.parametrize("least", ["1", "7"])
 def test_isolation_levels(spark, both, level, count, least):
@@ -91,6 +180,17 @@ def test_isolation_levels(spark, both, level, count, least):
     [
         ({}, 1),
         ({"maxOffsetsPerTrigger": "40", "minPartitions": "5", "kafka.isolation.level": "read_committed"}, 4),
+        ({"minOffsetsPerTrigger": "30", "maxOffsetsPerTrigger": "50"}, 3),
+        ({"subscribe": None, "subscribePattern": "beside", "failOnDataLoss": "false"}, 1),
+        ({"subscribe": None, "assign": '{"beside":[0],"beside-ended":[0]}', "minOffsetsPerTrigger": "1000"}, 1),
+        # A look-up by time finds the first record; a broker's also finds the end of a transaction.
+        (
+            {
+                "subscribe": TOPIC, "startingTimestamp": str(NOW + 300), "endingTimestamp": "1",
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+            1,
+        ),
     ],
 )
 def test_streams(spark, both, tmp_path, options, count):

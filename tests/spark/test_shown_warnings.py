@@ -57,3 +57,17 @@ def test_records_that_are_past_retention_when_they_are_written(log, folder, stor
 @pytest.mark.parametrize("topic", ["mixed", "kept"])
 def test_no_warning_where_some_records_stay(log, folder, topic):
     assert lines(log, f"{folder}/batch: topic {topic}: records of time") == []
+
+
+@pytest.mark.parametrize(
+    "warning",
+    [
+        "option startingoffset is unknown and has no effect: is startingOffsets meant?",
+        "option kafka.acks has no effect: there is no broker or client of Kafka here",
+        "option publishidd is unknown and has no effect: is publishId meant?",
+        "option mode is unknown and has no effect",
+    ],
+)
+def test_an_option_without_effect_is_named_once(log, warning):
+    """Also by a stream, of which each micro-batch is planned with the options."""
+    assert len(lines(log, "WARNING", warning)) == 1

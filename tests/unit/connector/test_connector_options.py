@@ -4,7 +4,14 @@ import pytest
 
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.offsets import AT_EARLIEST, AT_LATEST, AtTimestamp, AtTimestamps, Specific
-from pyspark_log.spark_connector.options import ReadOptions, TriggerLimits, WriteOptions, lower_names, store_path
+from pyspark_log.spark_connector.options import (
+    ReadOptions,
+    TriggerLimits,
+    WriteOptions,
+    lower_names,
+    store_path,
+    unknown_options,
+)
 from pyspark_log.spark_connector.planning import Splitting
 from pyspark_log.spark_connector.subscription import Assigned, Topics
 from pyspark_log.types import TopicPartition
@@ -66,6 +73,10 @@ def test_kafka_client_settings_pass_through():
         ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
         ({"subscribe": None, "assign": ""}, "No topicpartitions to assign as specified value"),
         ({"subscribe": None, "subscribePattern": " "}, "Pattern to subscribe is empty"),
+        (
+            {"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"},
+            r"The value of minOffsetsPerTrigger \(20\) is higher than the maxOffsetsPerTrigger \(15\)",
+        ),
         ({"subscribe": None, "assign": "{}"}, "assign: Expected e.g. .* got {}"),
         ({"subscribe": None, "assign": '{"t":["0"]}'}, "assign: Expected e.g. .* got "),
         ({"subscribe": None, "subscribePattern": "t("}, r"subscribePattern: 't\(' is not a regular expression"),
@@ -139,7 +150,6 @@ def test_how_long_a_trigger_waits(text, ms):
     [
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be positive"),
         ({"maxOffsetsPerTrigger": "1e3"}, "maxOffsetsPerTrigger must be a whole number"),
-        ({"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"}, r"The value of minOffsetsPerTrigger \(20\) is"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay must be a time such as 500ms"),
     ],
 )
@@ -214,3 +224,17 @@ def test_a_store_must_be_named():
     assert store_path({"path": " /a b "}) == "/a b"
     with pytest.raises(ConnectorError, match="Option 'path' must be specified"):
         store_path({})
+
+
+def test_options_without_effect():
+    assert unknown_options(lower_names({"subscribe": "t", "kafka.bootstrap.servers": "b:9092", "PATH": "/s"})) == []
+    given = {"startingOffset": "latest", "kafka.max.poll.records": "5", "endingTimestmp": "1", "header": "true"}
+    assert unknown_options(lower_names(given)) == [
+        "option endingtimestmp is unknown and has no effect: is endingTimestamp meant?",
+        "option header is unknown and has no effect",
+        "option kafka.max.poll.records has no effect: there is no broker or client of Kafka here",
+        "option startingoffset is unknown and has no effect: is startingOffsets meant?",
+    ]
+    assert unknown_options({"subscribe": "t", "topic": "t"}, write=True) == [
+        "option subscribe is unknown and has no effect"
+    ]
