@@ -38,11 +38,16 @@ def check_split(store, _shown):
     assert sorted(all_values_in(store, "counts")) == ["160", "160", "160"]
 
 
+def check_flights(_store, shown):
+    assert shown.count("flights") == PARTITIONS
+
+
 CHECKS = {
     "README.md: In Spark": check_late,
     "README.md: Kafka's own files": check_orders,
     "kafka.md: A broker's topic as a DataFrame": check_orders,
     "operations.md: Writing old events from Spark: `timestampColumn`": check_old_events,
+    "spark.md: Moving a job": check_flights,
     "transactions.md: In Spark: one publish for all writes of a micro-batch": check_split,
 }
 

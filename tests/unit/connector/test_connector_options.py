@@ -2,6 +2,7 @@
 
 import pytest
 
+from pyspark_log.spark_connector import options
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.offsets import AT_EARLIEST, AT_LATEST, AtTimestamp, AtTimestamps, Specific
 from pyspark_log.spark_connector.options import (
@@ -15,6 +16,7 @@ from pyspark_log.spark_connector.options import (
 from pyspark_log.spark_connector.planning import Splitting
 from pyspark_log.spark_connector.subscription import Assigned, Topics
 from pyspark_log.types import TopicPartition
+from tests.paths import ROOT
 
 
 def read_options(**options):
@@ -238,3 +240,9 @@ def test_options_without_effect():
     assert unknown_options({"subscribe": "t", "topic": "t"}, write=True) == [
         "option subscribe is unknown and has no effect"
     ]
+
+
+def test_the_page_has_every_option():
+    page = (ROOT / "docs/spark.md").read_text()
+    missing = [name for name in (*options._OF_READS, *options._OF_WRITES) if f"`{name}`" not in page]
+    assert missing == []
