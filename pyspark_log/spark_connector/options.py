@@ -99,6 +99,11 @@ def store_path(options: Options) -> str:
     """
     path = options.get("path", "").strip()
     if not path:
+        if not options:
+            raise option_error(
+                "Option 'path' must be specified. Spark does not pass on the options of a table in its catalog: name them in "
+                "the statement, FROM t WITH (path = '...', subscribe = '...'), or use a temporary view"
+            )
         instead = " in place of kafka.bootstrap.servers" if "kafka.bootstrap.servers" in options else ""
         raise option_error(
             f"Option 'path' must be specified{instead}: the folder of the store, or load(path), save(path), start(path)"

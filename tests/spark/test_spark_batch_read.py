@@ -199,3 +199,19 @@ def test_a_task_that_does_not_see_the_store_says_so(spark, store):
     shutil.rmtree(store.path)
     os.rename(store.path + ".gone", store.path)
     assert df.count() == 1
+
+
+def test_a_table_of_the_catalog_has_its_options_in_each_statement(spark, store):
+    """Spark passes none of its own on."""
+    store.create_topic("t", 1)
+    fill(store, "t", [1, 2])
+    spark.sql(f"CREATE TABLE logged USING pylog OPTIONS (path '{store.path}', subscribe 't')")
+    try:
+        with fails("PYLOG_INVALID_OPTION", "FROM t WITH"):
+            spark.sql("SELECT * FROM logged").collect()
+        options = f"path = '{store.path}', subscribe = 't', topic = 't'"
+        value = "SELECT cast('v' AS binary) AS value"
+        spark.sql(f"INSERT INTO logged WITH ({options}) BY NAME {value}")
+        assert spark.sql(f"SELECT * FROM logged WITH ({options})").count() == 3
+    finally:
+        spark.sql("DROP TABLE logged")

@@ -42,11 +42,18 @@ def check_flights(_store, shown):
     assert shown.count("flights") == PARTITIONS
 
 
+def check_inserted(store, shown):
+    values = all_values_in(store, "orders")
+    assert values.count("v") == 1
+    assert f"|{len(values):>8}|" in shown
+
+
 CHECKS = {
     "README.md: In Spark": check_late,
     "README.md: Kafka's own files": check_orders,
     "kafka.md: A broker's topic as a DataFrame": check_orders,
     "operations.md: Writing old events from Spark: `timestampColumn`": check_old_events,
+    "spark.md: In SQL": check_inserted,
     "spark.md: Moving a job": check_flights,
     "transactions.md: In Spark: one publish for all writes of a micro-batch": check_split,
 }
