@@ -21,7 +21,6 @@ class _Tables:
     """The table of locks of the process that runs."""
 
     def __init__(self):
-        self._own = weakref.WeakKeyDictionary()
         self._main = weakref.WeakValueDictionary()
 
     def _table(self):
