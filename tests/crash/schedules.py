@@ -1,0 +1,234 @@
+"""Runs several programs of the engine step by step, in an order that the test chooses, with kills between steps.
+
+Each program is a thread that stands for a process: it has a table of locks of its own, and opens its own store. It
+stops before each change to files and where it would wait for another's lock. One program goes on at a time.
+"""
+
+import contextlib
+import fcntl
+import os
+import threading
+import types
+import weakref
+
+from pyspark_log.storage.fs import files, locks
+from tests.store_tools import Stopped
+
+_current = threading.local()
+
+
+class _Tables:
+    """The table of locks of the process that runs."""
+
+    def __init__(self):
+        self._main = weakref.WeakValueDictionary()
+
+    def _table(self):
+        program = getattr(_current, "program", None)
+        return self._main if program is None else program.locks
+
+    def get(self, key):
+        return self._table().get(key)
+
+    def __setitem__(self, key, lock):
+        self._table()[key] = lock
+
+    def values(self):
+        return self._table().values()
+
+
+class Program:
+    """A program that stands before its first step.
+
+    Attributes:
+        at: the change before which it stands; None: it has not begun, or waits for a lock.
+        waits: the descriptor of the file whose lock it waits for; -1: it does not wait.
+        ended, killed, error: how far it is, and what it has raised.
+    """
+
+    def __init__(self, name, work, back):
+        self.name, self._work, self._back = name, work, back
+        self.locks = weakref.WeakValueDictionary()
+        self.at, self.waits = None, -1
+        self.begun = self.ended = self.killed = False
+        self.error = None
+        self._go = threading.Lock()
+        self._go.acquire()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        self._go.acquire()
+        _current.program = self
+        try:
+            if not self.killed:
+                self._work()
+        except Stopped:
+            pass
+        except BaseException as error:  # noqa: BLE001  (the test looks at it)
+            self.error = error
+        self.ended, self.at, self.waits = True, None, -1
+        self._back.release()
+
+    def stand(self, change=None, waits=-1):
+        """Called by its own thread: it stands until it may go on."""
+        if self.killed:
+            raise Stopped
+        self.at, self.waits = change, waits
+        self._back.release()
+        self._go.acquire()
+        self.at, self.waits = None, -1
+        if self.killed:
+            raise Stopped
+
+    def step(self):
+        """It goes on to its next step, or to its end."""
+        self.begun = True
+        self._go.release()
+        self._back.acquire()
+
+    def kill(self):
+        """It makes no change any more, and its locks are free."""
+        self.killed = True
+        while not self.ended:
+            self.step()
+        self._thread.join()
+
+    @property
+    def ready(self):
+        """Whether it can go on: it has not ended, and what it waits for is free."""
+        return not self.ended and (self.waits < 0 or _is_free(self.waits))
+
+
+def _is_free(fd):
+    other = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(other)
+    return True
+
+
+def wait_for(fd, operation):
+    """As `fcntl.flock`, but a program that would have to try again stands still."""
+    program = getattr(_current, "program", None)
+    while True:
+        try:
+            return fcntl.flock(fd, operation)
+        except BlockingIOError:
+            if program is None:
+                raise
+            program.stand(waits=fd)
+
+
+@contextlib.contextmanager
+def stepping(changes=None, flock=wait_for):
+    """Inside, programs can be run step by step; each change that is made is added to `changes`.
+
+    `flock`: takes the locks, in the place of `fcntl.flock`.
+    """
+
+    def before(change):
+        program = getattr(_current, "program", None)
+        if program is not None:
+            program.stand(change)
+        if changes is not None:
+            changes.append(change)
+
+    own = locks._table, locks.fcntl
+    locks._table = _Tables()
+    constants = {name: value for name, value in vars(fcntl).items() if name.startswith("LOCK_")}
+    locks.fcntl = types.SimpleNamespace(flock=flock, **constants)
+    files.set_observer(before)
+    try:
+        yield
+    finally:
+        files.set_observer(None)
+        locks._table, locks.fcntl = own
+
+
+class EveryOrder:
+    """Makes the choices of one run after the other, until each order of steps has been run once (in depth)."""
+
+    def __init__(self):
+        self._choices, self._counts, self._at = [], [], 0
+
+    def choose(self, options):
+        if self._at == len(self._choices):
+            self._choices.append(0)
+            self._counts.append(0)
+        self._counts[self._at] = len(options)
+        self._at += 1
+        return options[self._choices[self._at - 1]]
+
+    def next(self):
+        """Begins the next run; False if that was the last."""
+        while self._choices and self._choices[-1] + 1 == self._counts[-1]:
+            self._choices.pop()
+            self._counts.pop()
+        if not self._choices:
+            return False
+        self._choices[-1] += 1
+        self._at = 0
+        return True
+
+
+class AnyOrder:
+    """Makes the choices of one run by chance."""
+
+    def __init__(self, random, steps):
+        """`steps`: about how many the run has."""
+        self._random, self._left = random, random.randrange(steps)
+        # Programs that change all the time meet in other places than those that run on for a while.
+        self._changes = random.random()
+
+    def choose(self, options):
+        self._left -= 1
+        kills = [option for option in options if option[0] == "kill"]
+        if kills and self._left < 0:
+            return self._random.choice(kills)
+        steps = [option for option in options if option[0] == "step"]
+        return self._random.choice(steps) if self._random.random() < self._changes else steps[0]
+
+
+def run(programs, choose, kills, after):
+    """Runs programs to their ends, or until they are killed.
+
+    Args:
+        programs: the name of each, and a function.
+        choose: picks one of the possible next steps, each ("step" or "kill", program); to go on with the program that
+            made the last one comes first.
+        kills: how many programs may be killed.
+        after: called after each step.
+
+    Returns:
+        The steps: what, of which program, and before which change to which file it stood.
+    """
+    back = threading.Lock()
+    back.acquire()
+    live = [Program(name, work, back) for name, work in programs]
+    steps, last = [], live[0]
+    try:
+        while ready := sorted((one for one in live if one.ready), key=lambda one: one is not last):
+            options = [("step", one) for one in ready]
+            options += [("kill", one) for one in live if kills and one.begun and not one.ended]
+            what, one = options[0] if len(options) == 1 else choose(options)
+            steps.append((what, one.name, one.at and f"{one.at.kind} {os.path.basename(one.at.path)}"))
+            if what == "kill":
+                kills -= 1
+                one.kill()
+            else:
+                last = one
+                one.step()
+            after()
+        assert all(one.ended for one in live), "nobody can go on"
+        errors = [(one.name, one.error) for one in live if one.error is not None]
+        assert not errors, errors
+    except Exception as error:
+        raise AssertionError(f"after {steps}: {error!r}") from error
+    finally:
+        for one in live:
+            one.kill()
+    return steps
