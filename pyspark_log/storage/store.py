@@ -379,10 +379,10 @@ class Store:
             OSError, OutcomeUnknownError: it can be sent again: a batch that was appended is recognised.
         """
         check_not_internal(topic)
-        target = self.logs.appender(topic, partition)
+        target = self.logs.writer(topic, partition)
         data = validate(batch, target.config, self.logs.clock(), str(target.place))
-        with target.hold() as appender:
-            return AppendResult(partition, *appender.append(data, sync=sync))
+        with target.hold() as writer:
+            return AppendResult(partition, *writer.append(data, sync=sync))
 
     def read(
         self,

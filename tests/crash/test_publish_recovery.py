@@ -68,7 +68,7 @@ def append(path):
 COMERS = {
     "replay": lambda path: query(path, "run 2"),
     "other publisher": lambda path: publish_as(path, "other", 0, ""),
-    "appender": append,
+    "writer": append,
     "reader": lambda path: help_apply(Store.open(path).decisions),
     "recover": lambda path: recover(Store.open(path).decisions),
 }

@@ -65,9 +65,9 @@ class Indexes(Family):
         store.create_topic("t", 1, {"index.interval.bytes": str(_INTERVAL), "retention.ms": "-1"})
         for number in range(_END):
             if number and number % _OFFSETS == 0:
-                with store.logs.appender("t", 0).hold() as appender:
-                    appender.roll()
-                    appender.maintain()
+                with store.logs.writer("t", 0).hold() as writer:
+                    writer.roll()
+                    writer.maintain()
             row = {"value": [b"%08d" % number * 3], "timestamp": pa.array([_time(number)], pa.int64())}
             store.append("t", pa.record_batch(row), partition=0)
         self._place, self._config = store.logs.reader("t", 0).place, store.topic_config("t")

@@ -166,7 +166,7 @@ def publish_large_batches(store: Store, folder: Path, amount: int) -> None:
         Region(f"{store.path}/staging/{part.file}", part.position, part.size, part.count, part.crcs)
         for part in writer.finish()
     ]
-    apply(store.logs.appender("new", 0), 0, 1, regions, installs=False)
+    apply(store.logs.writer("new", 0), 0, 1, regions, installs=False)
     assert verify(store.path, jobs=1).totals.records >= amount // size
 
 
@@ -182,7 +182,7 @@ def publish_copied(store: Store, folder: Path, amount: int) -> None:
     regions = [
         Region(f"{store.path}/staging/{part.file}", part.position, part.size, part.count, part.crcs) for part in mine
     ]
-    apply(store.logs.appender("new", 0), 0, 1, regions, installs=False)
+    apply(store.logs.writer("new", 0), 0, 1, regions, installs=False)
 
 
 def publish_with_the_time_of_append(store: Store, folder: Path, amount: int) -> None:

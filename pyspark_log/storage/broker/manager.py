@@ -103,7 +103,7 @@ class BrokerLogManager(LogManager):
         """The reader of a partition. UnknownTopicError."""
         return self.topic(topic).reader(partition)
 
-    def appender(self, topic: str, partition: int) -> LogWriter:
+    def writer(self, topic: str, partition: int) -> LogWriter:
         """Raises ReadOnlyError."""
         _refuse(self._broker)
 

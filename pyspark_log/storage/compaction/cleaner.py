@@ -153,7 +153,7 @@ def _look(logs: LogManager, at: TopicPartition, timeout: float, *, asked: bool) 
     # Without a lock: most partitions have no new inactive segment.
     if state.active_base <= max(known.cleaned_to, state.log_start) or (known.reason and not asked):
         return None
-    with logs.appender(at.topic, at.partition).hold(timeout) as held:
+    with logs.writer(at.topic, at.partition).hold(timeout) as held:
         plan = compaction.look(held, reader)
         if not (plan.is_due(held.config) or (asked and plan.dirty_bytes)):
             return None
@@ -182,8 +182,8 @@ def _compact(logs: LogManager, at: TopicPartition, throttle: Throttle, timeout: 
     begun, rounds, problem = time.monotonic(), list[Cleaned](), ""
     try:
         memory = int_setting(logs.settings, "log.cleaner.dedupe.buffer.size")
-        appender, reader = logs.appender(at.topic, at.partition), logs.recovered(at.topic, at.partition)
-        while (done := compaction.run(appender, reader, memory, throttle, timeout)) is not None:
+        writer, reader = logs.writer(at.topic, at.partition), logs.recovered(at.topic, at.partition)
+        while (done := compaction.run(writer, reader, memory, throttle, timeout)) is not None:
             stuck = bool(rounds) and done.cleaned_to == rounds[-1].cleaned_to
             rounds.append(done)
             if done.finished or stuck:

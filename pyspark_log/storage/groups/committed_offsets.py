@@ -343,9 +343,9 @@ class OffsetMoves:
         logs = self.offsets.logs
         with contextlib.ExitStack() as held:
             for partition in sorted({place_of(logs, step.group).partition for step in self.steps}):
-                appender = held.enter_context(logs.appender(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
-                if appender.state.synced < appender.state.position:
-                    appender.settle()  # The decision must not outlive the offset that it starts from.
+                writer = held.enter_context(logs.writer(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
+                if writer.state.synced < writer.state.position:
+                    writer.settle()  # The decision must not outlive the offset that it starts from.
             yield
 
     def check(self) -> None:

@@ -130,14 +130,14 @@ class OffsetsLog:
         logs = self._logs
         while True:
             apply_in(self._offsets.decisions, place, timeout)
-            with logs.appender(place.topic, place.partition).hold(timeout) as appender:
+            with logs.writer(place.topic, place.partition).hold(timeout) as writer:
                 # A publish that moves committed offsets holds this lock too, so nothing comes between check and append.
-                if waits_in(self._offsets.decisions, place, appender.state.applied):
+                if waits_in(self._offsets.decisions, place, writer.state.applied):
                     continue
-                active = appender.state.active_base
-                for pack in packed(make(), appender.config.segment_bytes):
-                    appender.append(pack, sync=False)
-                if appender.state.active_base == active:
+                active = writer.state.active_base
+                for pack in packed(make(), writer.config.segment_bytes):
+                    writer.append(pack, sync=False)
+                if writer.state.active_base == active:
                     return
             compact_if_due(logs, TopicPartition(place.topic, place.partition))
             return

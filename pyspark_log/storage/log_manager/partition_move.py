@@ -90,7 +90,7 @@ class _Move:
 
     def __init__(self, partitions: LogManager, opened: TopicLogs, partition: int, number: int) -> None:
         self._partitions, self._opened, self._number = partitions, opened, number
-        self._appender = partitions.appender(opened.description.name, partition)
+        self._writer = partitions.writer(opened.description.name, partition)
         self._reader = opened.reader(partition)
         self._target = opened.place_in(partition, number)
 
@@ -107,7 +107,7 @@ class _Move:
             for _ in range(_PASSES):
                 if copy.follow(self._reader.state(), locked=False) < _LITTLE:
                     break
-            with self._appender.hold() as held:
+            with self._writer.hold() as held:
                 if held.state.flags & Flags.SUSPECT:
                     held.roll()  # What was read of this segment may be in memory only; now it is on the disk.
                 copy.follow(held.state, locked=True)
@@ -329,6 +329,6 @@ def _remove_stray(partitions: LogManager, opened: TopicLogs, partition: int, num
     if loaded is None or loaded.state.log_dir == number or place.owner() != place.topic_id:
         return
     # With the lock, the state is on the disk as well.
-    with contextlib.suppress(UnknownTopicError), partitions.appender(place.topic, partition).hold() as held:
+    with contextlib.suppress(UnknownTopicError), partitions.writer(place.topic, partition).hold() as held:
         if held.state.log_dir != number:
             _put_away(place)

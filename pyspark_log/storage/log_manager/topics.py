@@ -107,7 +107,7 @@ class TopicAdmin:
                 self._bury(topic)
             except (PylogError, OSError) as error:
                 log.warning("%s: topic %s is deleted, but some files are still in place: %s", self._path, name, error)
-        self._partitions.forget_appenders(name, "")
+        self._partitions.close_writers(name, "")
         self.remove_deleted()
 
     def _make_room(self, name: str) -> None:

@@ -189,8 +189,8 @@ def _apply_in(
     unsure = step.boot not in ("", here)
     # A topic that is deleted (and perhaps recreated) at this moment makes the part void.
     with contextlib.suppress(UnknownTopicError):
-        appender = logs.appender(place.topic, place.partition)
-        if appender.place.topic_id != place.topic_id:
+        writer = logs.writer(place.topic, place.partition)
+        if writer.place.topic_id != place.topic_id:
             return
         try:
             if isinstance(entries, Exception):
@@ -198,7 +198,7 @@ def _apply_in(
             if place in entries:
                 # Copying looks at every byte.
                 apply(
-                    appender, step.offset, step.time, entries[place],
+                    writer, step.offset, step.time, entries[place],
                     sync=step.boot != here, installs=not unsure, timeout=timeout,
                 )  # fmt: skip
         except StagedOutputError as error:
@@ -207,9 +207,9 @@ def _apply_in(
             log.error(  # noqa: TRY400  (the traceback adds nothing)
                 "%s: decision %d (publisher %r, number %d) was made without syncing, and the machine went down: %s "
                 "gets nothing of it: %s",
-                logs.path, step.offset, step.publisher, step.number, appender.place, error,
+                logs.path, step.offset, step.publisher, step.number, writer.place, error,
             )  # fmt: skip
-            pass_over(appender, step.offset, timeout=timeout)
+            pass_over(writer, step.offset, timeout=timeout)
 
 
 # ---- removing what was staged

@@ -566,13 +566,13 @@ def _inheriting(wanted: Decision, last: Decision) -> Decision:
 
 def _settle(decisions: DecisionLog, decision: Decision) -> None:
     """Syncs what was published without syncing."""
-    with decisions.hold() as writer:
-        writer.settle()
+    with decisions.hold() as held:
+        held.settle()
     for place in decision.places:
         with contextlib.suppress(UnknownTopicError):
-            appender = decisions.logs.appender(place.topic, place.partition)
-            with appender.hold():
-                appender.settle()
+            writer = decisions.logs.writer(place.topic, place.partition)
+            with writer.hold():
+                writer.settle()
 
 
 def _tell_if_aside(decisions: DecisionLog, decision: Decision, replayed: bool) -> None:

@@ -168,10 +168,10 @@ def _aside_folder(logs: LogManager, number: int) -> str:
 def _has(logs: LogManager, decision: Decision, place: TopicIdPartition) -> bool | None:
     """Whether a decision is applied in a partition; None if its topic is deleted, so that the part is void."""
     try:
-        appender = logs.appender(place.topic, place.partition)
-        if appender.place.topic_id != place.topic_id:
+        writer = logs.writer(place.topic, place.partition)
+        if writer.place.topic_id != place.topic_id:
             return None
-        with appender.hold() as held:
+        with writer.hold() as held:
             return held.state.applied >= decision.offset
     except UnknownTopicError:
         return None

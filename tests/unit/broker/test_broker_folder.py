@@ -540,8 +540,8 @@ def test_records_of_transactions_are_read_without_their_markers(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1, {"retention.ms": "-1"})
     store.append_batch("t", 0, ready(0, b"kept", transactional=True))
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(ending(True)), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(ending(True)), sync=False)
     store.append_batch("t", 0, ready(1, b"open", transactional=True))
     store.close()
     shutil.copytree(tmp_path / "store" / "data", tmp_path / "logs")

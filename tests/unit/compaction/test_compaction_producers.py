@@ -37,7 +37,7 @@ def send(store, sequence, *values, **how):
 
 
 def end(store, commit, producer=1):
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         held.append(bytearray(ending(commit, producer=producer, timestamp=now_ms())), sync=False)
 
 

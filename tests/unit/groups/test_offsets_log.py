@@ -104,7 +104,7 @@ def test_who_waits_for_a_partitions_lock_keeps_nobody_from_positions(store, monk
     monkeypatch.setattr("pyspark_log.storage.log_manager.manager._RECOVERY_TIMEOUT", PATIENCE)
     other = threading.Thread(target=OffsetsLog(fresh).fetch, args=("g",))
     partition = records.partition_for("g", fresh.describe_topic(OFFSETS_TOPIC).partitions)
-    with fresh.logs.appender(OFFSETS_TOPIC, partition).hold():
+    with fresh.logs.writer(OFFSETS_TOPIC, partition).hold():
         other.start()
         assert waits.wait(PATIENCE), "the other one does not put the partition right"
         time.sleep(0.1)

@@ -175,7 +175,7 @@ def test_damage_in_a_segment_ends_what_is_known_but_stops_nobody(store):
 def test_nothing_is_known_of_records_that_were_truncated(store):
     """The same offsets, in segments of the same sizes, get other times."""
     fill(store, [1] * 12)
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         assert truncate(held, 4) == 4
     assert [entry.next_offset for entry in known(store)] == [3]
     fill(store, [50 + n for n in range(8)])
@@ -189,7 +189,7 @@ def test_who_is_stopped_while_truncating_leaves_nothing_false(store, stop_at, st
     numbers = iter(range(10))
     stop_at(lambda change: is_known(change) and next(numbers) == stop)
     try:
-        with store.logs.appender("t", 0).hold() as held:
+        with store.logs.writer("t", 0).hold() as held:
             truncate(held, 4)
     except Stopped:
         pass
@@ -263,7 +263,7 @@ def test_segments_that_were_merged_since_are_found(store):
     logs[1].write_bytes(logs[1].read_bytes() + logs[2].read_bytes())
     for path in logs[2].parent.glob(f"{logs[2].stem}.*"):
         path.unlink()
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         held.save(held.state._replace(generation=held.state.generation + 1), durable=True)
     for start in range(10):
         found = [row for batch in Store.open(store.path).read("t", 0, start) for row in batch["offset"].to_pylist()]

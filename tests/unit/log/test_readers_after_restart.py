@@ -70,7 +70,7 @@ def test_indexes_of_which_a_part_was_lost_are_made_anew(store, monkeypatch, suff
         file.seek(12)
         file.write(bytes(12))
     lose_unsynced(store, monkeypatch, {})
-    with Store.open(store.path).logs.appender("t", 0).hold():
+    with Store.open(store.path).logs.writer("t", 0).hold():
         assert path.read_bytes() == whole != b""
 
 

@@ -63,8 +63,8 @@ def send(store, sequence, **fields):
 
 
 def end_transaction(store, *, commit):
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(ending(commit, timestamp=NOW)), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(ending(commit, timestamp=NOW)), sync=False)
 
 
 def plain(store, count=3):
@@ -74,8 +74,8 @@ def plain(store, count=3):
 
 
 def roll(store):
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.roll()
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.roll()
 
 
 def lose_history(store, configs):
@@ -141,7 +141,7 @@ def test_a_reader_does_not_wait_for_a_transaction_that_has_ended(a, b, configs):
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])
 def test_a_batch_that_was_truncated_is_taken_again(a, b):
     send(a, 0)
-    with b.logs.appender("t", 0).hold() as held:
+    with b.logs.writer("t", 0).hold() as held:
         truncate(held, 0)
     plain(b, 1)
     assert not send(a, 0).duplicate
@@ -154,7 +154,7 @@ def test_a_reader_does_not_wait_for_a_transaction_that_was_truncated(a, b):
     send(b, 0, transactional=True)
     plain(b, 1)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == 0
-    with b.logs.appender("t", 0).hold() as held:
+    with b.logs.writer("t", 0).hold() as held:
         truncate(held, 0)
     plain(b, 2)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == b.latest_offset("t", 0) == 2
@@ -182,8 +182,8 @@ def test_snapshots_that_were_written_without_the_history_are_found_and_repaired(
 
 def delete_all(store, topic):
     """What nobody does to a topic of the engine: its settings forbid it, and an administrator can change them."""
-    with store.logs.appender(topic, 0).hold() as appender:
-        delete_before(appender, appender.state.next_offset)
+    with store.logs.writer(topic, 0).hold() as writer:
+        delete_before(writer, writer.state.next_offset)
 
 
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])

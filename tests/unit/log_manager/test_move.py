@@ -135,7 +135,7 @@ def test_a_partition_that_was_never_written_to_is_made_there(store, tmp_path):
     assert values(store, 1) == list(range(5))
 
 
-def test_readers_at_work_and_other_appenders_follow(store, tmp_path):
+def test_readers_at_work_and_other_writers_follow(store, tmp_path):
     fill(store)
     other = Store.open(store.path)
     other.append("t", rows(100), partition=0)
@@ -282,7 +282,7 @@ def test_by_its_time_alone_no_file_counts_as_unchanged(store, tmp_path, monkeypa
 def truncated(store, offset):
     from pyspark_log.storage.log.truncation import truncate  # noqa: PLC0415
 
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         truncate(held, offset)
 
 
@@ -452,8 +452,8 @@ def move_before(owner, name, monkeypatch, store, folder):
 def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, monkeypatch, owner, name):
     """It comes between the look at the state and that at the files beside the segments."""
     store.append_batch("t", 0, ready(0, b"aborted", producer=1, transactional=True))
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(ending(False, producer=1)), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(ending(False, producer=1)), sync=False)
     store.append("t", rows(1, 1), partition=0)
     store.append_batch("t", 0, ready(0, b"open", producer=2, transactional=True))
     move_before(owner, name, monkeypatch, store, f"{tmp_path}/second")

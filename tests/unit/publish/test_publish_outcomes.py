@@ -98,7 +98,7 @@ def failing(kind, *names, error=errno.ENOSPC, times=1 << 30):
 @contextlib.contextmanager
 def end_cannot_be_moved(store):
     """The decision is written, and from then on its log's state cannot be."""
-    state, written = store.logs.appender(PUBLISH_TOPIC, 0).place.state_path, []
+    state, written = store.logs.writer(PUBLISH_TOPIC, 0).place.state_path, []
 
     def fail(change):
         if change.kind == "write":
@@ -117,7 +117,7 @@ def end_cannot_be_moved(store):
 
 @contextlib.contextmanager
 def state_file_lost(store, topic):
-    state = store.logs.appender(topic, 0).place.state_path
+    state = store.logs.writer(topic, 0).place.state_path
     os.rename(state, f"{state}.lost")
     yield
     os.rename(f"{state}.lost", state)

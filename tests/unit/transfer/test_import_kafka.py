@@ -99,8 +99,8 @@ def test_producers_and_transactions_go_on(tmp_path, store):
     origin.create_topic("t", 1, {"segment.bytes": "500", "retention.ms": "-1"})
 
     def end(commit, producer):
-        with origin.logs.appender("t", 0).hold() as appender:
-            appender.append(bytearray(ending(commit, producer=producer)), sync=False)
+        with origin.logs.writer("t", 0).hold() as writer:
+            writer.append(bytearray(ending(commit, producer=producer)), sync=False)
 
     for number in range(6):
         origin.append_batch("t", 0, ready(number, b"%d" % number * 50, producer=1, transactional=True))

@@ -137,12 +137,12 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
         if number % 20 == 0:
             store.delete_records("t", 0, max(store.latest_offset("t", 0) - 5, 0))
         if number % 30 == 0:
-            with store.logs.appender("t", 1).hold() as appender:
-                truncate(appender, max(appender.state.next_offset - 3, appender.state.log_start))
+            with store.logs.writer("t", 1).hold() as writer:
+                truncate(writer, max(writer.state.next_offset - 3, writer.state.log_start))
         if number % 3 == 0:
             store.append_batch("t", 1, ready(0, b"part", producer=number, transactional=True, timestamp=now))
-            with store.logs.appender("t", 1).hold() as appender:
-                appender.append(bytearray(ending(number % 2, producer=number, timestamp=now)), sync=False)
+            with store.logs.writer("t", 1).hold() as writer:
+                writer.append(bytearray(ending(number % 2, producer=number, timestamp=now)), sync=False)
         if number % 40 == 0:
             store.create_topic("short", 2)
             store.append("short", rows(0, 50))
@@ -157,8 +157,8 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
         except Exception as error:  # noqa: BLE001  (told below, in the thread of the test)
             failed.append(error)
 
-    writer = threading.Thread(target=write)
-    writer.start()
+    thread = threading.Thread(target=write)
+    thread.start()
     reports = []
     try:
         begun = time.monotonic()
@@ -170,7 +170,7 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
             reports.append(verify(tmp_path / "store"))
     finally:
         done.set()
-        writer.join()
+        thread.join()
     assert failed == []
     assert [f for report in reports for f in report.findings if f.severity is not Severity.NOTE] == []
     assert max(report.totals.segments for report in reports) > 4
@@ -235,8 +235,8 @@ def test_a_wrong_largest_time_is_told(path):
     store = Store.open(path)
     store.create_topic("late", 1)
     data = build_batch([Record(b"k", b"v", 5), Record(b"k", b"v", 9)])
-    with store.logs.appender("late", 0).hold() as appender:
-        appender.append(bytearray(patched(data, MAX_TIMESTAMP_AT, 8, 7)), sync=False)
+    with store.logs.writer("late", 0).hold() as writer:
+        writer.append(bytearray(patched(data, MAX_TIMESTAMP_AT, 8, 7)), sync=False)
     (found,) = damage_in(path, Severity.INDEX, topic="late")
     assert "9 ms" in found.what
 

@@ -35,8 +35,8 @@ NOW = int(time.time() * 1000)
 
 
 def write(store, batch):
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(batch), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(batch), sync=False)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def path(tmp_path, monkeypatch):
         write(store, ready(number, b"idle", producer=IDLE, timestamp=NOW))
     for number in range(8):
         if number == 4:
-            with store.logs.appender("t", 0).hold() as held:
+            with store.logs.writer("t", 0).hold() as held:
                 lead(held, 1)
         values = [b"a" * 50, b"b", b"c"]
         write(store, ready(3 * number, *values, producer=ABORTING, transactional=True, timestamp=NOW))
@@ -268,35 +268,35 @@ def test_leader_epochs_are_compared_with_the_batches(path, tmp_path, kind):
 
 def test_an_epoch_that_begins_behind_the_end_of_before_while_others_write_is_no_finding(path):
     store = Store.open(path)
-    appender = store.logs.appender("t", 0)
+    writer = store.logs.writer("t", 0)
 
     def write_meanwhile(_done):
         # What an append and then the beginning of a truncation do, before that has moved the end.
         if store.latest_offset("t", 0) == end:
             for _ in range(2):
                 last = store.append("t", pa.record_batch({"value": [b"a"]}))[0].base_offset
-            leader_epochs.begin(appender.place.folder, 2, last)
+            leader_epochs.begin(writer.place.folder, 2, last)
 
     end = store.latest_offset("t", 0)
-    check = PartitionCheck(appender.place, appender.config, str(path), write_meanwhile)
+    check = PartitionCheck(writer.place, writer.config, str(path), write_meanwhile)
     findings = [finding for finding in check.run().findings if finding.severity is not Severity.NOTE]
     assert store.latest_offset("t", 0) > end
     assert findings == []
 
 
 def test_epochs_are_not_compared_with_those_of_a_log_that_was_truncated_meanwhile(path):
-    appender = Store.open(path).logs.appender("t", 0)
-    (_, end) = checkpoint_files.read_epochs(f"{appender.place.folder}/{EPOCHS}")[1]
+    writer = Store.open(path).logs.writer("t", 0)
+    (_, end) = checkpoint_files.read_epochs(f"{writer.place.folder}/{EPOCHS}")[1]
 
     left = [sum(log.stat().st_size for log in (path / "data" / "t-0").glob("*.log"))]
 
     def truncate_meanwhile(size):
         left[0] -= size
         if left[0] == 0:
-            with appender.hold() as held:
+            with writer.hold() as held:
                 truncate(held, end - 1)
 
-    check = PartitionCheck(appender.place, appender.config, str(path), truncate_meanwhile)
+    check = PartitionCheck(writer.place, writer.config, str(path), truncate_meanwhile)
     assert [finding for finding in check.run().findings if finding.file.endswith(EPOCHS)] == []
     assert Store.open(path).latest_offset("t", 0) < end
 

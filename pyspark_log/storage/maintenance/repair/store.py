@@ -236,9 +236,9 @@ class _Repair:
             regions = entries.get(place, ())
             fault = problem or next(filter(None, map(region_fault, regions)), "")
             if not fault:
-                appender = self._copy.logs.appender(place.topic, place.partition)
+                writer = self._copy.logs.writer(place.topic, place.partition)
                 # The staged files are those of the damaged store, which stays as it is.
-                apply(appender, decision.offset, decision.time, regions, installs=False)
+                apply(writer, decision.offset, decision.time, regions, installs=False)
                 continue
             who = f"decision {decision.offset} (publisher {decision.publisher!r}, number {decision.number})"
             self._report.unpublished.append(Loss(

@@ -17,7 +17,7 @@ from .apply import Applier
 from .held_log import SyncError
 
 
-class Appender(Applier):
+class LogWriter(Applier):
     """All that one process can do to a partition."""
 
     def append(self, whats: Sequence[Any], *, sync: bool, counts: Sequence[int] = ()) -> Steps:
