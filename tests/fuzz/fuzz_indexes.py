@@ -19,7 +19,7 @@ from mutations import changed, noise, rearranged
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.log import segment_cache
 from pyspark_log.storage.log.reader import LogReader
-from pyspark_log.storage.maintenance.verify import indexes as index_check
+from pyspark_log.storage.maintenance.verify import indexes
 from pyspark_log.storage.maintenance.verify.findings import Finder
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
 from pyspark_log.storage.record.checksum import crc32c
@@ -60,7 +60,7 @@ class Indexes(Family):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         # The writer's entries are not waited for: nobody writes.
-        index_check._PAUSE = 0
+        indexes._PAUSE = 0
         store = Store.create(folder / "store")
         store.create_topic("t", 1, {"index.interval.bytes": str(_INTERVAL), "retention.ms": "-1"})
         for number in range(_END):

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from pyspark_log.config import int_setting
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
-from pyspark_log.storage.compaction import partition_cleaner as compaction
+from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.compaction.offset_map import Throttle
 from pyspark_log.storage.compaction.partition_cleaner import Cleaned
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT
@@ -154,7 +154,7 @@ def _look(logs: LogManager, at: TopicPartition, timeout: float, *, asked: bool) 
     if state.active_base <= max(known.cleaned_to, state.log_start) or (known.reason and not asked):
         return None
     with logs.writer(at.topic, at.partition).hold(timeout) as held:
-        plan = compaction.look(held, reader)
+        plan = partition_cleaner.look(held, reader)
         if not (plan.is_due(held.config) or (asked and plan.dirty_bytes)):
             return None
         return Due(at, plan.ratio, plan.clean_bytes + plan.dirty_bytes)
@@ -183,7 +183,7 @@ def _compact(logs: LogManager, at: TopicPartition, throttle: Throttle, timeout: 
     try:
         memory = int_setting(logs.settings, "log.cleaner.dedupe.buffer.size")
         writer, reader = logs.writer(at.topic, at.partition), logs.recovered(at.topic, at.partition)
-        while (done := compaction.run(writer, reader, memory, throttle, timeout)) is not None:
+        while (done := partition_cleaner.run(writer, reader, memory, throttle, timeout)) is not None:
             stuck = bool(rounds) and done.cleaned_to == rounds[-1].cleaned_to
             rounds.append(done)
             if done.finished or stuck:

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError, LogDamagedError, SideFileError
-from pyspark_log.storage.compaction import plan as compaction_plan
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.compaction.offset_map import Source, Throttle, fill
-from pyspark_log.storage.compaction.plan import Closed, Plan
+from pyspark_log.storage.compaction.plan import InactiveSegment, Plan, make_plan, segment_groups
 from pyspark_log.storage.compaction.rewrite import LastRecord, Rewritten, Round, remove_unfinished, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files
@@ -71,7 +70,7 @@ def look(held: LogWriter, reader: LogReader) -> Plan:
         CorruptRecordError, LogDamagedError: the log is damaged.
         OSError: a file cannot be read.
     """
-    return compaction_plan.make(held, cleaner_checkpoint.read(held.place), reader.last_stable_offset())
+    return make_plan(held, cleaner_checkpoint.read(held.place), reader.last_stable_offset())
 
 
 def run(
@@ -160,7 +159,7 @@ class _Work:
             self._place, self._config, self._config.delete_retention_ms, keys, self._writer.clock(),
             self._legacy_horizon(plan), CleanedTransactions(aborted), _last_records(producers), self._throttle,
         )  # fmt: skip
-        groups = compaction_plan.groups(plan.segments, end, self._config)
+        groups = segment_groups(plan.segments, end, self._config)
         known = cleaner_checkpoint.read(self._place)
         # Durable before the first swap, for processes that inspect a killed cleaner's leftovers. How far earlier
         # cleaners got may not be known; it was not beyond the log's end.
@@ -180,7 +179,7 @@ class _Work:
         )  # fmt: skip
 
     def _rewrite_all(
-        self, one_round: Round, groups: Sequence[Sequence[Closed]], known: CleanerCheckpoint
+        self, one_round: Round, groups: Sequence[Sequence[InactiveSegment]], known: CleanerCheckpoint
     ) -> Iterator[Rewritten]:
         """Replaces group after group, up to one that has changed meanwhile; `known`: as it is written."""
         for group in groups:
@@ -198,7 +197,7 @@ class _Work:
             yield rewritten
 
     @contextlib.contextmanager
-    def _opened(self, segments: Sequence[Closed]) -> Iterator[Iterator[Source]]:
+    def _opened(self, segments: Sequence[InactiveSegment]) -> Iterator[Iterator[Source]]:
         """The segments, each opened on demand. FileNotFoundError: one was deleted meanwhile."""
         with contextlib.ExitStack() as stack:
 
@@ -210,7 +209,7 @@ class _Work:
 
             yield each()
 
-    def _is_unchanged(self, held: LogWriter, group: Sequence[Closed]) -> bool:
+    def _is_unchanged(self, held: LogWriter, group: Sequence[InactiveSegment]) -> bool:
         """Whether the segments are those that were read: none was deleted, truncated or moved."""
         state, until = held.state, group[-1].until
         bases = [base for base in held.bases() if group[0].base <= base < until]

@@ -19,9 +19,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.compaction import compact_if_due
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT
-from pyspark_log.storage.groups import committed_offsets as group_positions
-from pyspark_log.storage.groups import expiry as group_expiry
-from pyspark_log.storage.groups import records
+from pyspark_log.storage.groups import committed_offsets, expiry, records
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState
 from pyspark_log.storage.groups.view import OffsetAndMetadata
@@ -99,14 +97,14 @@ class OffsetsLog:
             StagedOutputError, OSError, LockTimeoutError: also when pending decisions of the group's partition,
                 which come first, cannot be applied; nothing was written.
         """
-        group_positions.check(group, offsets, metadata)
-        group_positions.check(group, dict.fromkeys(expected or {}, 0))
+        committed_offsets.check(group, offsets, metadata)
+        committed_offsets.check(group, dict.fromkeys(expected or {}, 0))
         check_whole(f"group {group}: expiry", expire_timestamp, low=-1)
         if not offsets:
             return
         logs, now = self._logs, self._now()
-        place = group_positions.place_of(logs, group)
-        batches = group_positions.encoded(logs, group, offsets, metadata, now, expire_timestamp)
+        place = committed_offsets.place_of(logs, group)
+        batches = committed_offsets.encoded(logs, group, offsets, metadata, now, expire_timestamp)
         steps = [OffsetStep(group, at, before, 0) for at, before in (expected or {}).items()]
 
         def unless_moved() -> list[bytes]:
@@ -184,7 +182,7 @@ class OffsetsLog:
         logs = self._logs
         if self.describe(group).state is GroupState.DEAD:
             raise UnknownGroupError(f"there is no group {group!r} in {logs.path}")
-        place = group_positions.place_of(logs, group)
+        place = committed_offsets.place_of(logs, group)
 
         def all_of_it() -> list[bytes]:
             check_empty(self.describe(group))
@@ -193,7 +191,7 @@ class OffsetsLog:
             if known.metadata is not None:
                 keys.append(records.encode_group_key(group))
             keys += known.modern
-            return group_positions.tombstones(logs, keys, self._now())
+            return committed_offsets.tombstones(logs, keys, self._now())
 
         self._append(place, all_of_it)
 
@@ -219,9 +217,9 @@ class OffsetsLog:
                     raise GroupNotEmptyError(f"group {group!r} {_who(found)}, which read {at.topic}, or may read it")
             committed = self._offsets.committed(group)
             gone[:] = sorted(at for at in set(partitions) if at in committed)
-            return group_positions.tombstones(logs, _position_keys(group, gone), self._now())
+            return committed_offsets.tombstones(logs, _position_keys(group, gone), self._now())
 
-        self._append(group_positions.place_of(logs, group), these)
+        self._append(committed_offsets.place_of(logs, group), these)
         return gone
 
     def expire(self, timeout: float = DEFAULT_TIMEOUT) -> int:
@@ -263,16 +261,16 @@ class OffsetsLog:
             keys, count = list[bytes](), 0
             for name, group in known.in_partition(partition)[1].items():
                 try:
-                    gone = group_expiry.expired(group, now, self._retention_ms)
+                    gone = expiry.expired(group, now, self._retention_ms)
                     for at in gone:
                         del group.positions[at]
                     keys += _position_keys(name, gone)
                     count += len(gone)
-                    if group_expiry.is_dead(group):
+                    if expiry.is_dead(group):
                         keys.append(records.encode_group_key(name))
                 except ValueError as error:
                     log.warning("%s: group %r stays, as its members are not known: %s", logs.path, name, error)
-            return group_positions.tombstones(logs, keys, now)
+            return committed_offsets.tombstones(logs, keys, now)
 
         if over():
             # Check again, as another process may have committed, or decided to, since.

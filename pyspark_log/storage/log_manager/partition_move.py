@@ -23,7 +23,7 @@ from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError,
 from pyspark_log.storage.catalog import PARTITION_FOLDER, PARTITION_METADATA, STATE_FOLDER, PartitionPath
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, contextmanager, files, lock_for
 from pyspark_log.storage.log import Flags, LogWriter, PartitionState, cleaner_checkpoint, leader_epochs, state_file
-from pyspark_log.storage.log_manager import deletion as topic_remains
+from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.log_manager.deletion import DELETE, FUTURE
 from pyspark_log.storage.log_manager.manager import LogManager, TopicLogs
 from pyspark_log.storage.record import crc32c
@@ -102,7 +102,7 @@ class _Move:
             return 0
         folders.check(state.log_dir, target)
         self._make_room()
-        copy = _Copy(self._reader.place_in(state).folder, topic_remains.aside(target, FUTURE))
+        copy = _Copy(self._reader.place_in(state).folder, deletion.aside(target, FUTURE))
         try:
             for _ in range(_PASSES):
                 if copy.follow(self._reader.state(), locked=False) < _LITTLE:
@@ -290,7 +290,7 @@ class _Copy:
 
 def _put_away(place: PartitionPath) -> None:
     """Renames a folder that is no longer the partition's to the name of one that is being deleted. OSError."""
-    topic_remains.put_away(place)
+    deletion.put_away(place)
     files.sync_folder(os.path.dirname(place.folder))
 
 
@@ -300,12 +300,12 @@ def sweep_held(partitions: LogManager) -> None:
     for name in partitions.catalog.names():
         with contextlib.suppress(PylogError):
             topics[name] = partitions.topic(name)
-    by_id = {topic_remains.hex_id(opened.description.topic_id): opened for opened in topics.values()}
+    by_id = {deletion.hex_id(opened.description.topic_id): opened for opened in topics.values()}
     for number, folder in partitions.log_dirs.numbered():
         try:
             names = [] if folder.problem() else files.list_folder(folder.path)
             for name in names:
-                aside, match = topic_remains.ASIDE_NAME.fullmatch(name), PARTITION_FOLDER.fullmatch(name)
+                aside, match = deletion.ASIDE_NAME.fullmatch(name), PARTITION_FOLDER.fullmatch(name)
                 if aside is not None and aside[1] in by_id:
                     _remove_aside(f"{folder.path}/{name}", aside[2], by_id[aside[1]], partitions.clock())
                 elif match is not None and match[1] in topics:

@@ -14,12 +14,10 @@ from producer_tools import ending, ready
 
 from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, ReadOnlyError, UnknownTopicError
-from pyspark_log.storage.compaction import cleaner as log_cleaner
-from pyspark_log.storage.compaction import partition_cleaner
-from pyspark_log.storage.compaction import plan as compaction_plan
+from pyspark_log.storage.compaction import cleaner, partition_cleaner
 from pyspark_log.storage.compaction.cleaner import IoRate, LogCleaner, compact, compact_if_due, compact_partition, due
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
-from pyspark_log.storage.compaction.plan import Closed
+from pyspark_log.storage.compaction.plan import InactiveSegment, segment_groups
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import cleaner_checkpoint, state_file
 from pyspark_log.storage.log.truncation import truncate
@@ -101,16 +99,16 @@ def test_small_segments_become_one(store):
 @pytest.mark.parametrize(("limit", "sizes"), [(10_000, [6]), (450, [3, 3]), (100, [1] * 6), (250, [2, 2, 2])])
 def test_segments_are_grouped_up_to_the_size_of_one(limit, sizes):
     store_config = type("C", (), {"segment_bytes": limit, "segment_index_bytes": 1000, "index_interval_bytes": 4096})
-    closed = [Closed(10 * n, 10 * n + 10, 120 if limit < 10_000 else 1000) for n in range(6)]
-    assert [len(group) for group in compaction_plan.groups(closed, 60, store_config)] == sizes
-    assert sum(len(group) for group in compaction_plan.groups(closed, 31, store_config)) == 4
+    closed = [InactiveSegment(10 * n, 10 * n + 10, 120 if limit < 10_000 else 1000) for n in range(6)]
+    assert [len(group) for group in segment_groups(closed, 60, store_config)] == sizes
+    assert sum(len(group) for group in segment_groups(closed, 31, store_config)) == 4
 
 
 def test_a_group_has_no_more_offsets_than_a_segment_may(store):
     far = 2**31
-    closed = [Closed(0, 10, 10), Closed(10, far - 5, 10), Closed(far - 5, far + 10, 10)]
+    closed = [InactiveSegment(0, 10, 10), InactiveSegment(10, far - 5, 10), InactiveSegment(far - 5, far + 10, 10)]
     config = store.topic_config("t")
-    assert [len(group) for group in compaction_plan.groups(closed, far + 10, config)] == [2, 1]
+    assert [len(group) for group in segment_groups(closed, far + 10, config)] == [2, 1]
 
 
 def test_a_group_has_no_more_index_entries_than_a_segment_may(tmp_path):
@@ -474,7 +472,7 @@ def test_who_helps_waits_for_nobody_and_is_not_held_back(tmp_path):
 
 def test_who_helps_leaves_a_log_alone_that_is_too_large_for_that(store, monkeypatch, caplog):
     fill(store)
-    monkeypatch.setattr(log_cleaner, "_HELP_BYTES", 1000)
+    monkeypatch.setattr(cleaner, "_HELP_BYTES", 1000)
     assert compact_if_due(store.logs, T) is None
     assert "pylog compact" in caplog.text
     assert [outcome.rounds[0].finished for outcome in compact(store.logs)] == [True]

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import retention
-from pyspark_log.storage.log import segment_cache as closed_segments
+from pyspark_log.storage.log import retention, segment_cache
 from pyspark_log.storage.log.segment_cache import WIDTH, InactiveSegment, read_all
 from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.maintenance.repair.store import repair
@@ -278,11 +277,11 @@ def test_segments_that_were_merged_since_are_found(store):
 def test_verify_tells_of_times_that_are_too_small_and_of_torn_entries(store):
     fill(store, [5, 3, 9, 1, 2, 3, 8, 1, 1, 1])
     assert verify(store.path).findings == []
-    path, seed = Path(place(store).segments_path), closed_segments._seed(place(store))
+    path, seed = Path(place(store).segments_path), segment_cache._seed(place(store))
     right, changed = path.read_bytes(), list(known(store))
 
     def found(*entries):
-        path.write_bytes(b"".join(closed_segments._encode(entry, seed) for entry in entries))
+        path.write_bytes(b"".join(segment_cache._encode(entry, seed) for entry in entries))
         return [(one.severity, one.file, one.position) for one in verify(store.path).findings]
 
     def told(number):

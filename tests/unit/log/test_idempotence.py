@@ -25,8 +25,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.producers import manager
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import manager, snapshot
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
 from pyspark_log.storage.log.state_file import Flags
 from pyspark_log.storage.log.truncation import truncate
@@ -186,9 +185,9 @@ def test_each_roll_leaves_a_snapshot_and_the_newest_is_where_reading_begins(stor
         send(store, 0, producer=2, epoch=store.latest_offset("t", 0))
     bases = [int(Path(path).stem) for path in store.segment_files("t", 0)]
     assert list_snapshots(folder(store)) == bases[1:]
-    (entry,) = [entry for entry in producer_snapshot.load_newest(folder(store), 0, bases[-1]).entries if entry[0] == 1]
+    (entry,) = [entry for entry in snapshot.load_newest(folder(store), 0, bases[-1]).entries if entry[0] == 1]
     told = entry._replace(batches=(entry.batches[-1]._replace(last_sequence=70),))
-    producer_snapshot.write(folder(store), bases[-1], [told])
+    snapshot.write(folder(store), bases[-1], [told])
     assert offsets(send(Store.open(store.path), 71))[2] is False
 
 
@@ -207,7 +206,7 @@ def test_stray_snapshots_are_removed_when_producers_are_read_again(store):
     nine(store)
     roll(store)
     (offset,) = list_snapshots(folder(store))
-    producer_snapshot.write(folder(store), 3, [])
+    snapshot.write(folder(store), 3, [])
     send(Store.open(store.path), 9)
     assert list_snapshots(folder(store)) == [offset]
 
@@ -243,7 +242,7 @@ def test_a_partition_without_producers_has_none_of_their_files_and_costs_nothing
         raise AssertionError
 
     for name in ("list_snapshots", "write", "load_newest"):
-        monkeypatch.setattr(producer_snapshot, name, never)
+        monkeypatch.setattr(snapshot, name, never)
     monkeypatch.setattr(manager.ProducerStateManager, "_follow", never)
     roll(store)
     with store.logs.writer("t", 0).hold() as writer:
@@ -308,7 +307,7 @@ def test_what_is_truncated_is_forgotten_by_everybody(store):
     other = Store.open(store.path)
     nine(store)
     send(other, 9)
-    producer_snapshot.write(folder(store), 10, [])  # As Kafka leaves one at the end of a log that it closes.
+    snapshot.write(folder(store), 10, [])  # As Kafka leaves one at the end of a log that it closes.
     roll(store)
     with store.logs.writer("t", 0).hold() as writer:
         assert truncate(writer, 3) == 3

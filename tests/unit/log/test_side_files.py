@@ -12,8 +12,7 @@ import pytest
 from leader_tools import lead
 from producer_tools import ready
 
-from pyspark_log.storage.catalog import kafka_files as checkpoint_files
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import kafka_files, log_dir
 from pyspark_log.storage.catalog.kafka_files import MetaProperties, read_offsets
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locks import lock_for
@@ -151,12 +150,12 @@ def test_a_damaged_epoch_checkpoint_is_replaced(store, monkeypatch, caplog):
 
 def test_meta_properties_are_written_once(store):
     path = str(data(store, "meta.properties"))
-    written = checkpoint_files.read_meta_properties(path)
+    written = kafka_files.read_meta_properties(path)
     assert written == MetaProperties(store.cluster_id, 0, written.directory_id)
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", written.directory_id)
     append(Store.open(store.path))
-    assert checkpoint_files.read_meta_properties(path) == written
-    kafkas = checkpoint_files.read_meta_properties(str(LOGDIR / "meta.properties"))
+    assert kafka_files.read_meta_properties(path) == written
+    kafkas = kafka_files.read_meta_properties(str(LOGDIR / "meta.properties"))
     assert (kafkas.node_id, kafkas.directory_id) == (1, "ESIzRFVmd4iZqrvM3e7_AA")
 
 
@@ -294,7 +293,7 @@ def test_a_copy_of_the_folder_alone_reads_like_kafkas(store, always, tmp_path):
     store.append_batch("t", 0, ready(0, b"v"))
     roll(store)
     copy = shutil.copytree(data(store), tmp_path / "copy")
-    topic_id = checkpoint_files.read_partition_metadata(f"{copy}/t-0/partition.metadata")
+    topic_id = kafka_files.read_partition_metadata(f"{copy}/t-0/partition.metadata")
     assert topic_id == store.describe_topic("t").topic_id
     known = re.compile(r"\d{20}\.(log|index|timeindex|snapshot)|leader-epoch-checkpoint|partition\.metadata")
     assert all(known.fullmatch(path.name) for path in (copy / "t-0").iterdir())

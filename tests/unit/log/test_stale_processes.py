@@ -17,7 +17,7 @@ from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.truncation import truncate
@@ -170,7 +170,7 @@ def test_snapshots_that_were_written_without_the_history_are_found_and_repaired(
     folder = f"{a.path}/data/t-0"
     # As a process wrote it that had seen sequence 0 only.
     stale = ProducerEntry(1, 0, -1, NOW, None, (WrittenBatch(0, 0, 0, NOW),))
-    producer_snapshot.write(folder, a.latest_offset("t", 0), [stale])
+    snapshot.write(folder, a.latest_offset("t", 0), [stale])
     (found,) = damages(a.path)
     assert found.file.endswith(".snapshot")
     assert "last sequence number 0 at offset 0, but the log says epoch 0, last sequence number 8" in found.what

@@ -12,7 +12,7 @@ from pyspark_log.errors import LockTimeoutError, StagedOutputError, TopicExistsE
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locks import lock_for
 from pyspark_log.storage.log.state_file import FILE_SIZE
-from pyspark_log.storage.log_manager import deletion as topic_remains
+from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish import applier, publishing
 from pyspark_log.storage.publish.publishing import help_apply, publish
@@ -184,7 +184,7 @@ def test_what_a_killed_deletion_left_is_finished_by_whoever_comes(store, monkeyp
     fill(store)
     fill(store, partition=1)
     with monkeypatch.context() as patched:
-        patched.setattr(topic_remains, "bury", _fail)
+        patched.setattr(deletion, "bury", _fail)
         store.delete_topic("t")
     assert store.topics() == []
     assert entries(store, "data") == ["t-0", "t-1"]
@@ -409,7 +409,7 @@ def test_a_folder_that_a_killed_writer_of_another_topic_has_left_is_in_nobodys_w
     files.set_observer(None)
     assert os.path.isdir(f"{store.path}/data/t-0")
     with monkeypatch.context() as patched:
-        patched.setattr(topic_remains, "bury", lambda place: (_ for _ in ()).throw(LockTimeoutError("held")))
+        patched.setattr(deletion, "bury", lambda place: (_ for _ in ()).throw(LockTimeoutError("held")))
         store.delete_topic("t")
     store.create_topic("t", 3)
     store.append("t", rows(b"new"), partition=0)

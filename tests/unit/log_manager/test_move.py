@@ -14,11 +14,11 @@ from producer_tools import ending, ready
 
 from pyspark_log.errors import InvalidConfigError, LogDirOfflineError, UnknownTopicError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import reader as partition
+from pyspark_log.storage.log import reader
 from pyspark_log.storage.log.isolation import LastStableOffset
 from pyspark_log.storage.log.recovery import apply_intent
 from pyspark_log.storage.log_manager import partition_move
-from pyspark_log.storage.maintenance.verify import partition as verify_partition
+from pyspark_log.storage.maintenance.verify import partition
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -447,7 +447,7 @@ def move_before(owner, name, monkeypatch, store, folder):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(partition, "list_segments"), (partition, "aborted_between"), (LastStableOffset, "look")]
+    ("owner", "name"), [(reader, "list_segments"), (reader, "aborted_between"), (LastStableOffset, "look")]
 )
 def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, monkeypatch, owner, name):
     """It comes between the look at the state and that at the files beside the segments."""
@@ -461,7 +461,7 @@ def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, mo
     assert batch["value"].to_pylist() == [b"000001" + b"." * 50]
 
 
-@pytest.mark.parametrize(("owner", "name"), [(verify_partition, "slot_findings"), (PartitionCheck, "_check_log")])
+@pytest.mark.parametrize(("owner", "name"), [(partition, "slot_findings"), (PartitionCheck, "_check_log")])
 def test_a_move_is_no_damage_to_who_verifies_meanwhile(store, tmp_path, monkeypatch, owner, name):
     fill(store, 20)
     move_before(owner, name, monkeypatch, store, f"{tmp_path}/second")

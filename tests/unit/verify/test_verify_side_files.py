@@ -13,11 +13,10 @@ from leader_tools import lead
 from producer_tools import ending, ready
 from record_tools import with_crc
 
-from pyspark_log.storage.catalog import kafka_files as checkpoint_files
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import kafka_files, log_dir
 from pyspark_log.storage.catalog.kafka_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, MetaProperties
 from pyspark_log.storage.log import leader_epochs, state_file
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
 from pyspark_log.storage.log.state_file import Flags
 from pyspark_log.storage.log.truncation import truncate
@@ -75,11 +74,11 @@ def base(file):
     return int(file.name[:20])
 
 
-def lie(snapshot, change):
+def lie(path, change):
     """A snapshot that is right by its CRC."""
-    entries = {entry.producer_id: entry for entry in producer_snapshot.read(str(snapshot))}
+    entries = {entry.producer_id: entry for entry in snapshot.read(str(path))}
     change(entries)
-    snapshot.write_bytes(producer_snapshot.encode(entries.values()))
+    path.write_bytes(snapshot.encode(entries.values()))
 
 
 def moved(producer, **changes):
@@ -205,7 +204,7 @@ def test_a_copy_has_the_files_that_a_writer_leaves(path, tmp_path):
         if name.endswith(TXN):
             assert one.read_bytes() == other.read_bytes()
         else:
-            assert set(producer_snapshot.read(str(one))) == set(producer_snapshot.read(str(other)))
+            assert set(snapshot.read(str(one))) == set(snapshot.read(str(other)))
 
 
 @pytest.mark.parametrize("snapshot", ["there", "damaged"])
@@ -251,19 +250,19 @@ OF_EPOCHS = {
 def test_leader_epochs_are_compared_with_the_batches(path, tmp_path, kind):
     severity, word, change = OF_EPOCHS[kind]
     target = path / "data" / "t-0" / EPOCHS
-    epochs = checkpoint_files.read_epochs(str(target))
+    epochs = kafka_files.read_epochs(str(target))
     assert [epoch for epoch, _ in epochs] == [0, 1]
     content = change(epochs)
     if content is None:
         target.unlink()
     else:
-        target.write_bytes(content if isinstance(content, bytes) else checkpoint_files.encode_checkpoint(content))
+        target.write_bytes(content if isinstance(content, bytes) else kafka_files.encode_checkpoint(content))
     (finding,) = found(path)
     assert (finding.severity, finding.file) == (severity, f"data/t-0/{EPOCHS}")
     assert word in finding.what
     repair(path, tmp_path / "copy")
     assert found(tmp_path / "copy") == []
-    assert checkpoint_files.read_epochs(str(tmp_path / "copy" / "data" / "t-0" / EPOCHS)) == epochs
+    assert kafka_files.read_epochs(str(tmp_path / "copy" / "data" / "t-0" / EPOCHS)) == epochs
 
 
 def test_an_epoch_that_begins_behind_the_end_of_before_while_others_write_is_no_finding(path):
@@ -286,7 +285,7 @@ def test_an_epoch_that_begins_behind_the_end_of_before_while_others_write_is_no_
 
 def test_epochs_are_not_compared_with_those_of_a_log_that_was_truncated_meanwhile(path):
     writer = Store.open(path).logs.writer("t", 0)
-    (_, end) = checkpoint_files.read_epochs(f"{writer.place.folder}/{EPOCHS}")[1]
+    (_, end) = kafka_files.read_epochs(f"{writer.place.folder}/{EPOCHS}")[1]
 
     left = [sum(log.stat().st_size for log in (path / "data" / "t-0").glob("*.log"))]
 
@@ -320,9 +319,9 @@ def test_checkpoints_may_be_late_and_must_not_say_more_than_there_is(path, monke
     end = Store.open(path).latest_offset("t", 0)
     for name, most in ((RECOVERY_POINT, end), (HIGH_WATERMARK, end), (LOG_START, 0), (CLEANER, end)):
         for offset in (0, most):
-            checkpoint_files.write_offsets(str(data / name), {at: offset, TopicPartition("gone", 7): 10**9})
+            kafka_files.write_offsets(str(data / name), {at: offset, TopicPartition("gone", 7): 10**9})
             assert found(path) == []
-        checkpoint_files.write_offsets(str(data / name), {at: most + 1})
+        kafka_files.write_offsets(str(data / name), {at: most + 1})
         (finding,) = found(path)
         assert (finding.severity, finding.file, finding.topic, finding.partition) == (INDEX, f"data/{name}", "t", 0)
         assert f"says offset {most + 1}" in finding.what
@@ -334,16 +333,16 @@ def test_checkpoints_may_be_late_and_must_not_say_more_than_there_is(path, monke
 
 def test_what_a_writer_is_about_to_write_is_no_fault(path, monkeypatch):
     at, file = TopicPartition("t", 0), str(path / "data" / HIGH_WATERMARK)
-    checkpoint_files.write_offsets(file, {at: 10**6})
+    kafka_files.write_offsets(file, {at: 10**6})
     # It is held up for a while.
     later = iter([10**6, 10**6, 1])
-    monkeypatch.setattr(time, "sleep", lambda _: checkpoint_files.write_offsets(file, {at: next(later)}))
+    monkeypatch.setattr(time, "sleep", lambda _: kafka_files.write_offsets(file, {at: next(later)}))
     assert found(path) == []
 
 
 def test_meta_properties_must_be_the_stores(path):
     target = path / "data" / "meta.properties"
-    for content in (b"version=7\n", checkpoint_files.encode_meta_properties(MetaProperties("another", 0))):
+    for content in (b"version=7\n", kafka_files.encode_meta_properties(MetaProperties("another", 0))):
         target.write_bytes(content)
         (finding,) = found(path)
         assert (finding.severity, finding.file) == (INDEX, "data/meta.properties")
