@@ -107,12 +107,12 @@ def describe(
                 rows += _positions(store, group, log.fetch(name))
     shown = _MEMBERS if members else _STATE if state else _POSITIONS
     if not rows:
-        refusals.tell(chosen)  # Without a table that has nothing but its head.
+        refusals.raise_if_any(chosen)  # Without a table that has nothing but its head.
     if as_json:
         print_json(rows)
     else:
         print_table(list(shown), [[_cell(row[name]) for name in shown.values()] for row in rows])
-    refusals.tell(chosen)
+    refusals.raise_if_any(chosen)
 
 
 _MEMBERS = {
@@ -201,7 +201,7 @@ def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups
         with refusals.of(name):
             log.delete_group(name)
             click.echo(f"group {name} is deleted")
-    refusals.tell(chosen)
+    refusals.raise_if_any(chosen)
 
 
 @groups.command("delete-offsets")

@@ -152,9 +152,9 @@ def reset_offsets(
                 _commit(log, group, committed, offsets)
             done[group] = offsets
     if not done:
-        refusals.tell(chosen)
+        refusals.raise_if_any(chosen)
     _print(done, export, single)
-    refusals.tell(chosen)
+    refusals.raise_if_any(chosen)
     if not (dry_run or execute):
         click.echo("nothing was changed; give --execute to have it done, or --dry-run to leave out this line", err=True)
 

@@ -99,7 +99,7 @@ class BrokerLogManager(LogManager):
         """The reader of a partition. UnknownTopicError."""
         return self.topic(topic).reader(partition)
 
-    def put_right(self, topic: str, partition: int) -> LogReader:
+    def recovered_or_raise(self, topic: str, partition: int) -> LogReader:
         """The reader of a partition. UnknownTopicError."""
         return self.topic(topic).reader(partition)
 

@@ -157,21 +157,21 @@ class CommittedOffsets:
         self, group: str
     ) -> tuple[TopicIdPartition | None, int, dict[TopicPartition, OffsetAndMetadata]]:
         """A group's partition (None: no such topic), the last decision applied there, and the committed offsets."""
-        _put_right(self.logs, group)
+        _recover(self.logs, group)
         with self._mutex.lock:
             found = self._view_of(group)
             if found is None:
                 return None, -1, {}
             view, applied = found
             place = TopicIdPartition(OFFSETS_TOPIC, self._topic_id, view.partition)
-            return place, applied, dict(view.groups.get(group, _NOBODY).positions)
+            return place, applied, dict(view.groups.get(group, _NO_RECORDS).offsets)
 
     def records(self, group: str) -> GroupRecords:
         """A group's current records in the log."""
-        _put_right(self.logs, group)
+        _recover(self.logs, group)
         with self._mutex.lock:
             found = self._view_of(group)
-            return _NOBODY if found is None else _copy(found[0].groups.get(group, _NOBODY))
+            return _NO_RECORDS if found is None else _copy(found[0].groups.get(group, _NO_RECORDS))
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """The committed offsets of a group: those in the log, overlaid with decided moves that are still pending.
@@ -229,7 +229,7 @@ class CommittedOffsets:
 
     def groups(self) -> list[str]:
         """The names of all groups with a record in the log, sorted."""
-        _put_right(self.logs)
+        _recover(self.logs)
         with self._mutex.lock:
             views = self._current_views()
             for view in views:
@@ -345,7 +345,7 @@ class OffsetMoves:
             for partition in sorted({place_of(logs, step.group).partition for step in self.steps}):
                 writer = held.enter_context(logs.writer(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
                 if writer.state.synced < writer.state.position:
-                    writer.settle()  # The decision must not outlive the offset that it starts from.
+                    writer.flush()  # The decision must not outlive the offset that it starts from.
             yield
 
     def check(self) -> None:
@@ -353,7 +353,7 @@ class OffsetMoves:
         self.offsets.check_unmoved(self.steps)
 
 
-def _put_right(logs: LogManager, group: str | None = None) -> None:
+def _recover(logs: LogManager, group: str | None = None) -> None:
     """Recovers a group's partition, or all, after a power loss. It may wait for a lock, so the mutex must be free: the
     lock's holder may read committed offsets.
     """
@@ -364,7 +364,7 @@ def _put_right(logs: LogManager, group: str | None = None) -> None:
 
 
 def _copy(group: GroupRecords) -> GroupRecords:
-    return replace(group, positions=dict(group.positions), modern=dict(group.modern))
+    return replace(group, offsets=dict(group.offsets), modern=dict(group.modern))
 
 
-_NOBODY = GroupRecords()
+_NO_RECORDS = GroupRecords()

@@ -186,7 +186,7 @@ class OffsetsLog:
 
         def all_of_it() -> list[bytes]:
             check_empty(self.describe(group))
-            keys = _position_keys(group, self._offsets.committed(group))
+            keys = _offset_keys(group, self._offsets.committed(group))
             known = self._offsets.records(group)
             if known.metadata is not None:
                 keys.append(records.encode_group_key(group))
@@ -214,10 +214,11 @@ class OffsetsLog:
             found = self.describe(group)
             for at in partitions:
                 if found.topics is None or at.topic in found.topics:
-                    raise GroupNotEmptyError(f"group {group!r} {_who(found)}, which read {at.topic}, or may read it")
+                    members = _members_of(found)
+                    raise GroupNotEmptyError(f"group {group!r} {members}, which read {at.topic}, or may read it")
             committed = self._offsets.committed(group)
             gone[:] = sorted(at for at in set(partitions) if at in committed)
-            return committed_offsets.tombstones(logs, _position_keys(group, gone), self._now())
+            return committed_offsets.tombstones(logs, _offset_keys(group, gone), self._now())
 
         self._append(committed_offsets.place_of(logs, group), these)
         return gone
@@ -263,8 +264,8 @@ class OffsetsLog:
                 try:
                     gone = expiry.expired(group, now, self._retention_ms)
                     for at in gone:
-                        del group.positions[at]
-                    keys += _position_keys(name, gone)
+                        del group.offsets[at]
+                    keys += _offset_keys(name, gone)
                     count += len(gone)
                     if expiry.is_dead(group):
                         keys.append(records.encode_group_key(name))
@@ -281,14 +282,14 @@ class OffsetsLog:
 def check_empty(group: GroupDescription) -> None:
     """Refuses a group whose committed offsets may belong to members. GroupNotEmptyError."""
     if group.may_have_members:
-        raise GroupNotEmptyError(f"group {group.group!r} {_who(group)}; it must be empty first")
+        raise GroupNotEmptyError(f"group {group.group!r} {_members_of(group)}; it must be empty first")
 
 
-def _who(group: GroupDescription) -> str:
+def _members_of(group: GroupDescription) -> str:
     if group.state is GroupState.UNKNOWN:
         return f"has records of the protocol {group.protocol_type} that are not understood here, so it may have members"
     return f"has {len(group.members)} members"
 
 
-def _position_keys(group: str, partitions: Collection[TopicPartition]) -> list[bytes]:
+def _offset_keys(group: str, partitions: Collection[TopicPartition]) -> list[bytes]:
     return [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in partitions]

@@ -103,7 +103,7 @@ class HeldLog(Lease):
             kafka_files.write_partition_metadata(metadata, self.place.topic_id)
         leader_epochs.begin(folder, state.leader_epoch, state.next_offset)
         segment = self.new_segment(state.active_base)
-        self.tell_folder()
+        self.update_side_files()
         return segment
 
     def new_segment(self, base_offset: int) -> SegmentWriter:
@@ -193,7 +193,7 @@ class HeldLog(Lease):
             self.trust()
 
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Syncs everything, and returns the unused reserve of offsets. The lock is held.
 
         Raises:
@@ -306,7 +306,7 @@ class HeldLog(Lease):
 
     # ---- Kafka's files
 
-    def tell_folder(self) -> None:
+    def update_side_files(self) -> None:
         """Updates Kafka's side files of the partition after its log start or log end has moved. OSError."""
         leader_epochs.cut_start(self.place.folder, self.state.log_start)
         self.note_offsets()

@@ -138,7 +138,7 @@ class Lease:
 
     def fail(self, error: OSError) -> NoReturn:
         """Raises a system error; as LogDirOfflineError if it means that the log dir has failed."""
-        told = self._log_dirs.explained(error, self.place)
-        if told is error:
+        explained = self._log_dirs.explained(error, self.place)
+        if explained is error:
             raise error
-        raise told from error
+        raise explained from error

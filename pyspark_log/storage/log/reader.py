@@ -111,12 +111,12 @@ class LogReader:
 
     def _fail(self, error: OSError) -> NoReturn:
         """Raises a system error; as LogDirOfflineError if it means that the log dir has failed."""
-        told = error
+        explained = error
         if self._log_dirs is not None:
-            told = self._log_dirs.explained(error, self.place)
-        if told is error:
+            explained = self._log_dirs.explained(error, self.place)
+        if explained is error:
             raise error
-        raise told from error
+        raise explained from error
 
     def segments(self, state: PartitionState) -> list[int]:
         """The base offsets of the live segments of `state`, ascending.

@@ -48,7 +48,7 @@ def flush(partitions: LogManager, topics: Iterable[str]) -> None:
             try:
                 if opened.reader(partition).state().next_offset:
                     with partitions.writer(topic, partition).hold() as writer:
-                        writer.settle()
+                        writer.flush()
             except (PylogError, OSError) as error:
                 log.warning("%s: %s-%d could not be synced: %s", partitions.path, topic, partition, error)
                 failed = failed or error

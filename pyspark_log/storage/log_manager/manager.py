@@ -229,7 +229,7 @@ class LogManager:
             log.info("%s: %s could not be recovered after a power loss: %s", self.path, reader.place, error)
         return reader
 
-    def put_right(self, topic: str, partition: int) -> LogReader:
+    def recovered_or_raise(self, topic: str, partition: int) -> LogReader:
         """The same for a caller that relies on what is read: an error if the partition could not be recovered.
 
         A process that may not write to the store cannot recover, and changes nothing by what it finds; it reads what is
@@ -308,7 +308,7 @@ class LogManager:
                 # Not a topic of the same name that was created since.
                 if self.topic(place.topic).description.topic_id == place.topic_id:
                     with self.writer(place.topic, place.partition).hold() as writer:
-                        writer.settle()
+                        writer.flush()
             except UnknownTopicError:
                 pass
             except (PylogError, OSError) as error:

@@ -57,10 +57,10 @@ def move(partitions: LogManager, topic: str, partition: int, folder: str) -> int
             with cleaner_checkpoint.cleaning(target, DEFAULT_TIMEOUT):
                 copied = _Move(partitions, opened, partition, number).run()
         except OSError as error:
-            told = partitions.log_dirs.explained(error, target)
-            if told is error:
+            explained = partitions.log_dirs.explained(error, target)
+            if explained is error:
                 raise
-            raise told from error
+            raise explained from error
         sweep_held(partitions)
         return copied
 
@@ -132,7 +132,7 @@ class _Move:
     def _switch(self, held: LogWriter, copy: _Copy) -> None:
         """Switches to the new folder; the partition's lock is held, and all of it was copied."""
         state, old, log_dir = held.state, held.place, os.path.dirname(self._target.folder)
-        copy.settle()
+        copy.sync_folder()
         held.claim()
         files.rename(copy.folder, self._target.folder)
         files.sync_folder(log_dir)
@@ -146,7 +146,7 @@ class _Move:
         held.find_folder()
         held.note_offsets()
         try:
-            _put_away(old)
+            _set_aside(old)
         except OSError as error:
             log.warning("%s: its old folder %s is left to `pylog clean`: %s", held.place, old.folder, error)
 
@@ -267,7 +267,7 @@ class _Copy:
                 raise OSError(errno.EIO, "the disk does not give back what was written to it", path)
         self.bytes += end - start
 
-    def settle(self) -> None:
+    def sync_folder(self) -> None:
         """Makes the names of all files durable. OSError."""
         files.sync_folder(self.folder)
 
@@ -288,9 +288,9 @@ class _Copy:
 # ---- leftovers
 
 
-def _put_away(place: PartitionPath) -> None:
+def _set_aside(place: PartitionPath) -> None:
     """Renames a folder that is no longer the partition's to the name of one that is being deleted. OSError."""
-    deletion.put_away(place)
+    deletion.set_aside(place)
     files.sync_folder(os.path.dirname(place.folder))
 
 
@@ -331,4 +331,4 @@ def _remove_stray(partitions: LogManager, opened: TopicLogs, partition: int, num
     # With the lock, the state is on the disk as well.
     with contextlib.suppress(UnknownTopicError), partitions.writer(place.topic, partition).hold() as held:
         if held.state.log_dir != number:
-            _put_away(place)
+            _set_aside(place)

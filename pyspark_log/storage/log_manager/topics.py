@@ -104,7 +104,7 @@ class TopicAdmin:
         with self._catalog.changing():
             topic = self._catalog.delete(name)
             try:
-                self._bury(topic)
+                self._schedule_delete(topic)
             except (PylogError, OSError) as error:
                 log.warning("%s: topic %s is deleted, but some files are still in place: %s", self._path, name, error)
         self._partitions.close_writers(name, "")
@@ -122,9 +122,9 @@ class TopicAdmin:
             raise TopicExistsError(f"topic {name!r} exists already")
         for deleted in self._catalog.deleted():
             if deleted.topic.name == name:
-                self._bury(deleted.topic)
+                self._schedule_delete(deleted.topic)
 
-    def _bury(self, topic: TopicDescription) -> None:
+    def _schedule_delete(self, topic: TopicDescription) -> None:
         """Marks the partitions of a deleted topic as dead; no other has its name yet. The topics' lock is held.
 
         What is in a failed log dir waits until that is back.
@@ -138,7 +138,7 @@ class TopicAdmin:
                     deletion.mark_dead(place)
                     log.warning("%s: what is left of %s has to wait: %s", self._path, place, problem)
                     continue
-                deletion.bury(place)
+                deletion.schedule_delete(place)
                 touched[os.path.dirname(place.folder)] = place
         for path, place in touched.items():
             with self._failed_folder_waits(place):
@@ -149,10 +149,10 @@ class TopicAdmin:
         try:
             yield
         except OSError as error:
-            told = self._partitions.log_dirs.explained(error, place)
-            if not isinstance(told, LogDirOfflineError):
+            explained = self._partitions.log_dirs.explained(error, place)
+            if not isinstance(explained, LogDirOfflineError):
                 raise
-            log.warning("%s: what is left of %s has to wait: %s", self._path, place, told)
+            log.warning("%s: what is left of %s has to wait: %s", self._path, place, explained)
 
     def remove_deleted(self) -> None:
         """Deletes the files of deleted topics whose delay is over."""
@@ -165,7 +165,7 @@ class TopicAdmin:
                     if not self._catalog.is_deleted(topic.topic_id):
                         continue  # It was just created: by an import.
                     if not self._catalog.exists(topic.name):  # Otherwise it was marked before that one was created.
-                        self._bury(topic)
+                        self._schedule_delete(topic)
                 places = opened.left()
                 failed = {place.folder for place in places if self._remove_folders(place)}
                 for place in places:
@@ -186,7 +186,7 @@ class TopicAdmin:
                 continue
             if there.owner() == place.topic_id:
                 # The log dir had failed when the topic was deleted; or a move was stopped.
-                deletion.put_away(there)
+                deletion.set_aside(there)
             for ending in deletion.ASIDE:
                 files.remove_folder(deletion.aside(there, ending))
         return problem

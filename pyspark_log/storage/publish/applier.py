@@ -21,7 +21,7 @@ from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import Decision, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.partition_applier import apply, pass_over
-from pyspark_log.storage.publish.staged_file import Region
+from pyspark_log.storage.publish.staged_file import StagedRegion
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _APPLY_THREADS = 4
 
 #: What a decision adds to each partition.
-Entries = Mapping[TopicIdPartition, Sequence[Region]]
+Entries = Mapping[TopicIdPartition, Sequence[StagedRegion]]
 
 
 def staging_folder(logs: LogManager) -> str:

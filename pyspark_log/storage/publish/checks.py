@@ -16,7 +16,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.fs import files, shown
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import staging_folder
-from pyspark_log.storage.publish.decision import NO_NUMBER, NOBODY, Decision
+from pyspark_log.storage.publish.decision import NO_NUMBER, NO_ORIGIN, Decision
 from pyspark_log.storage.publish.staging import StagedPart
 
 
@@ -46,7 +46,7 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
             raise PublisherFencedError(
                 f"publisher {wanted.publisher!r} is not known here any more: it was deleted, or an older copy of the "
                 "store has taken its place; begin again",
-                *NOBODY,
+                *NO_ORIGIN,
             )
         return
     holder = last.holder

@@ -85,7 +85,7 @@ class DecisionLog:
             CorruptRecordError: a record is damaged, or is not a decision.
         """
         try:
-            reader = self.logs.put_right(PUBLISH_TOPIC, 0)
+            reader = self.logs.recovered_or_raise(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
             reader = None
         self._follow(reader, None)
@@ -203,9 +203,9 @@ class DecisionWriter:
         self._append(records, min([*left, number]), sync=not decision.boot)
         return replace(decision, offset=number)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Syncs the log to its end. OSError, OutcomeUnknownError."""
-        self._writer.settle()
+        self._writer.flush()
 
     def take_over(self, publisher: str, run: str) -> None:
         """Records that a newer run holds the publisher, which may be a new publisher."""

@@ -18,7 +18,7 @@ from pyspark_log.errors import CorruptRecordError, OutcomeUnknownError, StagedOu
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, forbids_links
 from pyspark_log.storage.log import RESERVE, Flags, Intent, LogWriter, apply_intent
 from pyspark_log.storage.publish.install import ReadySegment, Ways, choose
-from pyspark_log.storage.publish.staged_file import Region, read_region
+from pyspark_log.storage.publish.staged_file import StagedRegion, read_region
 from pyspark_log.storage.record import BatchHeader, assign_offsets, crc32c, crcs_of, scan, set_log_append_time
 from pyspark_log.storage.segment import SegmentWriter, read_headers
 from pyspark_log.types import NO_TIMESTAMP
@@ -32,7 +32,7 @@ def apply(
     writer: LogWriter,
     decision: int,
     decided_at: int,
-    regions: Sequence[Region],
+    regions: Sequence[StagedRegion],
     *,
     sync: bool = True,
     installs: bool = True,
@@ -84,7 +84,7 @@ def pass_over(writer: LogWriter, decision: int, *, timeout: float = DEFAULT_TIME
 class _Step:
     """One piece, and where in the log it goes: byte `position` of segment `base`, from `offset` on."""
 
-    piece: Region | ReadySegment
+    piece: StagedRegion | ReadySegment
     base: int
     position: int
     offset: int
@@ -97,7 +97,7 @@ class _Work:
     writer: LogWriter
     decision: int
     append_time: int | None
-    regions: Sequence[Region]
+    regions: Sequence[StagedRegion]
     sync: bool
     timeout: float
 
@@ -131,10 +131,10 @@ class _Work:
 
     # ---- without the lock
 
-    def _prepare(self, ways: Ways, leftovers: contextlib.ExitStack) -> list[Region | ReadySegment]:
+    def _prepare(self, ways: Ways, leftovers: contextlib.ExitStack) -> list[StagedRegion | ReadySegment]:
         """The regions, with those that become segments prepared."""
         installs = self._choose(ways)
-        pieces: list[Region | ReadySegment] = []
+        pieces: list[StagedRegion | ReadySegment] = []
         for region, is_installed, next_is in zip(self.regions, installs, [*installs[1:], False], strict=True):
             if is_installed:
                 ready = self._ready(region, closed=next_is)
@@ -144,7 +144,7 @@ class _Work:
                 pieces.append(region)
         return pieces
 
-    def _ready(self, region: Region, *, closed: bool) -> ReadySegment:
+    def _ready(self, region: StagedRegion, *, closed: bool) -> ReadySegment:
         writer = self.writer
         # Nothing may be created in the mount point of a log dir that is not mounted.
         place = writer.whereabouts()
@@ -153,11 +153,11 @@ class _Work:
         except OSError as error:
             writer.fail(error)
 
-    def _digest(self, pieces: Sequence[Region | ReadySegment]) -> int:
+    def _digest(self, pieces: Sequence[StagedRegion | ReadySegment]) -> int:
         """A digest that identifies this decision's records as they will be in the log."""
         return crc32c(b"".join(map(self._crcs, pieces)))
 
-    def _crcs(self, piece: Region | ReadySegment) -> bytes:
+    def _crcs(self, piece: StagedRegion | ReadySegment) -> bytes:
         if self.append_time is None or isinstance(piece, ReadySegment):
             return piece.crcs
         crcs = bytearray()
@@ -166,15 +166,15 @@ class _Work:
             crcs += crcs_of(scan(data, 0, len(data)))
         return bytes(crcs)
 
-    def _newest(self, pieces: Sequence[Region | ReadySegment]) -> int:
+    def _newest(self, pieces: Sequence[StagedRegion | ReadySegment]) -> int:
         """The largest time (ms) of the copied records; the segment may have to be rolled before them because of it."""
         if self.append_time is not None:
             return self.append_time
-        return max((_newest(piece) for piece in pieces if isinstance(piece, Region)), default=NO_TIMESTAMP)
+        return max((_newest(piece) for piece in pieces if isinstance(piece, StagedRegion)), default=NO_TIMESTAMP)
 
     # ---- with the lock
 
-    def _apply(self, pieces: Sequence[Region | ReadySegment], digest: int, newest: int) -> None:
+    def _apply(self, pieces: Sequence[StagedRegion | ReadySegment], digest: int, newest: int) -> None:
         writer = self.writer
         self._check_staged(pieces)
         active, was_empty = writer.state.active_base, writer.state.position == 0
@@ -198,7 +198,7 @@ class _Work:
         if segment.base_offset != active or (installs and was_empty):
             writer.maintain()
 
-    def _check_staged(self, pieces: Sequence[Region | ReadySegment]) -> None:
+    def _check_staged(self, pieces: Sequence[StagedRegion | ReadySegment]) -> None:
         """Refuses files that were removed since they were linked; the link still exists.
 
         A process that sets a decision aside moves its files first, and checks each partition under its lock after
@@ -208,7 +208,7 @@ class _Work:
             if isinstance(piece, ReadySegment) and not files.exists(piece.staged_path):
                 raise self._named(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), piece.staged_path))
 
-    def _layout(self, pieces: Sequence[Region | ReadySegment], newest: int) -> Iterator[_Step]:
+    def _layout(self, pieces: Sequence[StagedRegion | ReadySegment], newest: int) -> Iterator[_Step]:
         writer, state = self.writer, self.writer.state
         base, position, offset = state.active_base, state.position, state.next_offset
         first = pieces[0]
@@ -276,7 +276,7 @@ class _Work:
         writer = self.writer
         return SegmentWriter(writer.place.folder, base, position, writer.config, writer.clock)
 
-    def _copy(self, segment: SegmentWriter, region: Region, step: _Step) -> Iterator[BatchHeader]:
+    def _copy(self, segment: SegmentWriter, region: StagedRegion, step: _Step) -> Iterator[BatchHeader]:
         offset, target = step.offset, step.position
         for data in read_region(region):
             offset = assign_offsets(data, 0, len(data), offset, self.writer.state.leader_epoch)
@@ -287,7 +287,7 @@ class _Work:
             target += len(data)
 
 
-def _newest(region: Region) -> int:
+def _newest(region: StagedRegion) -> int:
     with files.open_read(region.path) as source:
         headers = read_headers(source, region.position, region.position + region.size)
         return max((header.max_timestamp for header in headers), default=NO_TIMESTAMP)

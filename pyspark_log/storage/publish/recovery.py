@@ -20,7 +20,7 @@ from pyspark_log.storage.publish.applier import apply_decision, is_applied_in, s
 from pyspark_log.storage.publish.decision import Decision, Origin, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import tidy
-from pyspark_log.storage.publish.staged_file import Region, region_fault
+from pyspark_log.storage.publish.staged_file import StagedRegion, region_fault
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ def _move_staged(logs: LogManager, decision: Decision, folder: str) -> None:
         files.make_folder(path)
     _move(f"{staging}/{decision.manifest}", folder)
     try:
-        entries: Mapping[TopicIdPartition, Sequence[Region]]
+        entries: Mapping[TopicIdPartition, Sequence[StagedRegion]]
         entries = manifest.read(folder, decision.manifest, decision.manifest_crc)
     except (FileNotFoundError, StagedOutputError) as error:
         log.warning("%s: which files decision %d needs is not known: %s", logs.path, decision.offset, error)

@@ -51,7 +51,7 @@ class Member(Publisher):
             yield from log.enter()
             unsynced = log.state.synced < log.state.position
             if unsynced and self.keeps("positions are durable before a decision rests on them"):
-                yield from log.settle()
+                yield from log.flush()
         position = yield from self.committed()
         if position != wanted.content.plan[0]:
             raise RefusedError(f"{wanted.pub} started from {wanted.content.plan[0]}, and {position} is committed")

@@ -139,8 +139,8 @@ def do(writer: LogWriter, kind: str, number: int) -> Steps:
         decided = yield "script", "decide", kind
         yield from apply_all(writer, decided)
         return
-    if kind == "settle":
-        yield from held(writer, writer.settle)
+    if kind == "flush":
+        yield from held(writer, writer.flush)
         return
     if kind == "delete records":
         yield from held(writer, delete_all, writer)

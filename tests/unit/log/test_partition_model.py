@@ -139,7 +139,7 @@ class LogAgainstList(RuleBasedStateMachine):
         path = self.store.logs.reader("t", 0).place.state_path
         if os.path.exists(path):
             with self.store.logs.writer("t", 0).hold() as writer:
-                writer.settle()
+                writer.flush()
             state = state_file.read(path).state._replace(boot=b"anotherb")
             with open(path, "r+b") as file:
                 file.write(state_file.encode_slot(state) + bytes(state_file.FILE_SIZE - state_file.SLOT_SIZE))

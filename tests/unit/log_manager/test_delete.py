@@ -184,7 +184,7 @@ def test_what_a_killed_deletion_left_is_finished_by_whoever_comes(store, monkeyp
     fill(store)
     fill(store, partition=1)
     with monkeypatch.context() as patched:
-        patched.setattr(deletion, "bury", _fail)
+        patched.setattr(deletion, "schedule_delete", _fail)
         store.delete_topic("t")
     assert store.topics() == []
     assert entries(store, "data") == ["t-0", "t-1"]
@@ -409,7 +409,7 @@ def test_a_folder_that_a_killed_writer_of_another_topic_has_left_is_in_nobodys_w
     files.set_observer(None)
     assert os.path.isdir(f"{store.path}/data/t-0")
     with monkeypatch.context() as patched:
-        patched.setattr(deletion, "bury", lambda place: (_ for _ in ()).throw(LockTimeoutError("held")))
+        patched.setattr(deletion, "schedule_delete", lambda place: (_ for _ in ()).throw(LockTimeoutError("held")))
         store.delete_topic("t")
     store.create_topic("t", 3)
     store.append("t", rows(b"new"), partition=0)

@@ -87,7 +87,7 @@ class ProducerStateManager:
 
     # ---- around an append
 
-    def judge(
+    def validate(
         self, state: PartitionState, data: bytes | bytearray, header: BatchHeader, now: int
     ) -> ProducerAppendInfo:
         """Checks a batch with a producer id that is about to be appended; changes nothing.
@@ -113,7 +113,7 @@ class ProducerStateManager:
         self._open_index(state).append(aborted)
 
     def enter(self, numbered: ProducerAppendInfo) -> None:
-        """Takes in a batch that `judge` has accepted, and that is in the log by now."""
+        """Takes in a batch that `validate` has accepted, and that is in the log by now."""
         assert self._states is not None
         self._states.enter(numbered.header, numbered.marker)
         # No other replica has to acknowledge it.

@@ -158,7 +158,7 @@ def file_sync(bench: Bench) -> str | Remark:
             file.pwrite(bytes(4096), next(positions))
             file.sync()
 
-        return _judged_sync(write_and_sync)
+        return _timed_sync(write_and_sync)
 
 
 def folder_sync(bench: Bench) -> str | Remark:
@@ -171,7 +171,7 @@ def folder_sync(bench: Bench) -> str | Remark:
 
     if not _syncs_folders(bench.folder):
         return Remark("not supported", "the power going can take new files away, synced or not")
-    return _judged_sync(create_and_sync)
+    return _timed_sync(create_and_sync)
 
 
 def _syncs_folders(folder: str) -> bool:
@@ -188,7 +188,7 @@ def _syncs_folders(folder: str) -> bool:
     return True
 
 
-def _judged_sync(action: Callable[[], None]) -> str | Remark:
+def _timed_sync(action: Callable[[], None]) -> str | Remark:
     times = _times_ms(action)
     measured = f"median {median(times):.2f} ms, longest {max(times):.2f} ms"
     if median(times) > _SLOW_SYNC_MS:

@@ -1,4 +1,4 @@
-"""Judges a file system by its type and mount options, before any test.
+"""Assesses a file system by its type and mount options, before any test.
 
 Some mounts keep locks within one host. Every test on that host passes there, and two hosts still write over
 each other; only the options show it (or a test from two hosts, see peer.py).
@@ -64,15 +64,15 @@ _LOCAL = _Rule(frozenset(), frozenset(), Verdict.OK, "a local file system, as fa
 
 
 def examine_mount(folder: str) -> Finding:
-    """Judges the file system of a folder without testing it."""
+    """Assesses the file system of a folder without testing it."""
     try:
         mount = mount_of(folder)
     except (OSError, subprocess.SubprocessError) as error:
         return _unknown(str(error))
-    return judge(mount, recovers_lost_locks=_recovers_lost_locks()) if mount else _unknown("not in the list of mounts")
+    return assess(mount, recovers_lost_locks=_recovers_lost_locks()) if mount else _unknown("not in the list of mounts")
 
 
-def judge(mount: Mount, *, recovers_lost_locks: bool = False) -> Finding:
+def assess(mount: Mount, *, recovers_lost_locks: bool = False) -> Finding:
     """What type and options mean.
 
     Args:

@@ -120,7 +120,7 @@ class DamagedPartition(NamedTuple):
         return cls(place, slots, bases, restarted or old, old)
 
 
-class PartitionMender:
+class PartitionRepairer:
     """Copies one partition; `run` does it. Not thread-safe."""
 
     def __init__(

@@ -27,7 +27,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import read_slots, state_file
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
-from pyspark_log.storage.maintenance.repair.partition import DamagedPartition, Loss, PartitionCopy, PartitionMender
+from pyspark_log.storage.maintenance.repair.partition import DamagedPartition, Loss, PartitionCopy, PartitionRepairer
 from pyspark_log.storage.maintenance.verify import (
     DecisionRecords,
     Finding,
@@ -40,7 +40,7 @@ from pyspark_log.storage.maintenance.verify import (
     unknown_files,
     written_places,
 )
-from pyspark_log.storage.publish import Decision, Region, TopicIdPartition, apply, manifest, region_fault
+from pyspark_log.storage.publish import Decision, StagedRegion, TopicIdPartition, apply, manifest, region_fault
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription
 
@@ -127,11 +127,11 @@ class _Repair:
     def run(self, progress: Progress | None) -> RepairReport:
         described = self._topics()
         damaged = self._look(described)
-        told = ProgressCounter(progress, sum(log_bytes(found.place.folder) for found in damaged))
-        self._copy_decisions(damaged, told)
+        counter = ProgressCounter(progress, sum(log_bytes(found.place.folder) for found in damaged))
+        self._copy_decisions(damaged, counter)
         for found in damaged:
             if found.place.topic != PUBLISH_TOPIC:
-                self._copy_partition(found, told)
+                self._copy_partition(found, counter)
         self._publish()
         self._describe_store()
         return self._report
@@ -159,14 +159,16 @@ class _Repair:
     def _damaged(self, place: PartitionPath) -> DamagedPartition | None:
         return DamagedPartition.look(place, self._source.topic_config(place.topic))
 
-    def _mender(self, found: DamagedPartition, told: ProgressCounter, check: RecordCheck | None) -> PartitionMender:
+    def _repairer(
+        self, found: DamagedPartition, counter: ProgressCounter, check: RecordCheck | None
+    ) -> PartitionRepairer:
         topic, partition = found.place.topic, found.place.partition
-        return PartitionMender(
+        return PartitionRepairer(
             found, self._copy.logs.reader(topic, partition).place, self._copy.topic_config(topic),
-            (self._source.path, self._copy.path), told.add, self._copy.logs.clock, check,
+            (self._source.path, self._copy.path), counter.add, self._copy.logs.clock, check,
         )  # fmt: skip
 
-    def _copy_decisions(self, damaged: Sequence[DamagedPartition], told: ProgressCounter) -> None:
+    def _copy_decisions(self, damaged: Sequence[DamagedPartition], counter: ProgressCounter) -> None:
         """Copies the decision log, first, since it tells what partitions without a state must have."""
         applied = max((found.slots.state.applied for found in damaged if found.slots.state), default=-1)
         found = next((found for found in damaged if found.place.topic == PUBLISH_TOPIC), None)
@@ -181,16 +183,16 @@ class _Repair:
             place = self._source.logs.place(PUBLISH_TOPIC, 0)
             found = DamagedPartition(place, read_slots(place.state_path), [], True, True)
         # No decision may get a number that a partition already counts as applied.
-        copy = self._mender(found, told, DecisionRecords().check).run(-1, applied + 1)
+        copy = self._repairer(found, counter, DecisionRecords().check).run(-1, applied + 1)
         self._finish(copy)
         self._decisions_known = not copy.losses
         self._decisions.follow()
 
-    def _copy_partition(self, found: DamagedPartition, told: ProgressCounter) -> None:
+    def _copy_partition(self, found: DamagedPartition, counter: ProgressCounter) -> None:
         place = found.place
         check = check_group_records if place.topic == OFFSETS_TOPIC else None
         last = self._copy.logs.reader(PUBLISH_TOPIC, 0).state().next_offset - 1 if self._has_decisions() else -1
-        copy = self._mender(found, told, check).run(last)
+        copy = self._repairer(found, counter, check).run(last)
         if found.needs_decisions and (reason := self._undecided(place, found.slots.state)):
             copy.state, copy.reason = None, reason
         self._finish(copy)
@@ -246,7 +248,7 @@ class _Repair:
                 sum(region.size for region in regions), -1, -1, f"{who} was not yet applied: {fault}",
             ))  # fmt: skip
 
-    def _entries(self, decision: Decision) -> tuple[Mapping[TopicIdPartition, Sequence[Region]], str]:
+    def _entries(self, decision: Decision) -> tuple[Mapping[TopicIdPartition, Sequence[StagedRegion]], str]:
         try:
             folder = f"{self._source.path}/{STAGING_FOLDER}"
             return manifest.read(folder, decision.manifest, decision.manifest_crc) if decision.manifest else {}, ""

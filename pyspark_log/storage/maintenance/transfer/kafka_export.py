@@ -90,11 +90,14 @@ def export_kafka(
         raise InvalidConfigError(f"topic id: {error}") from None
     numbers = range(store.describe_topic(topic).partitions)
     target = _new_folder(store, folder)
-    told = ProgressCounter(progress, sum(store.size(topic, number) for number in numbers))
+    counter = ProgressCounter(progress, sum(store.size(topic, number) for number in numbers))
     unfinished = f"{target}.{secrets.token_hex(8)}.tmp"
     files.make_folder(unfinished)
     try:
-        found = [_PartitionExport(store, TopicPartition(topic, n), topic_id, unfinished, told).run() for n in numbers]
+        found = [
+            _PartitionExport(store, TopicPartition(topic, number), topic_id, unfinished, counter).run()
+            for number in numbers
+        ]
         _write_checkpoints(unfinished, topic, found)
         files.rename(unfinished, target)
     except BaseException:
@@ -133,13 +136,13 @@ def _write_checkpoints(folder: str, topic: str, exported: Collection[ExportedPar
 class _PartitionExport:
     """Copies one partition; `run` does it."""
 
-    def __init__(self, store: Store, at: TopicPartition, topic_id: str, into: str, told: ProgressCounter) -> None:
+    def __init__(self, store: Store, at: TopicPartition, topic_id: str, into: str, counter: ProgressCounter) -> None:
         self._reader = store.logs.recovered(at.topic, at.partition)
         self._place = self._reader.place
         self._config, self._clock = store.topic_config(at.topic), store.logs.clock
         self._topic_id = topic_id
         self._folder = f"{into}/{at}"
-        self._told = told
+        self._counter = counter
 
     def run(self) -> ExportedPartition:
         problem = ""
@@ -175,7 +178,7 @@ class _PartitionExport:
                         piece.position, piece.first_offset, segment.log.path, place.topic, place.partition,
                     )  # fmt: skip
                 log.write(_with_epoch(piece), piece.headers)
-                self._told.add(len(piece.data))
+                self._counter.add(len(piece.data))
         self._check_next(log, state.next_offset)
         if not log.is_begun:
             log.begin(log.offset)

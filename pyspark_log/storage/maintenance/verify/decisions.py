@@ -15,8 +15,8 @@ from pyspark_log.storage.publish import (
     Decision,
     DecisionLog,
     Origin,
-    Region,
     SetAside,
+    StagedRegion,
     TopicIdPartition,
     decode_decision,
     is_ready_name,
@@ -143,7 +143,7 @@ class DecisionCheck:
     def _undone(self, decision: Decision, waiting: Sequence[TopicIdPartition], named: set[str]) -> Iterator[Finding]:
         named.add(decision.manifest)
         path = f"{STAGING_FOLDER}/{decision.manifest}"
-        entries: Mapping[TopicIdPartition, Sequence[Region]] = {}
+        entries: Mapping[TopicIdPartition, Sequence[StagedRegion]] = {}
         try:
             if decision.manifest:
                 entries = manifest.read(self._folder, decision.manifest, decision.manifest_crc)
