@@ -70,7 +70,7 @@ def topic_and_numbers(spec: str) -> tuple[str, list[int] | None]:
     """What a --topic names: the topic, and which of its partitions; None: all. click.UsageError."""
     topic, colon, numbers = spec.partition(":")
     if colon and not _NUMBERS.fullmatch(numbers):
-        raise click.UsageError(f"--topic {spec}: behind the colon go numbers of partitions, as in orders:0,2")
+        raise click.UsageError(f"--topic {spec}: expected partition numbers after the colon, as in orders:0,2")
     return topic, [int(number) for number in numbers.split(",")] if colon else None
 
 

@@ -30,7 +30,7 @@ from pyspark_log.storage.groups import (
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
-# A value of --state that stands for all of them.
+# The value of --state that means all of them.
 _ANY = "any"
 
 
@@ -205,7 +205,7 @@ def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups
 
 
 @groups.command("delete-offsets")
-@click.option("--group", required=True, metavar="GROUP", help="Whose positions.")
+@click.option("--group", required=True, metavar="GROUP", help="The group that has committed them.")
 @topic_option
 @click.pass_obj
 def delete_offsets(target: Target, group: str, topics: Sequence[str]) -> None:
@@ -214,7 +214,7 @@ def delete_offsets(target: Target, group: str, topics: Sequence[str]) -> None:
     A deleted topic can be named as well. Refused while members of the group read the topic.
     """
     if not topics:
-        raise click.UsageError("which positions? Give --topic")
+        raise click.UsageError("no partitions are named: give --topic")
     store = target.open()
     log = OffsetsLog(store)
     committed, partitions = log.fetch(group), set[TopicPartition]()

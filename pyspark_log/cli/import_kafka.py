@@ -55,6 +55,6 @@ def _bring(
         yield str(one.at), one.log_start, one.log_end, one.batches, human_size(one.bytes)
         if one.last_stable_offset < one.log_end:
             warn(
-                f"{one.at}: a transaction is open since offset {one.last_stable_offset}, and nobody will end it here: "
-                "readers of committed records stop there"
+                f"{one.at}: a transaction is open since offset {one.last_stable_offset}, and no producer will end it "
+                "here: readers of committed records stop there"
             )

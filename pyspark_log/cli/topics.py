@@ -32,7 +32,7 @@ def _settings(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]
 
 config_option = click.option(
     "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_settings,
-    help="A setting of the topic, by Kafka's name; may be given several times.",
+    help="A config of the topic, by Kafka's name; may be given several times.",
 )
 
 
@@ -75,7 +75,7 @@ def list_topics(target: Target, internal: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def describe(target: Target, topic_names: Sequence[str], as_json: bool) -> None:
-    """Print partitions, id and settings of each TOPIC; of all if none is named."""
+    """Print partitions, id and configs of each TOPIC; of all if none is named."""
     store = target.open()
     found = [store.describe_topic(name) for name in topic_names or store.topics()]
     if as_json:
@@ -104,17 +104,17 @@ def _joined(configs: dict[str, str]) -> str:
 )
 @click.option(
     "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_settings,
-    help="A setting of the topic, by Kafka's name; may be given several times.",
+    help="A config of the topic, by Kafka's name; may be given several times.",
 )
 @click.option(
     "--delete-config", "deleted", multiple=True, metavar="NAME",
-    help="A setting that is to be the store's again; may be given several times.",
+    help="A config that is to be the store's again; may be given several times.",
 )
 @click.pass_obj
 def alter(
     target: Target, topic: str, partitions: int | None, configs: dict[str, str], deleted: Sequence[str]
 ) -> None:
-    """Give TOPIC more partitions, or other settings."""
+    """Give TOPIC more partitions, or other configs."""
     if not (partitions or configs or deleted):
         raise click.UsageError("nothing to alter: give --partitions, --config or --delete-config")
     store = target.open()

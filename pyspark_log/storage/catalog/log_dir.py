@@ -147,7 +147,7 @@ class LogDir:
     def leave(self) -> None:
         """Deletes the files that were written here beside the logs, since the store does not list the log dir any more.
 
-        `meta.properties` is deleted last: as long as it exists, it tells whose the other files are.
+        `meta.properties` is deleted last: as long as it exists, it says which store the other files are of.
 
         Raises:
             LockTimeoutError, OSError: some of the files may be left.

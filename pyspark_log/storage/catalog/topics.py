@@ -60,7 +60,7 @@ def check_name(name: str) -> None:
 def check_not_internal(name: str) -> None:
     """Refuses topics that only the engine writes to. InvalidTopicError."""
     if name in (OFFSETS_TOPIC, PUBLISH_TOPIC):
-        raise InvalidTopicError(f"topic {name} holds the store's own records; nobody else may write to it")
+        raise InvalidTopicError(f"topic {name} holds the store's own records: only the store writes to it")
 
 
 def check_partitions(name: str, partitions: int) -> None:

@@ -105,7 +105,8 @@ def segment_groups(segments: Sequence[InactiveSegment], end: int, config: TopicC
         segments: inactive ones, oldest first.
         end: only those that begin before this offset.
         config: of the topic: a group is no larger than a segment may be, before it is cleaned, and its indexes cannot
-            become so. The present ones do not tell that: an append of many batches makes one entry, a cleaning more.
+            become so. The sizes of the present indexes do not show that: an append of many batches makes one entry,
+            and the cleaner makes more.
     """
     found: list[list[InactiveSegment]] = []
     size, interval = 0, max(config.index_interval_bytes, HEADER_SIZE)

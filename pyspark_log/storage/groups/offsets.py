@@ -116,7 +116,7 @@ class OffsetsLog:
             try:
                 self.expire(_HELP_TIMEOUT)
             except (PylogError, OSError) as error:
-                log.warning("%s: expired positions are still there: %s", logs.path, error)
+                log.warning("%s: expired offsets could not be deleted: %s", logs.path, error)
 
     def _append(
         self, place: TopicIdPartition, make: Callable[[], list[bytes]], timeout: float = DEFAULT_TIMEOUT

@@ -280,7 +280,7 @@ class HeldLog(Lease):
         # Opened before the claim: after it, a file of that name may be one to which another holder appends.
         segment = self.segment
         state = self.state
-        log.info("%s: removing what stands behind the log end %d", self.place, state.next_offset)
+        log.info("%s: removing what is beyond the log end %d", self.place, state.next_offset)
         self.save(state._replace(flags=state.flags | Flags.CUTTING), durable=False)
         self.drop_newer_segments()
         segment.cut(state.position, state.next_offset)

@@ -116,7 +116,7 @@ def _newest(held: HeldLog, base: int, until: int, enough: int) -> int:
             largest = max(header.max_timestamp for header in reader.headers(0, size))
         return largest if largest >= 0 else os.fstat(reader.log.fd).st_mtime_ns // 1_000_000
     except CorruptRecordError as error:
-        log.warning("%s: a damaged segment is kept, and so are those behind it: %s", held.place, error)
+        log.warning("%s: a damaged segment is kept, and so are those after it: %s", held.place, error)
         return enough
     finally:
         reader.close()
@@ -128,6 +128,6 @@ def _delete_segments(held: HeldLog, bases: Sequence[int], count: int) -> None:
     state, place = held.state, held.place
     start = bases[count] if count < len(bases) else state.active_base
     start = max(start, state.log_start)
-    log.info("%s: %d segments go; the log starts at offset %d", place, count, start)
+    log.info("%s: deleting %d segments; the log starts at offset %d", place, count, start)
     held.save(state._replace(log_start=start, generation=state.generation + 1), durable=True)
     mark_deleted(place.folder, bases[:count])

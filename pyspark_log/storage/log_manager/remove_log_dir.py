@@ -68,7 +68,7 @@ def _check_states(partitions: LogManager, number: int, problem: str) -> None:
         shown = f"{names.get(match[1], match[1])}-{match[2]}"
         if slots.state is None:
             raise LogDamagedError(
-                f"{shown}: nobody can tell in which log dir it is, as its state {path} cannot be read; "
+                f"{shown}: it is unknown in which log dir it is, as its state {path} cannot be read; "
                 "`pylog verify` says more. Nothing was changed"
             )
         # What a deleted topic has there is deleted, or lost, with the log dir.

@@ -50,18 +50,18 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
             )
         return
     holder = last.holder
-    who = f"process {holder.process} on {holder.host}, since {shown(holder.time)}"
+    held = f"process {holder.process} on {holder.host}, since {shown(holder.time)}"
     if wanted.run and wanted.run != last.run and (claimed or wanted.run in last.replaced):
         raise PublisherFencedError(
-            f"publisher {wanted.publisher!r}: run {wanted.run} was replaced by run {last.run} ({who}); this one "
+            f"publisher {wanted.publisher!r}: run {wanted.run} was replaced by run {last.run} ({held}); this one "
             "must stop",
             *holder,
         )
     if wanted.location and last.location and wanted.location != last.location:
         raise PublisherFencedError(
-            f"publisher {wanted.publisher!r} belongs to the checkpoint {last.location} ({who}); this is the checkpoint "
-            f"{wanted.location}: a copied checkpoint cannot be used beside the original, nor one id by two queries; "
-            "start the second query with a checkpoint (and a publishId) of its own",
+            f"publisher {wanted.publisher!r} belongs to the checkpoint {last.location} ({held}); this is the "
+            f"checkpoint {wanted.location}: a copied checkpoint cannot be used beside the original, nor one id by two "
+            "queries; start the second query with a checkpoint (and a publishId) of its own",
             *holder,
         )
 

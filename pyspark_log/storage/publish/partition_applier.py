@@ -262,7 +262,7 @@ class _Work:
                 segment, headers = writer.new_segment(step.base), []
                 writer.claim()
                 base = step.base
-            assert segment is not None, "what lies behind a segment that is closed begins another one"
+            assert segment is not None, "a piece after a complete segment begins another one"
             headers += self._copy(segment, piece, step)
             copied = True
         assert segment is not None, "the last segment is never closed"

@@ -173,7 +173,7 @@ def publish(
     """
     check_given(publisher, number, run, location, plan)
     if participants and not sync:
-        raise InvalidConfigError("a publish that moves positions of groups must be synced, lest they move without it")
+        raise InvalidConfigError("a publish that commits offsets of groups must be synced, lest these outlive it")
     wanted = Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off)
     sync = sync or is_shared(f"{decisions.logs.path}/{STATE_FOLDER}")
     publishing = _Publish(decisions, wanted, parts, participants, claimed=claimed, sync=sync)
@@ -408,7 +408,7 @@ def take_back(decisions: DecisionLog, publisher: str, number: int, parts: Sequen
         ) from error
     if fenced is not None and (decided or last is None):
         raise OutcomeUnknownError(
-            f"whether number {number} of publisher {publisher!r} was decided by this run cannot be told any more: "
+            f"whether number {number} of publisher {publisher!r} was decided by this run can no longer be found out: "
             f"[{fenced.condition}] {fenced}"
         ) from fenced
     if decided:

@@ -127,7 +127,7 @@ def test_one_that_holds_partitions_stays(store, second):
     path = Path(store.logs.place("t", 0).state_path)
     state = path.read_bytes()
     path.write_bytes(bytes(len(state)))
-    with pytest.raises(LogDamagedError, match="t-0: nobody can tell"):
+    with pytest.raises(LogDamagedError, match="t-0: it is unknown in which log dir"):
         store.remove_log_dir(second)
     path.write_bytes(state)
     # What goes later.

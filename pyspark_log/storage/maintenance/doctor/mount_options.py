@@ -58,9 +58,9 @@ _RULES = (
 )
 _FUSE = _Rule(
     frozenset(), frozenset(), Verdict.WARNING,
-    "a program stands behind this mount (FUSE): if several hosts use the store, test two of them at once with --peer",
+    "a program serves this mount (FUSE): if several hosts use the store, test two of them at once with --peer",
 )
-_LOCAL = _Rule(frozenset(), frozenset(), Verdict.OK, "a local file system, as far as its type tells")
+_LOCAL = _Rule(frozenset(), frozenset(), Verdict.OK, "a local file system, as far as its type shows")
 
 
 def examine_mount(folder: str) -> Finding:
@@ -89,8 +89,8 @@ def assess(mount: Mount, *, recovers_lost_locks: bool = False) -> Finding:
         rule = _FUSE
     else:
         rule = next((rule for rule in _RULES if _fits(rule, mount)), _LOCAL)
-    telling = sorted(rule.options & mount.options)
-    measured = f"{mount.type} on {mount.point}" + (f" with {','.join(telling)}" if telling else "")
+    options = sorted(rule.options & mount.options)
+    measured = f"{mount.type} on {mount.point}" + (f" with {','.join(options)}" if options else "")
     return Finding("file system", rule.verdict, measured, rule.meaning)
 
 
@@ -99,7 +99,7 @@ def _fits(rule: _Rule, mount: Mount) -> bool:
 
 
 def _unknown(reason: str) -> Finding:
-    return Finding("file system", Verdict.WARNING, reason, "the system does not tell what file system this is")
+    return Finding("file system", Verdict.WARNING, reason, "the system does not say what file system this is")
 
 
 def _recovers_lost_locks() -> bool:

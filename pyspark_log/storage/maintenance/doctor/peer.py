@@ -7,11 +7,11 @@ it writes, in place, as a message of
 
 which its reader opens again each time: on NFS, opening a file is what makes it look for changes on the server.
 
-1. Meeting. Each run counts `beat` up in its mailbox, and looks for another one whose beat changes (what a run that was
-   ended left behind stands still). It names that one in `with`, and has met it when it is named by it, too.
+1. Meeting. Each run counts `beat` up in its mailbox, and looks for another one whose beat changes (that of a run
+   that has ended does not). It names that one in `with`, and has met it when it is named by it, too.
 2. Talk. The run with the lower name leads: its message n asks for an operation (operations.py), and the other one's
    message n is the reply. So the checks are those that are made with a second process.
-3. End. The leader's last request tells the findings, so that both runs report the same. Once that is answered, the
+3. End. The leader's last request has the findings, so that both runs report the same. Once that is answered, the
    leader removes the folder. A run that gives up removes it, too; so the other one notices.
 """
 
@@ -84,7 +84,7 @@ class _Line:
     """The line to the other run.
 
     Attributes:
-        introduction: what this run tells of itself.
+        introduction: what this run says of itself.
         leads: whether this run asks and the other one replies; known after `meet`.
     """
 

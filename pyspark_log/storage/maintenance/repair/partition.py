@@ -88,7 +88,7 @@ class DamagedPartition(NamedTuple):
         slots: what its state file says.
         bases: the segments that are there.
         uncertain: whether its end is not known for certain: whole batches beyond it then belong to it.
-        needs_decisions: whether its state does not tell which decisions it has.
+        needs_decisions: whether its state does not say which decisions it has.
     """
 
     place: PartitionPath

@@ -169,7 +169,7 @@ class _Repair:
         )  # fmt: skip
 
     def _copy_decisions(self, damaged: Sequence[DamagedPartition], counter: ProgressCounter) -> None:
-        """Copies the decision log, first, since it tells what partitions without a state must have."""
+        """Copies the decision log. It comes first, as it says what partitions without a state must have."""
         applied = max((found.slots.state.applied for found in damaged if found.slots.state), default=-1)
         found = next((found for found in damaged if found.place.topic == PUBLISH_TOPIC), None)
         if found is None and applied < 0:
@@ -203,13 +203,13 @@ class _Repair:
     def _undecided(self, place: PartitionPath, state: state_file.PartitionState | None) -> str:
         """Why it is unknown which decisions a partition has; "" if it has all."""
         if not self._decisions_known:
-            return "its state is lost, and so are decisions: nobody can tell which of them it has"
+            return "its state is lost, and so are decisions: it is unknown which of them it has"
         mine = TopicIdPartition(place.topic, place.topic_id, place.partition)
         for offset, decision in sorted(self._decisions.undone.items()):
             if mine in decision.places and (state is None or state.applied < offset):
                 return (
-                    f"its state is lost, and decision {offset} (publisher {decision.publisher!r}) is not done: nobody "
-                    "can tell whether it has its records"
+                    f"its state is lost, and decision {offset} (publisher {decision.publisher!r}) is not done: "
+                    "it is unknown whether it has its records"
                 )
         return ""
 
@@ -242,10 +242,10 @@ class _Repair:
                 # The staged files are those of the damaged store, which stays as it is.
                 apply(writer, decision.offset, decision.time, regions, installs=False)
                 continue
-            who = f"decision {decision.offset} (publisher {decision.publisher!r}, number {decision.number})"
+            what = f"decision {decision.offset} (publisher {decision.publisher!r}, number {decision.number})"
             self._report.unpublished.append(Loss(
                 place.topic, place.partition, f"{STAGING_FOLDER}/{decision.manifest}", -1,
-                sum(region.size for region in regions), -1, -1, f"{who} was not yet applied: {fault}",
+                sum(region.size for region in regions), -1, -1, f"{what} was not yet applied: {fault}",
             ))  # fmt: skip
 
     def _entries(self, decision: Decision) -> tuple[Mapping[TopicIdPartition, Sequence[StagedRegion]], str]:

@@ -78,7 +78,7 @@ def export_kafka(
         StoreExistsError: there is something at `folder`, or it would lie in the store.
         StoreNotFoundError: the folder above it does not exist.
         CorruptRecordError, LogDamagedError: the topic is damaged; with the place.
-        OSError: e.g. a full disk. As with the others, nothing is left behind.
+        OSError: e.g. a full disk. After any of these errors nothing of the export is left.
     """
     if store.is_brokers:
         raise ReadOnlyError(f"{store.path} is a folder of a Kafka broker: its files can be copied as they are")
@@ -174,7 +174,7 @@ class _PartitionExport:
             for piece in walker.walk(segment.log, size, segment.base_offset, None):
                 if isinstance(piece, Damaged):
                     raise CorruptRecordError(
-                        f"{piece.reason}: nothing was exported. `pylog verify` tells what to do about it",
+                        f"{piece.reason}: nothing was exported. `pylog verify` says what to do about it",
                         piece.position, piece.first_offset, segment.log.path, place.topic, place.partition,
                     )  # fmt: skip
                 log.write(_with_epoch(piece), piece.headers)
@@ -190,7 +190,7 @@ class _PartitionExport:
         if log.offset != offset:
             raise LogDamagedError(
                 f"{self._place}: {self._place.folder} has no records of the offsets {log.offset} to {offset - 1}: "
-                "files were cut, removed or moved. Nothing was exported. `pylog verify` tells what to do about it"
+                "files were cut, removed or moved. Nothing was exported. `pylog verify` says what to do about it"
             )
 
 

@@ -64,7 +64,7 @@ def import_kafka(
         store: where the topic goes; it has none of that name.
         source: a broker's folder, opened as a store.
         topic: which one.
-        configs: settings of the new topic, by Kafka's names. Those of the broker are not in its folder. Without
+        configs: of the new topic, by Kafka's names. Those of the broker are not in its folder. Without
             `retention.ms` nothing is deleted by time, as old records would be with the default.
         take_what_is_there: copies a log, too, that has lost its end, or whose index of aborted transactions its markers
             refute (they count then). Both are logged.
@@ -74,7 +74,7 @@ def import_kafka(
         The partitions that are in the folder.
 
     Raises:
-        InvalidConfigError: `source` is a store, or a setting is refused.
+        InvalidConfigError: `source` is a store, or a config is refused.
         InvalidTopicError: one of the engine's own topics.
         UnknownTopicError: the folder has no partition of the topic.
         TopicExistsError: the store has a topic of that name.
