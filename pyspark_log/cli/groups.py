@@ -104,8 +104,8 @@ def describe(
             elif state:
                 rows.append(_state(group))
             else:
-                rows += _positions(store, group, log.fetch(name))
-    shown = _MEMBERS if members else _STATE if state else _POSITIONS
+                rows += _committed(store, group, log.fetch(name))
+    shown = _MEMBERS if members else _STATE if state else _OFFSETS
     if not rows:
         refusals.raise_if_any(chosen)  # Without a table that has nothing but its head.
     if as_json:
@@ -123,7 +123,7 @@ _STATE = {
     "GROUP": "group", "ASSIGNMENT-STRATEGY": "assignment_strategy", "STATE": "state", "#MEMBERS": "members",
     "PROTOCOL-TYPE": "protocol_type",
 }  # fmt: skip
-_POSITIONS = {
+_OFFSETS = {
     "GROUP": "group", "TOPIC": "topic", "PARTITION": "partition", "CURRENT-OFFSET": "current_offset",
     "LOG-END-OFFSET": "log_end_offset", "LAG": "lag", "CONSUMER-ID": "consumer_id", "HOST": "host",
     "CLIENT-ID": "client_id",
@@ -146,10 +146,10 @@ def _state(group: GroupDescription) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _positions(
+def _committed(
     store: Store, group: GroupDescription, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> list[dict[str, object]]:
-    """Each position of a group, and each partition that a member has which was never committed."""
+    """Each committed offset of a group, and each partition that a member has and the group never committed."""
     owners = {at: member for member in group.members for at in _assigned(group, member)}
     rows: list[dict[str, object]] = []
     for at in sorted(committed.keys() | owners.keys()):

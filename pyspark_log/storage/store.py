@@ -1,7 +1,7 @@
 """A store: a folder of topics that any number of processes may open at once.
 
-Each call delegates: partitions.py finds topics, topic_admin.py changes them, topic_append.py appends, cleaning.py
-deletes, partition.py reads.
+Each call delegates: `log_manager` finds, creates, changes and deletes topics, appends, and applies retention; `log`
+reads.
 """
 
 from __future__ import annotations

@@ -121,10 +121,10 @@ def _batches(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes | N
 # ---- reading
 
 
-def _described(group: str, members: bytes | None, has_positions: bool) -> GroupDescription:
+def _described(group: str, members: bytes | None, has_offsets: bool) -> GroupDescription:
     """Describes a group from the value of its metadata record. CorruptRecordError."""
     if members is None:
-        return GroupDescription(group, GroupState.EMPTY if has_positions else GroupState.DEAD)
+        return GroupDescription(group, GroupState.EMPTY if has_offsets else GroupState.DEAD)
     try:
         value = decode_group_value(members)
         topics = topics_read(value)
@@ -187,20 +187,20 @@ class CommittedOffsets:
             decisions.follow()
             # Before the log is read: decisions applied from now on are found there.
             undone = decisions.in_order()
-            place, applied, positions = self.read(group)
+            place, applied, committed = self.read(group)
             try:
                 for decision in undone:
                     if decision.offset > applied and place in decision.places:
-                        positions |= _decided(self.logs, group, decision)
+                        committed |= _decided(self.logs, group, decision)
             except FileNotFoundError as error:
                 decisions.follow()
                 if decision.offset in decisions.undone:
                     raise StagedOutputError(
-                        f"decision {decision.offset} of publisher {decision.publisher!r}, which moves positions of "
+                        f"decision {decision.offset} of publisher {decision.publisher!r}, which commits offsets of "
                         f"group {group!r} or its neighbours: its manifest {error.filename} is missing"
                     ) from None
             else:
-                return positions
+                return committed
 
     def described(self, group: str) -> GroupDescription:
         """Describes a group from its records. Raises: as `committed`."""
@@ -222,8 +222,8 @@ class CommittedOffsets:
         for step in steps:
             if step.group not in known:
                 known[step.group] = self.committed(step.group)
-            position = known[step.group].get(step.at)
-            found = None if position is None else position.offset
+            committed = known[step.group].get(step.at)
+            found = None if committed is None else committed.offset
             if found != step.expected:
                 raise OffsetConflictError(step.group, step.at.topic, step.at.partition, step.expected, found)
 
@@ -323,7 +323,7 @@ class OffsetMoves:
         for step in self.steps:
             offsets = moved.setdefault(step.group, {})
             if step.at in offsets:
-                raise InvalidConfigError(f"group {step.group}: one publish cannot move its position in {step.at} twice")
+                raise InvalidConfigError(f"group {step.group}: one publish cannot commit two offsets of {step.at}")
             offsets[step.at] = step.offset
         parts, now = [], self.offsets.logs.clock()
         for group, offsets in moved.items():

@@ -65,7 +65,7 @@ class GroupRecords:
 
 
 class PartitionView:
-    """The groups of one partition of the log, up to a position.
+    """The groups of one partition of the log, up to an offset.
 
     Attributes:
         partition: the partition.
