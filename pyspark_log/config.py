@@ -189,9 +189,9 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
     _check(configs, TOPIC_CONFIGS, "topic")
 
 
-def check_store_settings(settings: Mapping[str, str]) -> None:
+def check_store_configs(configs: Mapping[str, str]) -> None:
     """Refuses unknown names and bad values. InvalidConfigError."""
-    _check(settings, _BY_STORE_NAME, "store")
+    _check(configs, _BY_STORE_NAME, "store")
 
 
 def _check(configs: Mapping[str, str], table: Mapping[str, ConfigKey], kind: str) -> None:
@@ -202,15 +202,15 @@ def _check(configs: Mapping[str, str], table: Mapping[str, ConfigKey], kind: str
         key.value(text)
 
 
-def store_setting(settings: Mapping[str, str], name: str) -> Value:
+def store_config(configs: Mapping[str, str], name: str) -> Value:
     """The value of a config of the store: as set, else the default."""
     key = STORE_CONFIGS[name]
-    return key.value(settings.get(name, key.default))
+    return key.value(configs.get(name, key.default))
 
 
-def int_setting(settings: Mapping[str, str], name: str) -> int:
+def int_config(configs: Mapping[str, str], name: str) -> int:
     """The same, for an integer config."""
-    value = store_setting(settings, name)
+    value = store_config(configs, name)
     assert isinstance(value, int)
     return value
 
@@ -281,11 +281,11 @@ class TopicConfig:
             flush_messages=whole("flush.messages"),
             flush_ms=whole("flush.ms"),
             index_interval_bytes=whole("index.interval.bytes"),
-            max_batch_bytes=int_setting(store, "batch.max.memory.bytes"),
+            max_batch_bytes=int_config(store, "batch.max.memory.bytes"),
             max_message_bytes=whole("max.message.bytes"),
             message_timestamp_after_max_ms=whole("message.timestamp.after.max.ms"),
             message_timestamp_before_max_ms=whole("message.timestamp.before.max.ms"),
-            producer_id_expiration_ms=int_setting(store, "producer.id.expiration.ms"),
+            producer_id_expiration_ms=int_config(store, "producer.id.expiration.ms"),
             retention_bytes=whole("retention.bytes"),
             retention_ms=whole("retention.ms"),
             segment_bytes=whole("segment.bytes"),

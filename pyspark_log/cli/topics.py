@@ -19,19 +19,19 @@ def topics() -> None:
     """Create, list, describe, alter and delete topics."""
 
 
-def _settings(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-    settings = {}
+def _configs(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    found = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise click.BadParameter(f"{text!r} is not NAME=VALUE")
-        settings[name.strip()] = value.strip()
-    check_topic_configs(settings)  # before a store is made
-    return settings
+        found[name.strip()] = value.strip()
+    check_topic_configs(found)  # before a store is made
+    return found
 
 
 config_option = click.option(
-    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_settings,
+    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_configs,
     help="A config of the topic, by Kafka's name; may be given several times.",
 )
 
@@ -103,7 +103,7 @@ def _joined(configs: dict[str, str]) -> str:
     help="How many partitions it is to have in all; more than it has.",
 )
 @click.option(
-    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_settings,
+    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_configs,
     help="A config of the topic, by Kafka's name; may be given several times.",
 )
 @click.option(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from pyspark_log.arguments import check_text, check_whole
-from pyspark_log.config import INT_MAX, int_setting
+from pyspark_log.config import INT_MAX, int_config
 from pyspark_log.errors import (
     CorruptRecordError,
     InvalidConfigError,
@@ -66,7 +66,7 @@ def place_of(logs: LogManager, group: str) -> TopicIdPartition:
         topic = logs.describe_topic(OFFSETS_TOPIC)
     except UnknownTopicError:
         try:
-            count = int_setting(logs.settings, "offsets.topic.num.partitions")
+            count = int_config(logs.configs, "offsets.topic.num.partitions")
             TopicAdmin(logs).create(OFFSETS_TOPIC, count, _TOPIC_CONFIGS)
         except TopicExistsError:
             pass  # another process was faster

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import ClassVar, Protocol
 
 from pyspark_log.arguments import check_whole
-from pyspark_log.config import int_setting
+from pyspark_log.config import int_config
 from pyspark_log.errors import (
     GroupNotEmptyError,
     LockTimeoutError,
@@ -58,8 +58,8 @@ class OffsetsLog:
         self._offsets = store.committed_offsets
         self._logs = logs = self._offsets.logs
         self._clock = clock
-        self._retention_ms = int_setting(logs.settings, "offsets.retention.minutes") * 60_000
-        self._check_interval_ms = int_setting(logs.settings, "offsets.retention.check.interval.ms")
+        self._retention_ms = int_config(logs.configs, "offsets.retention.minutes") * 60_000
+        self._check_interval_ms = int_config(logs.configs, "offsets.retention.check.interval.ms")
 
     def _now(self) -> int:
         return self._logs.clock() if self._clock is None else int(self._clock() * 1000)

@@ -51,13 +51,13 @@ class TopicLogs:
     """
 
     def __init__(
-        self, path: str, settings: Mapping[str, str], description: TopicDescription, log_dirs: LogDirs
+        self, path: str, configs: Mapping[str, str], description: TopicDescription, log_dirs: LogDirs
     ) -> None:
-        """`path`, `settings` and `log_dirs` are the store's."""
+        """`path`, `configs` and `log_dirs` are the store's."""
         # No reference to the store: without a cycle, its files close as soon as it is dropped.
         self._path = path
         self.description = description
-        self.config = TopicConfig.resolve(description.configs, settings)
+        self.config = TopicConfig.resolve(description.configs, configs)
         self._log_dirs = log_dirs
         self._readers: dict[int, LogReader] = {}
 
@@ -132,7 +132,7 @@ class LogManager:
     """Finds the partitions of one store. Safe to use from several threads.
 
     Attributes:
-        path, cluster_id, settings: the store's.
+        path, cluster_id, configs: the store's.
         clock: the clock of everything that is done with this store.
         recorded_cluster_id: the store's id; None if its folder has none.
         catalog: the descriptions of its topics.
@@ -140,13 +140,13 @@ class LogManager:
     """
 
     def __init__(
-        self, path: str, cluster_id: str, settings: Mapping[str, str],
+        self, path: str, cluster_id: str, configs: Mapping[str, str],
         log_dirs: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT, next_log_dir: int = len(log_dir_list.DEFAULT),
     ) -> None:  # fmt: skip
         """Reads nothing yet. The arguments are the contents of store.json."""
         self.path = path
         self.cluster_id = cluster_id
-        self.settings = settings
+        self.configs = configs
         self.recorded_cluster_id: str | None = cluster_id
         self.clock = StoreClock()
         self.catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{TOPICS_LOCK}")
@@ -199,7 +199,7 @@ class LogManager:
 
     def open(self, description: TopicDescription) -> TopicLogs:
         """The topic of a description; it may be deleted by now."""
-        return TopicLogs(self.path, self.settings, description, self.log_dirs)
+        return TopicLogs(self.path, self.configs, description, self.log_dirs)
 
     def recorded_topic_id(self, name: str) -> str | None:
         """A topic's id; None if no file has it. UnknownTopicError, InvalidTopicError."""

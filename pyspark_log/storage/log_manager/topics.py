@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
 
-from pyspark_log.config import int_setting, store_setting
+from pyspark_log.config import int_config, store_config
 from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PartitionPath, check_name, check_not_internal
 from pyspark_log.storage.fs import files
@@ -31,7 +31,7 @@ class TopicAdmin:
     def create(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> TopicDescription:
         """Creates a topic; None: with the store's num.partitions."""
         if partitions is None:
-            partitions = int_setting(self._partitions.settings, "num.partitions")
+            partitions = int_config(self._partitions.configs, "num.partitions")
         self._partitions.make_folders()
         with self._catalog.changing():
             self._make_room(name)
@@ -72,7 +72,7 @@ class TopicAdmin:
         try:
             self._catalog.describe(name)
         except UnknownTopicError:
-            if not store_setting(self._partitions.settings, "auto.create.topics.enable"):
+            if not store_config(self._partitions.configs, "auto.create.topics.enable"):
                 raise
         else:
             return False

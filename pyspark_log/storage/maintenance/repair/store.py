@@ -119,7 +119,7 @@ def _new_folder(source: Store, into: str | os.PathLike[str]) -> str:
 class _Repair:
     def __init__(self, source: Store, folder: str, findings: list[Finding]) -> None:
         self._source = source
-        self._copy = Store(LogManager(folder, source.cluster_id or new_id(), source.settings))
+        self._copy = Store(LogManager(folder, source.cluster_id or new_id(), source.configs))
         self._decisions = self._copy.decisions
         self._decisions_known = True
         self._report = RepairReport(folder, findings)
@@ -264,5 +264,5 @@ class _Repair:
             return True  # The topic is not in the copy, which is reported.
 
     def _describe_store(self) -> None:
-        described = StoreDescription(self._copy.cluster_id, self._copy.settings)
+        described = StoreDescription(self._copy.cluster_id, self._copy.configs)
         files.create_whole(f"{self._copy.path}/{STORE_FILE}", described.encode())

@@ -93,7 +93,7 @@ def import_kafka(
         raise TopicExistsError(f"topic {topic!r} exists already")
     store.logs.make_folders()
     description = TopicDescription(topic, new_id(), found.partitions, configs)
-    config = TopicConfig.resolve(configs, store.settings)
+    config = TopicConfig.resolve(configs, store.configs)
     check_partitions(topic, found.partitions)
     for number in source.written_partitions(topic):
         fault = _fault(source, topic, number)
