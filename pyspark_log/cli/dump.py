@@ -68,7 +68,7 @@ def _dump_file(path: str, log_end: int | None, record_limit: int | None) -> int:
                 _print_records(file, batch, record_limit)
             end = batch.end
         if end < size and log_end is None:
-            click.echo(f"{size - end} bytes from byte {end} on are no whole batch")
+            click.echo(f"{size - end} bytes from byte {end} on do not form a whole batch")
     return damaged
 
 

@@ -132,7 +132,7 @@ def stop_behind(kind, path):
 
 
 @pytest.mark.parametrize("shown", [False, True])
-def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_put_right(memory_path, monkeypatch, shown):
+def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_recovered(memory_path, monkeypatch, shown):
     """Nobody looks for them afterwards; and bytes of a record can look like batches."""
     store = Store.create(memory_path / "store")
     store.create_topic("t", 1)
@@ -181,7 +181,7 @@ def test_what_fills_a_gap_is_on_the_disk_before_the_state_counts_it(memory_path,
         assert left.latest_offset("t", 0) > shown
 
 
-def test_an_empty_log_whose_file_is_gone_is_put_right_once(memory_path, monkeypatch):
+def test_an_empty_log_whose_file_is_gone_is_recovered_once(memory_path, monkeypatch):
     store = Store.create(memory_path / "store")
     store.create_topic("t", 1)
     with store.logs.writer("t", 0).hold():

@@ -220,7 +220,7 @@ class TopicCatalog:
         files.create_whole(self._deleted_path(description.topic_id), _encode(description))
         files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
 
-    def bring(self, description: TopicDescription) -> None:
+    def adopt(self, description: TopicDescription) -> None:
         """Creates a topic that was prepared, in one durable step. The lock is held, and no topic has that name."""
         files.rename(self._deleted_path(description.topic_id), self._path(description.name))
         files.sync_folder(self._folder)

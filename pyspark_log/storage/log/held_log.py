@@ -53,7 +53,7 @@ class HeldLog(Lease):
     def find_folder(self) -> None:
         """Switches to the log dir that the state names: the partition may have been moved. LogDirOfflineError."""
         self._log_dir = self._log_dirs.check(self.state.log_dir, self.place)
-        place = self.place.within(self._log_dir.path)
+        place = self.place.in_log_dir(self._log_dir.path)
         if place is not self.place:
             self.forget()
             self.place = place

@@ -99,7 +99,7 @@ class LogReader:
     def place_in(self, state: PartitionState) -> PartitionPath:
         """Where its files are by a state: it may be moved from one log dir to another."""
         folders = self._log_dirs
-        return self.place if folders is None else self.place.within(folders.at(state.log_dir).path)
+        return self.place if folders is None else self.place.in_log_dir(folders.at(state.log_dir).path)
 
     def _folder(self, state: PartitionState) -> str:
         return self.place_in(state).folder

@@ -435,7 +435,7 @@ def confirm(file: files.File, loaded: Loaded) -> None:
     file.sync()
 
 
-def mend(file: files.File, loaded: Loaded) -> Loaded:
+def rewrite_torn_slots(file: files.File, loaded: Loaded) -> Loaded:
     """Writes the newest state over the slots that a power loss has torn; the caller holds the partition's lock.
 
     Called before any slot has the new boot id: a torn one beside it would be damage. The newest state itself is

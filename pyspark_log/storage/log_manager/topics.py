@@ -37,7 +37,7 @@ class TopicAdmin:
             self._make_room(name)
             return self._catalog.create(name, partitions, configs)
 
-    def bring(
+    def adopt(
         self, description: TopicDescription, states: Mapping[int, PartitionState], folders: Mapping[int, str]
     ) -> None:
         """Creates a topic from partitions whose logs are ready: all of it, or nothing.
@@ -65,7 +65,7 @@ class TopicAdmin:
                 state_file.create(place.state_path, state)
             for folder in {self._partitions.log_dirs.at(state.log_dir).path for state in states.values()}:
                 files.sync_folder(folder)
-            self._catalog.bring(description)
+            self._catalog.adopt(description)
 
     def create_if_missing(self, name: str) -> bool:
         """Creates a topic that is about to be written to, if the store allows that; returns whether it did."""
@@ -180,7 +180,7 @@ class TopicAdmin:
         """Deletes the folders of a dead partition; returns why they have to wait, if its log dir has failed."""
         problem = ""
         for folder in self._partitions.log_dirs:
-            there = place.within(folder.path)
+            there = place.in_log_dir(folder.path)
             if folder.problem():
                 problem = problem or (folder.problem() if there.folder == place.folder else "")
                 continue

@@ -205,7 +205,7 @@ def _apply_in(
             if not unsure:
                 raise
             log.error(  # noqa: TRY400  (the traceback adds nothing)
-                "%s: decision %d (publisher %r, number %d) was made without syncing, and the machine went down: %s "
+                "%s: decision %d (publisher %r, number %d) was made without syncing, before a power loss: %s "
                 "gets nothing of it: %s",
                 logs.path, step.offset, step.publisher, step.number, writer.place, error,
             )  # fmt: skip

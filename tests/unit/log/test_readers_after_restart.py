@@ -125,7 +125,7 @@ def test_a_decision_whose_end_move_was_lost_is_found_by_a_reader(store, monkeypa
     assert last_number(reader.decisions, "q") == 0
 
 
-def test_nobody_relies_on_a_decision_log_that_cannot_be_put_right(store, monkeypatch):
+def test_no_process_relies_on_a_decision_log_that_cannot_be_recovered(store, monkeypatch):
     """A position that is committed by hand must not come before one that was decided to move."""
     at = TopicPartition("t", 0)
     decide_only(

@@ -170,7 +170,7 @@ def folder_sync(bench: Bench) -> str | Remark:
         files.sync_folder(bench.folder)
 
     if not _syncs_folders(bench.folder):
-        return Remark("not supported", "the power going can take new files away, synced or not")
+        return Remark("not supported", "a power loss can remove new files, synced or not")
     return _timed_sync(create_and_sync)
 
 

@@ -49,7 +49,7 @@ _RULES = (
     ),
     _Rule(
         frozenset({"ext3", "ext4", "xfs", "btrfs"}), frozenset({"nobarrier", "barrier=0"}), Verdict.WARNING,
-        "synced records can be lost when the power goes: mount it with barriers",
+        "synced records can be lost in a power loss: mount it with barriers",
     ),
     _Rule(
         SHARED, frozenset(), Verdict.WARNING,

@@ -117,7 +117,7 @@ def import_kafka(
             one = _PartitionImport(source, TopicPartition(topic, number), folder, description.topic_id, config, counter)
             states[number] = one.run()._replace(log_dir=log_dir)
             imported.append(one.result(states[number]))
-        TopicAdmin(store.logs).bring(description, states, folders)
+        TopicAdmin(store.logs).adopt(description, states, folders)
     except BaseException:
         for folder in folders.values():
             files.remove_folder(folder)
