@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from pyspark_log import Store
 from pyspark_log.storage.fs import locks
-from pyspark_log.storage.publish import StagedWriter, StagingPlan, install, publish
-from pyspark_log.storage.publish import prepare as gather
+from pyspark_log.storage.publish import StagedWriter, StagingPlan, install, prepare, publish
 
 CHUNK = 32_000  # rows, of 8 and 100 bytes
 TASKS = 250
@@ -92,14 +91,14 @@ def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bo
     beside.start()
     results.get()
     limit = install.copy_limit
-    install.copy_limit = gather.copy_limit = (lambda _: 1 << 62) if copied else limit
+    install.copy_limit = prepare.copy_limit = (lambda _: 1 << 62) if copied else limit
     try:
         with Holds() as holds:
             started = time.perf_counter()
             publish(store.decisions, "q", 0, parts)
             took = time.perf_counter() - started
     finally:
-        install.copy_limit = gather.copy_limit = limit
+        install.copy_limit = prepare.copy_limit = limit
         stop.set()
     waited = results.get()
     beside.join()

@@ -121,9 +121,9 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("max.message.bytes", "message.max.bytes", "1048588", "bytes",
               "the largest record batch, after compression", _whole(0, INT_MAX)),
     ConfigKey("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", "3600000", "ms",
-              "how far a record's time may lie ahead of the clock (CreateTime)", _whole(0, LONG_MAX)),
+              "how far a record's time may be after the clock (CreateTime)", _whole(0, LONG_MAX)),
     ConfigKey("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", str(LONG_MAX), "ms",
-              "how far a record's time may lie behind the clock (CreateTime)", _whole(0, LONG_MAX)),
+              "how far a record's time may be before the clock (CreateTime)", _whole(0, LONG_MAX)),
     ConfigKey("message.timestamp.type", "log.message.timestamp.type", "CreateTime", "",
               "whose time a record has: its writer's (CreateTime) or that of the append (LogAppendTime)",
               _one_of("CreateTime", "LogAppendTime")),
@@ -132,9 +132,9 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", "0", "ms",
               "how long a record is safe from compaction", _whole(0, LONG_MAX)),
     ConfigKey("retention.bytes", "log.retention.bytes", "-1", "bytes",
-              "size of a partition from which old segments go; -1 is no limit", _whole(-1, LONG_MAX)),
+              "size of a partition above which its oldest segments are deleted; -1 is no limit", _whole(-1, LONG_MAX)),
     ConfigKey("retention.ms", "log.retention.ms", "604800000", "ms",
-              "age of records after which their segment goes; -1 is no limit", _whole(-1, LONG_MAX)),
+              "age of records after which their segment is deleted; -1 is no limit", _whole(-1, LONG_MAX)),
     # Kafka 4 refuses less than 1 MiB; tests of rolling need far less, so its older bound is used here.
     ConfigKey("segment.bytes", "log.segment.bytes", "1073741824", "bytes",
               "size of a segment file", _whole(14, INT_MAX)),
@@ -148,7 +148,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
 
 STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("auto.create.topics.enable", "auto.create.topics.enable", "true", "",
-              "whether writing to an unknown topic makes it", _truth),
+              "whether the first write to an unknown topic creates it", _truth),
     # Kafka has no such config. Batches of more than one record are written so that they stay below it.
     ConfigKey("batch.max.memory.bytes", "batch.max.memory.bytes", str(MAX_BATCH_BYTES), "bytes",
               "the most that a record batch may become in memory when it is read; a larger one is refused",
@@ -162,9 +162,9 @@ STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("num.partitions", "num.partitions", "1", "",
               "partitions of a topic that is made without a number", _whole(1, INT_MAX)),
     ConfigKey("offsets.retention.check.interval.ms", "offsets.retention.check.interval.ms", "600000", "ms",
-              "how often a process that commits positions looks for those that have expired", _whole(1, LONG_MAX)),
+              "how often a process that commits offsets looks for expired ones", _whole(1, LONG_MAX)),
     ConfigKey("offsets.retention.minutes", "offsets.retention.minutes", "10080", "minutes",
-              "how long the positions of an idle group are kept, unless their commit said otherwise",
+              "how long the committed offsets of an idle group are kept, unless their commit said otherwise",
               _whole(1, INT_MAX)),
     ConfigKey("offsets.topic.num.partitions", "offsets.topic.num.partitions", "50", "",
               "partitions of __consumer_offsets, fixed when it is made", _whole(1, INT_MAX)),
@@ -189,28 +189,28 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
     _check(configs, TOPIC_CONFIGS, "topic")
 
 
-def check_store_settings(settings: Mapping[str, str]) -> None:
+def check_store_configs(configs: Mapping[str, str]) -> None:
     """Refuses unknown names and bad values. InvalidConfigError."""
-    _check(settings, _BY_STORE_NAME, "store")
+    _check(configs, _BY_STORE_NAME, "store")
 
 
 def _check(configs: Mapping[str, str], table: Mapping[str, ConfigKey], kind: str) -> None:
     for name, text in configs.items():
         key = table.get(name)
         if key is None:
-            raise InvalidConfigError(f"unknown {kind} setting {name!r}; known are: {', '.join(sorted(table))}")
+            raise InvalidConfigError(f"unknown {kind} config {name!r}; known are: {', '.join(sorted(table))}")
         key.value(text)
 
 
-def store_setting(settings: Mapping[str, str], name: str) -> Value:
+def store_config(configs: Mapping[str, str], name: str) -> Value:
     """The value of a config of the store: as set, else the default."""
     key = STORE_CONFIGS[name]
-    return key.value(settings.get(name, key.default))
+    return key.value(configs.get(name, key.default))
 
 
-def int_setting(settings: Mapping[str, str], name: str) -> int:
+def int_config(configs: Mapping[str, str], name: str) -> int:
     """The same, for an integer config."""
-    value = store_setting(settings, name)
+    value = store_config(configs, name)
     assert isinstance(value, int)
     return value
 
@@ -281,11 +281,11 @@ class TopicConfig:
             flush_messages=whole("flush.messages"),
             flush_ms=whole("flush.ms"),
             index_interval_bytes=whole("index.interval.bytes"),
-            max_batch_bytes=int_setting(store, "batch.max.memory.bytes"),
+            max_batch_bytes=int_config(store, "batch.max.memory.bytes"),
             max_message_bytes=whole("max.message.bytes"),
             message_timestamp_after_max_ms=whole("message.timestamp.after.max.ms"),
             message_timestamp_before_max_ms=whole("message.timestamp.before.max.ms"),
-            producer_id_expiration_ms=int_setting(store, "producer.id.expiration.ms"),
+            producer_id_expiration_ms=int_config(store, "producer.id.expiration.ms"),
             retention_bytes=whole("retention.bytes"),
             retention_ms=whole("retention.ms"),
             segment_bytes=whole("segment.bytes"),

@@ -435,7 +435,7 @@ class OffsetConflictError(PublishError):
 
 
 def _committed(offset: int | None) -> str:
-    return "no position" if offset is None else f"offset {offset}"
+    return "no offset" if offset is None else f"offset {offset}"
 
 
 class SetAsideError(PublishError):

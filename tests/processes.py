@@ -43,7 +43,7 @@ def wait_for_the_end(connection):
 
 
 def _hold(connection, path, topic, partition):
-    with Store.open(path).logs.appender(topic, partition).hold():
+    with Store.open(path).logs.writer(topic, partition).hold():
         connection.send("held")
         wait_for_the_end(connection)
 

@@ -8,7 +8,7 @@ from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json,
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.verify import ProgressLine
 from pyspark_log.storage.compaction import Outcome, uncleanable
-from pyspark_log.storage.compaction import compact as clean
+from pyspark_log.storage.compaction import compact as compact_store
 
 
 @click.command()
@@ -25,7 +25,7 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
     """
     store, progress = target.open(), ProgressLine()
     try:
-        outcomes = list(clean(store.logs, topic, progress))
+        outcomes = list(compact_store(store.logs, topic, progress))
     finally:
         progress.clear()
     if topic is None:

@@ -56,7 +56,7 @@ _POLL_S = 0.1
 @click.option("--print-offset", is_flag=True, help="In text, print the offset before the value.")
 @click.option("--print-key", is_flag=True, help="In text, print the key before the value (null: none).")
 @click.option(
-    "--key-separator", default="\t", metavar="TEXT", help="What stands between them.  [default: a tab]"
+    "--key-separator", default="\t", metavar="TEXT", help="Printed between key and value.  [default: a tab]"
 )
 @click.pass_obj
 def consume(

@@ -68,7 +68,7 @@ def _dump_file(path: str, log_end: int | None, record_limit: int | None) -> int:
                 _print_records(file, batch, record_limit)
             end = batch.end
         if end < size and log_end is None:
-            click.echo(f"{size - end} bytes from byte {end} on are no whole batch")
+            click.echo(f"{size - end} bytes from byte {end} on do not form a whole batch")
     return damaged
 
 
@@ -100,7 +100,7 @@ def _print_records(file: File, batch: BatchHeader, limit: int) -> None:
         raise BatchTooLargeError(batch.size, limit, batch.position, batch.base_offset)
     try:
         chunk = decode(
-            # From 0: a compressed set of an old format tells its last offset only.
+            # From 0: the header of a compressed set of an old format has its last offset only.
             file.pread(batch.size, batch.position), 0, batch.size, from_offset=0, until_offset=batch.next_offset,
             max_bytes=1, check_crcs=False, headers=True, max_batch_bytes=limit,
         )  # fmt: skip

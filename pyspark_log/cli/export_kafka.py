@@ -7,7 +7,7 @@ import click
 from pyspark_log.cli.output import human_size, print_table
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.verify import ProgressLine
-from pyspark_log.storage.maintenance.transfer import export_kafka as export
+from pyspark_log.storage.maintenance.transfer import export_kafka as export_topic
 
 
 @click.command("export-kafka")
@@ -26,7 +26,7 @@ def export_kafka(target: Target, topic: str, folder: str, topic_id: str) -> None
     """
     progress = ProgressLine()
     try:
-        found = export(target.open(), topic, folder, topic_id, progress=progress)
+        found = export_topic(target.open(), topic, folder, topic_id, progress=progress)
     finally:
         progress.clear()
     print_table(("PARTITION", "START", "END", "SEGMENTS", "SIZE"), [

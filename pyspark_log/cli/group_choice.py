@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pyspark_log.cli.output import told, warn
+from pyspark_log.cli.output import one_line, warn
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.groups import OffsetsLog
 from pyspark_log.storage.store import Store
@@ -51,12 +51,12 @@ class Refusals:
         except (click.ClickException, PylogError, OSError) as error:
             self._errors.append((group, error))
 
-    def tell(self, groups: Sequence[str]) -> None:
+    def raise_if_any(self, groups: Sequence[str]) -> None:
         """Raises what was kept, if anything was: the error itself if it was one group, else a line for each."""
         if self._errors and len(groups) == 1:
             raise self._errors[0][1]
         if self._errors:
-            lines = "".join(f"\n  {group}: {told(error)}" for group, error in self._errors)
+            lines = "".join(f"\n  {group}: {one_line(error)}" for group, error in self._errors)
             raise click.ClickException(f"{len(self._errors)} of {len(groups)} groups could not be done:{lines}")
 
 
@@ -70,7 +70,7 @@ def topic_and_numbers(spec: str) -> tuple[str, list[int] | None]:
     """What a --topic names: the topic, and which of its partitions; None: all. click.UsageError."""
     topic, colon, numbers = spec.partition(":")
     if colon and not _NUMBERS.fullmatch(numbers):
-        raise click.UsageError(f"--topic {spec}: behind the colon go numbers of partitions, as in orders:0,2")
+        raise click.UsageError(f"--topic {spec}: expected partition numbers after the colon, as in orders:0,2")
     return topic, [int(number) for number in numbers.split(",")] if colon else None
 
 

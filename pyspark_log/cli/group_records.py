@@ -87,16 +87,17 @@ def _members(value: bytes) -> dict[str, Any]:
 
 
 def _member(member: GroupMember, protocol_type: str) -> dict[str, Any]:
-    who = {
+    identity = {
         "consumer_id": member.member_id, "instance_id": member.instance_id, "client_id": member.client_id,
         "host": member.client_host,
     }  # fmt: skip
     if protocol_type != CONSUMER:
         return {
-            **who, "subscription_base64": _base64(member.subscription), "assignment_base64": _base64(member.assignment)
+            **identity, "subscription_base64": _base64(member.subscription),
+            "assignment_base64": _base64(member.assignment),
         }  # fmt: skip
     return {
-        **who, "topics": subscribed_topics(member.subscription),
+        **identity, "topics": subscribed_topics(member.subscription),
         "partitions": [str(at) for at in assigned_partitions(member.assignment)],
     }  # fmt: skip
 

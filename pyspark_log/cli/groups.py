@@ -30,7 +30,7 @@ from pyspark_log.storage.groups import (
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
-# A value of --state that stands for all of them.
+# The value of --state that means all of them.
 _ANY = "any"
 
 
@@ -104,15 +104,15 @@ def describe(
             elif state:
                 rows.append(_state(group))
             else:
-                rows += _positions(store, group, log.fetch(name))
-    shown = _MEMBERS if members else _STATE if state else _POSITIONS
+                rows += _committed(store, group, log.fetch(name))
+    shown = _MEMBERS if members else _STATE if state else _OFFSETS
     if not rows:
-        refusals.tell(chosen)  # Without a table that has nothing but its head.
+        refusals.raise_if_any(chosen)  # Without a table that has nothing but its head.
     if as_json:
         print_json(rows)
     else:
         print_table(list(shown), [[_cell(row[name]) for name in shown.values()] for row in rows])
-    refusals.tell(chosen)
+    refusals.raise_if_any(chosen)
 
 
 _MEMBERS = {
@@ -123,7 +123,7 @@ _STATE = {
     "GROUP": "group", "ASSIGNMENT-STRATEGY": "assignment_strategy", "STATE": "state", "#MEMBERS": "members",
     "PROTOCOL-TYPE": "protocol_type",
 }  # fmt: skip
-_POSITIONS = {
+_OFFSETS = {
     "GROUP": "group", "TOPIC": "topic", "PARTITION": "partition", "CURRENT-OFFSET": "current_offset",
     "LOG-END-OFFSET": "log_end_offset", "LAG": "lag", "CONSUMER-ID": "consumer_id", "HOST": "host",
     "CLIENT-ID": "client_id",
@@ -146,10 +146,10 @@ def _state(group: GroupDescription) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _positions(
+def _committed(
     store: Store, group: GroupDescription, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> list[dict[str, object]]:
-    """Each position of a group, and each partition that a member has which was never committed."""
+    """Each committed offset of a group, and each partition that a member has and the group never committed."""
     owners = {at: member for member in group.members for at in _assigned(group, member)}
     rows: list[dict[str, object]] = []
     for at in sorted(committed.keys() | owners.keys()):
@@ -201,11 +201,11 @@ def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups
         with refusals.of(name):
             log.delete_group(name)
             click.echo(f"group {name} is deleted")
-    refusals.tell(chosen)
+    refusals.raise_if_any(chosen)
 
 
 @groups.command("delete-offsets")
-@click.option("--group", required=True, metavar="GROUP", help="Whose positions.")
+@click.option("--group", required=True, metavar="GROUP", help="The group that has committed them.")
 @topic_option
 @click.pass_obj
 def delete_offsets(target: Target, group: str, topics: Sequence[str]) -> None:
@@ -214,7 +214,7 @@ def delete_offsets(target: Target, group: str, topics: Sequence[str]) -> None:
     A deleted topic can be named as well. Refused while members of the group read the topic.
     """
     if not topics:
-        raise click.UsageError("which positions? Give --topic")
+        raise click.UsageError("no partitions are named: give --topic")
     store = target.open()
     log = OffsetsLog(store)
     committed, partitions = log.fetch(group), set[TopicPartition]()

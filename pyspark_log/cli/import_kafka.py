@@ -10,7 +10,7 @@ from pyspark_log.cli.output import human_size, print_table, warn
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.topics import config_option
 from pyspark_log.cli.verify import ProgressLine
-from pyspark_log.storage.maintenance.transfer import import_kafka as bring
+from pyspark_log.storage.maintenance.transfer import import_kafka as import_topic
 from pyspark_log.storage.store import Store
 
 
@@ -48,13 +48,13 @@ def _bring(
     """Copies one topic; a row for each of its partitions."""
     progress = ProgressLine()
     try:
-        imported = bring(store, source, topic, configs, take_what_is_there=take, progress=progress)
+        imported = import_topic(store, source, topic, configs, take_what_is_there=take, progress=progress)
     finally:
         progress.clear()
     for one in imported:
         yield str(one.at), one.log_start, one.log_end, one.batches, human_size(one.bytes)
         if one.last_stable_offset < one.log_end:
             warn(
-                f"{one.at}: a transaction is open since offset {one.last_stable_offset}, and nobody will end it here: "
-                "readers of committed records stop there"
+                f"{one.at}: a transaction is open since offset {one.last_stable_offset}, and no producer will end it "
+                "here: readers of committed records stop there"
             )

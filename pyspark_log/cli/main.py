@@ -15,7 +15,7 @@ import click
 
 from pyspark_log import __version__
 from pyspark_log.cli import interrupts
-from pyspark_log.cli.output import told
+from pyspark_log.cli.output import one_line
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import PylogError
 
@@ -95,7 +95,7 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             ctx.exit(interrupts.INTERRUPTED)
         except (PylogError, OSError) as error:
-            raise click.ClickException(told(error)) from error
+            raise click.ClickException(one_line(error)) from error
         return result
 
 

@@ -15,7 +15,7 @@ from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 #: What is found out of a partition; None: there is no such record.
 _Lookup = Callable[[str, int], OffsetAndTimestamp | None]
 
-# Kafka's names of points in a log, and the numbers that stand for them in a ListOffsets request.
+# Kafka's names of points in a log, by the numbers that a ListOffsets request has for them.
 _NUMBERS = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
 _POINTS = frozenset(_NUMBERS.values())
 

@@ -28,7 +28,7 @@ def warn(text: str) -> None:
     click.echo(f"Warning: {text}", err=True)
 
 
-def told(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """An error in one line, those of the engine with their names."""
     if isinstance(error, click.ClickException):
         return error.format_message()

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 #: Names of `timestampType`, as Kafka's tools print them.
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
-#: Stands for a null key or value in text, as in Kafka's console consumer.
+#: A null key or value in text, as in Kafka's console consumer.
 NULL = b"null"
 
 

@@ -14,7 +14,7 @@ from pyspark_log.storage.store import Store
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only show what is decided and not applied, and what stands in its way.")
+@click.option("--dry-run", is_flag=True, help="Only show what is decided and not applied, and why it cannot be.")
 @click.option(
     "--set-aside", "decision", type=click.IntRange(min=0), metavar="DECISION",
     help="Give up this decision where it is not applied, for good. Its staged output is kept in the folder cut.",

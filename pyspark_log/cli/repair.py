@@ -8,7 +8,7 @@ from pyspark_log.cli.output import NOTHING, human_size, print_table
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.verify import ProgressLine
 from pyspark_log.storage.maintenance.repair import Loss, RepairReport
-from pyspark_log.storage.maintenance.repair import repair as mend
+from pyspark_log.storage.maintenance.repair import repair as repair_store
 
 
 @click.command()
@@ -22,7 +22,7 @@ def repair(target: Target, into: str) -> None:
     """
     progress = ProgressLine()
     try:
-        report = mend(target.store_path(), into, progress=progress)
+        report = repair_store(target.store_path(), into, progress=progress)
     finally:
         progress.clear()
     _print(report)

@@ -30,7 +30,7 @@ from pyspark_log.types import TopicPartition
 
 #: What one group has committed.
 _Committed = Mapping[TopicPartition, OffsetAndMetadata]
-#: Where the positions of a group are to be.
+#: The offsets that a group is to have committed.
 _Offsets = dict[TopicPartition, int]
 
 _WHOLE = re.compile("[0-9]{1,19}")
@@ -82,7 +82,7 @@ class _Scenario:
 @click.command("reset-offsets")
 @group_options
 @topic_option
-@click.option("--all-topics", is_flag=True, help="All partitions that the group has a position in.")
+@click.option("--all-topics", is_flag=True, help="All partitions that the group has committed an offset of.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option(
     "--to-datetime", callback=to_ms, metavar="TIME",
@@ -127,7 +127,7 @@ def reset_offsets(
     if dry_run and execute:
         raise click.UsageError("--dry-run and --execute exclude each other")
     if bool(topics) + all_topics + (from_file is not None) != 1:
-        raise click.UsageError("which positions? Give --topic, --all-topics or --from-file")
+        raise click.UsageError("no partitions are named: give --topic, --all-topics or --from-file")
     store = target.open()
     if execute:
         store.check_writable()
@@ -152,9 +152,9 @@ def reset_offsets(
                 _commit(log, group, committed, offsets)
             done[group] = offsets
     if not done:
-        refusals.tell(chosen)
+        refusals.raise_if_any(chosen)
     _print(done, export, single)
-    refusals.tell(chosen)
+    refusals.raise_if_any(chosen)
     if not (dry_run or execute):
         click.echo("nothing was changed; give --execute to have it done, or --dry-run to leave out this line", err=True)
 
@@ -165,7 +165,7 @@ def _committed(log: OffsetsLog, group: str) -> _Committed:
 
 
 def _held(store: Store, group: str, committed: _Committed) -> list[TopicPartition]:
-    """The partitions that --all-topics stands for."""
+    """The partitions that --all-topics means."""
     if not committed:
         raise click.ClickException(f"group {group} has committed nothing, so there are no topics of it")
     return those_there(store, committed, group)
@@ -195,7 +195,7 @@ def _print(plans: Mapping[str, _Offsets], export: bool, single: bool) -> None:
 def _resolve(
     store: Store, scenario: _Scenario, group: str, partitions: Collection[TopicPartition], committed: _Committed
 ) -> _Offsets:
-    """Where the positions of a group are to be."""
+    """The offsets that a group is to have committed."""
     if scenario.to_current:
         return {at: committed[at].offset if at in committed else _end(store, at) for at in partitions}
     if scenario.shift_by is not None:

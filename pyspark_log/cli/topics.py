@@ -19,20 +19,20 @@ def topics() -> None:
     """Create, list, describe, alter and delete topics."""
 
 
-def _settings(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-    settings = {}
+def _configs(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    found = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise click.BadParameter(f"{text!r} is not NAME=VALUE")
-        settings[name.strip()] = value.strip()
-    check_topic_configs(settings)  # before a store is made
-    return settings
+        found[name.strip()] = value.strip()
+    check_topic_configs(found)  # before a store is made
+    return found
 
 
 config_option = click.option(
-    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_settings,
-    help="A setting of the topic, by Kafka's name; may be given several times.",
+    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_configs,
+    help="A config of the topic, by Kafka's name; may be given several times.",
 )
 
 
@@ -75,7 +75,7 @@ def list_topics(target: Target, internal: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def describe(target: Target, topic_names: Sequence[str], as_json: bool) -> None:
-    """Print partitions, id and settings of each TOPIC; of all if none is named."""
+    """Print partitions, id and configs of each TOPIC; of all if none is named."""
     store = target.open()
     found = [store.describe_topic(name) for name in topic_names or store.topics()]
     if as_json:
@@ -103,18 +103,18 @@ def _joined(configs: dict[str, str]) -> str:
     help="How many partitions it is to have in all; more than it has.",
 )
 @click.option(
-    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_settings,
-    help="A setting of the topic, by Kafka's name; may be given several times.",
+    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_configs,
+    help="A config of the topic, by Kafka's name; may be given several times.",
 )
 @click.option(
     "--delete-config", "deleted", multiple=True, metavar="NAME",
-    help="A setting that is to be the store's again; may be given several times.",
+    help="A config that is to be the store's again; may be given several times.",
 )
 @click.pass_obj
 def alter(
     target: Target, topic: str, partitions: int | None, configs: dict[str, str], deleted: Sequence[str]
 ) -> None:
-    """Give TOPIC more partitions, or other settings."""
+    """Give TOPIC more partitions, or other configs."""
     if not (partitions or configs or deleted):
         raise click.UsageError("nothing to alter: give --partitions, --config or --delete-config")
     store = target.open()

@@ -10,7 +10,7 @@ import click
 from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.maintenance.verify import Finding, Report
-from pyspark_log.storage.maintenance.verify import verify as look
+from pyspark_log.storage.maintenance.verify import verify as verify_store
 
 # How often progress is shown, in seconds.
 _EVERY = 0.2
@@ -54,7 +54,7 @@ def verify(target: Target, topic: str | None, jobs: int | None, as_json: bool) -
     """
     progress = ProgressLine()
     try:
-        report = look(target.store_path(), topic, jobs=jobs, progress=progress)
+        report = verify_store(target.store_path(), topic, jobs=jobs, progress=progress)
     finally:
         progress.clear()
     if as_json:

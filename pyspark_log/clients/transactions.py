@@ -191,7 +191,7 @@ class Transaction:
         steps = {}
         for at, (start, end) in offsets.items():
             if start is not None and not 0 <= start <= end:
-                raise InvalidConfigError(f"group {group}: the position in {at} cannot go from offset {start} to {end}")
+                raise InvalidConfigError(f"group {group}: the offset of {at} cannot move from {start} to {end}")
             before = self._steps.get((group, at))
             if before is not None and before.offset != start:
                 raise InvalidConfigError(
@@ -210,7 +210,7 @@ class Transaction:
             TransactionStateError: it has ended, or can only be aborted.
             PublishFailedError: it is not committed; call `commit` again, or `abort`.
             PublisherFencedError, OffsetConflictError, or another PublishError: it has ended, and is not committed, as a
-                newer instance has the transactional id, or a position is not where it was said to be.
+                newer instance has the transactional id, or a committed offset is another one than was given.
             PublishPendingError: it is committed, and appears as soon as it can be written. `commit` again waits for it.
             OutcomeUnknownError: it is committed or not. Call `commit` again to have it committed, or `abort` to find
                 out. After an interrupt it is the same. Another process finds out by Transactions.last_number.

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning import OffsetRange, identity_of, offsets_at, resolved
-from pyspark_log.spark_connector.store_access import StoreRef, show_decided
+from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -29,7 +29,7 @@ class PylogBatchReader(DataSourceReader):
         """The ranges to read; "earliest" and "latest" stay open until the tasks run (see `read_partition`)."""
         with conditions_shown():
             store = Store.shared(self._path)
-            show_decided(store)
+            apply_pending(store)
             headers, level = self._options.include_headers, self._options.isolation_level
             # The ids first: the tasks then refuse a topic that is recreated in between.
             assigned = self._options.subscription.partitions(store)

@@ -20,7 +20,7 @@ from pyspark_log.storage.store import Store
 log = logging.getLogger(__name__)
 
 # The runs of queries, with topics, that were warned. The committing process lives as long as the query runs.
-_told: set[tuple[str, str]] = set()
+_warned: set[tuple[str, str]] = set()
 
 
 def publish_batch(
@@ -114,8 +114,8 @@ def warn_of_old_times(store: Store, messages: Sequence[StagedMessage], run_id: s
         # All of it is published: a write that failed here would be repeated.
         with contextlib.suppress(PylogError, OSError):
             config = store.topic_config(topic)
-            if is_past_retention(time, config, store.logs.clock()) and (not run_id or (run_id, topic) not in _told):
-                _told.add((run_id, topic))
+            if is_past_retention(time, config, store.logs.clock()) and (not run_id or (run_id, topic) not in _warned):
+                _warned.add((run_id, topic))
                 warn_past_retention(time, config, f"{store.path}: topic {topic}")
 
 

@@ -171,7 +171,7 @@ class ReadOptions:
         subscription = parse_subscription(options)
         if {"minoffsetspertrigger", "maxoffsetspertrigger"} <= options.keys():
             _check_limits(options)  # As in the Kafka connector, also for a batch read, which ignores them.
-        _refuse_client_settings(options, _REFUSED_FOR_READS)
+        _refuse_client_configs(options, _REFUSED_FOR_READS)
         return cls(
             subscription=subscription,
             start=_start(options),
@@ -281,7 +281,7 @@ class WriteOptions:
         Raises:
             ConnectorError: with the Kafka connector's message where it has one.
         """
-        _refuse_client_settings(options, _REFUSED_FOR_WRITES)
+        _refuse_client_configs(options, _REFUSED_FOR_WRITES)
         publish_id = options.get("publishid")
         if (publish_id is None) != ("publishnumber" not in options) or publish_id == "":
             raise option_error(
@@ -296,7 +296,7 @@ class WriteOptions:
         )
 
 
-def _refuse_client_settings(options: Options, refused: Mapping[str, str]) -> None:
+def _refuse_client_configs(options: Options, refused: Mapping[str, str]) -> None:
     for name, instead in refused.items():
         if f"kafka.{name}" in options:
             raise option_error(f"Kafka option '{name}' is not supported. {instead}")

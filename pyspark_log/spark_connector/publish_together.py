@@ -151,10 +151,10 @@ def _asked() -> list[QueryRun]:
     if session is None:
         return []
 
-    def tell(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def staged_output(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({_STAGED: pa.array([pickle.dumps(QueryRun.of_task())], pa.binary())})
 
-    rows = session.range(0, 1, 1, 1).mapInArrow(tell, f"{_STAGED} binary").collect()
+    rows = session.range(0, 1, 1, 1).mapInArrow(staged_output, f"{_STAGED} binary").collect()
     return [pickle.loads(row[_STAGED]) for row in rows]
 
 

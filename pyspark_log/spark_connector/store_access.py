@@ -85,7 +85,7 @@ def warn_of_new_topic(store: Store, topic: str) -> None:
 _last_warning: weakref.WeakKeyDictionary[Store, str] = weakref.WeakKeyDictionary()
 
 
-def show_decided(store: Store) -> None:
+def apply_pending(store: Store) -> None:
     """Applies pending decisions. Best effort: a failure never fails the reader."""
     if not store.writable:
         return

@@ -41,7 +41,7 @@ from pyspark_log.spark_connector.planning import (
     resolved,
     starts_of,
 )
-from pyspark_log.spark_connector.store_access import StoreRef, show_decided
+from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage.groups import NEVER, OffsetsLog
 from pyspark_log.storage.store import Store
@@ -89,7 +89,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Fixes the offsets at which the query ends."""
         with conditions_shown():
             store = Store.shared(self._path)
-            show_decided(store)
+            apply_pending(store)
             try:
                 self._target = self._log_ends(store, self._partitions(store))
             except UnknownTopicError:
@@ -106,7 +106,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Spark asks with this start only when all earlier batches are done, also after the last batch of
             # Trigger.AvailableNow, which gets no `commit`.
             self._commit_group(store, begin)
-            show_decided(store)
+            apply_pending(store)
             ends = self._up_to_target(self._log_ends_after(store, begin.offsets), begin.offsets)
             self._seen = ends
             known = of_same_topics(begin.offsets, begin.identity, identity)

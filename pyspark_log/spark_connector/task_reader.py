@@ -46,7 +46,7 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
             its condition.
     """
     if not isinstance(partition, RangePartition):
-        return  # Spark's stand-in for "no partitions at all"
+        return  # Spark's placeholder for "no partitions at all"
     with conditions_shown():
         store, loss = partition.store.reopen(), LossPolicy(fail=partition.fail_on_data_loss)
         at, level = partition.range.at, partition.isolation_level

@@ -1,7 +1,7 @@
 """A store: a folder of topics that any number of processes may open at once.
 
-Each call delegates: partitions.py finds topics, topic_admin.py changes them, topic_append.py appends, cleaning.py
-deletes, partition.py reads.
+Each call delegates: `log_manager` finds, creates, changes and deletes topics, appends, and applies retention; `log`
+reads.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Store:
     Attributes:
         path: its folder, absolute.
         cluster_id: 22 characters that identify this store.
-        settings: what store.json sets, by Kafka's broker names.
+        configs: what store.json sets, by Kafka's broker names.
         logs, decisions, committed_offsets: the parts of the engine, for tools built on it.
     """
 
     def __init__(self, logs: LogManager) -> None:
         """For `open`, `create` and `open_or_create`, which check the folder first."""
-        self.path, self.cluster_id, self.settings = logs.path, logs.cluster_id, logs.settings
+        self.path, self.cluster_id, self.configs = logs.path, logs.cluster_id, logs.configs
         self.logs = logs
         self.decisions = DecisionLog(logs)
         self.committed_offsets = CommittedOffsets(self.decisions)
@@ -96,7 +96,7 @@ class Store:
         folder = local_path(path)
         try:
             found = store_json.describe(folder)
-            return cls(LogManager(folder, found.cluster_id, found.settings, found.log_dirs, found.next_log_dir))
+            return cls(LogManager(folder, found.cluster_id, found.configs, found.log_dirs, found.next_log_dir))
         except StoreNotFoundError:
             broker = BrokerLogDirs.find(folder)
             if broker is None:
@@ -379,10 +379,10 @@ class Store:
             OSError, OutcomeUnknownError: it can be sent again: a batch that was appended is recognised.
         """
         check_not_internal(topic)
-        target = self.logs.appender(topic, partition)
+        target = self.logs.writer(topic, partition)
         data = validate(batch, target.config, self.logs.clock(), str(target.place))
-        with target.hold() as appender:
-            return AppendResult(partition, *appender.append(data, sync=sync))
+        with target.hold() as writer:
+            return AppendResult(partition, *writer.append(data, sync=sync))
 
     def read(
         self,

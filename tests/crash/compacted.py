@@ -148,9 +148,9 @@ class CompactedWorkload(Steps):
             OffsetsLog(Store.open(self.path)).delete_group(group)
 
     def truncate(self, topic, partition, offset):
-        appender = Store.open(self.path).logs.appender(topic, partition)
+        writer = Store.open(self.path).logs.writer(topic, partition)
         # A second time the log may end before it.
-        with contextlib.suppress(OffsetOutOfRangeError), appender.hold() as held:
+        with contextlib.suppress(OffsetOutOfRangeError), writer.hold() as held:
             truncate(held, offset)
 
     def delete_records(self, offset):
@@ -159,7 +159,7 @@ class CompactedWorkload(Steps):
     def compact(self, topic, partition):
         """In as many rounds as it takes."""
         store = Store.open(self.path)
-        log, reader = store.logs.appender(topic, partition), store.logs.reader(topic, partition)
+        log, reader = store.logs.writer(topic, partition), store.logs.reader(topic, partition)
         while (done := partition_cleaner.run(log, reader, MEMORY, lambda _: None)) is not None and not done.finished:
             pass
 

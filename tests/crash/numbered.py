@@ -33,8 +33,8 @@ def _seal(keys, values, producer, sequence, **kind):
 
 def abort_transaction(store, topic, partition, producer):
     """Aborts the producer's transaction, as a coordinator does."""
-    with store.logs.appender(topic, partition).hold() as appender:
-        appender.append(abort(producer), sync=False)
+    with store.logs.writer(topic, partition).hold() as writer:
+        writer.append(abort(producer), sync=False)
 
 
 def check_index(store, topic, partition):

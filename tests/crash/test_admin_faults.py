@@ -166,8 +166,8 @@ class Work:
             offset = self.store.latest_offset("kept", 0) - 4
 
         def cut():
-            with self.store.logs.appender("kept", 0).hold() as appender:
-                assert truncate(appender, offset) == offset
+            with self.store.logs.writer("kept", 0).hold() as writer:
+                assert truncate(writer, offset) == offset
 
         self.step(cut, {**self.seen, "kept": self.seen["kept"][:-4]})
 

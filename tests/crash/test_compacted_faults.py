@@ -51,7 +51,7 @@ class Work:
                 self.check_positions()
 
     def check_at_the_end(self):
-        log = self.store.logs.appender("keyed", 1)
+        log = self.store.logs.writer("keyed", 1)
         with log.hold() as held:
             held.roll()
         before = records_of(self.store, "keyed", 1)
@@ -112,7 +112,7 @@ class Work:
 
     def compact(self, calm):
         """A round that fails has removed only what is replaced."""
-        log, reader = self.store.logs.appender("keyed", 1), self.store.logs.reader("keyed", 1)
+        log, reader = self.store.logs.writer("keyed", 1), self.store.logs.reader("keyed", 1)
         with calm():
             before = records_of(self.store, "keyed", 1)
         last = {key: offset for offset, (key, _) in before.items()}

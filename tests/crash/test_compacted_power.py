@@ -141,9 +141,9 @@ class PowerLoss:
     def clean(self, store, seen):
         """A cleaning of all takes no last record of a key, but for tombstones that are old enough."""
         for (topic, partition), before in seen.items():
-            with store.logs.appender(topic, partition).hold() as held:
+            with store.logs.writer(topic, partition).hold() as held:
                 held.roll()
-            log, reader = store.logs.appender(topic, partition), store.logs.reader(topic, partition)
+            log, reader = store.logs.writer(topic, partition), store.logs.reader(topic, partition)
             done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)
             while done is not None and not done.finished:
                 done = partition_cleaner.run(log, reader, MEMORY, lambda _: None)

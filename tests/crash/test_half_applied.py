@@ -67,7 +67,7 @@ def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_
     publish(store.decisions, "other", 0, stage(store, b"older"))
     with open(log, "rb") as file:
         older = file.read()
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         truncate(held, 1)
     parts = stage(store, b"newer")
     assert run_until(lambda: publish(store.decisions, "query", 0, parts, run="run"), stop)

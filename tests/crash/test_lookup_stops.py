@@ -28,7 +28,7 @@ def run(path):
     store.create_topic("t", 1, CONFIG)
     append(store, [3, 1, 2, 9, 1, 1, 4])
     stage_and_publish(store, range(10, 16))
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         truncate(held, 5)
     append(store, range(20, 30))
     store.delete_records("t", 0, 4)

@@ -68,7 +68,7 @@ def append(path):
 COMERS = {
     "replay": lambda path: query(path, "run 2"),
     "other publisher": lambda path: publish_as(path, "other", 0, ""),
-    "appender": append,
+    "writer": append,
     "reader": lambda path: help_apply(Store.open(path).decisions),
     "recover": lambda path: recover(Store.open(path).decisions),
 }
@@ -215,7 +215,7 @@ def test_power_losses_in_a_publish(base, capsys, monkeypatch):
     assert tried >= len(chosen)
 
 
-def start_anew(monkeypatch, number):
+def restart(monkeypatch, number):
     """The machine is started once more."""
     monkeypatch.setattr(state_file, "this_boot", lambda: number.to_bytes(8, "big"))
 
@@ -228,13 +228,13 @@ def test_power_losses_in_who_comes_after_a_power_loss(base, capsys, monkeypatch)
     for count, disk in trace.disks(chosen):
         choices = random.Random(f"{SEED} {count}")
         for name, comer in COMERS.items() if EVERYTHING else [comer_of(count)]:
-            start_anew(monkeypatch, next(boots))
+            restart(monkeypatch, next(boots))
             first = base.folder / "first"
             shutil.rmtree(first, ignore_errors=True)
             disk.write(first, disk.any_part(choices))
             second = Trace(first)
             second.record(lambda comer=comer, path=first: comer(path))
-            start_anew(monkeypatch, next(boots))
+            restart(monkeypatch, next(boots))
             for at, left in second.disks(spread(range(1, len(second.changes) + 1), 8)):
                 path = base.folder / "after"
                 shutil.rmtree(path, ignore_errors=True)

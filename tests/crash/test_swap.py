@@ -58,9 +58,9 @@ def make(path, base, until):
 
 
 def replace(path, base, until):
-    with Store.open(path).logs.appender("t", 0).hold() as appender:
+    with Store.open(path).logs.writer("t", 0).hold() as writer:
         if list_segments(f"{path}/data/t-0") == [0, 6, 12, 18, 24]:
-            swap.begin(appender, base, until)
+            swap.begin(writer, base, until)
 
 
 def numbers(path):
@@ -150,7 +150,7 @@ def test_old_segments_stay_where_the_cleaned_one_goes_during_the_swap(memory_pat
     for cleaned in folder.glob("*.cleaned"):
         cleaned.unlink()
     names = sorted(os.listdir(folder))
-    with Store.open(path).logs.appender("t", 0).hold() as held:
+    with Store.open(path).logs.writer("t", 0).hold() as held:
         assert held.state.intent == state_file.Intent.NONE
     assert numbers(path) == list(range(RECORDS))
     # With the indexes, also where it is one segment that has the offsets of the cleaned one.
@@ -166,7 +166,7 @@ def test_old_segments_stay_where_the_first_has_as_many_bytes_as_the_cleaned_one_
     assert run_until(lambda: replace(path, 0, 18), stop_at_first_rename)
     for cleaned in folder.glob("*.cleaned"):
         cleaned.unlink()
-    with Store.open(path).logs.appender("t", 0).hold():
+    with Store.open(path).logs.writer("t", 0).hold():
         pass
     assert numbers(path) == list(range(RECORDS))
 

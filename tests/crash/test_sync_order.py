@@ -60,8 +60,8 @@ def test_a_decision_does_not_outlive_the_position_that_it_starts_from(memory_pat
     publish(
         store.decisions, "q", 0, [], participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 3)])]
     )
-    with store.logs.appender("__consumer_offsets", 0).hold() as held:
-        held.settle()
+    with store.logs.writer("__consumer_offsets", 0).hold() as held:
+        held.flush()
     trace = Trace(store.path)
 
     def move():
@@ -103,7 +103,7 @@ def test_what_was_removed_does_not_come_back_in_the_place_of_what_was_shown_sinc
         trace.changes.append(change)
 
     def enter():
-        with Store.open(store.path).logs.appender("t", 0).hold():
+        with Store.open(store.path).logs.writer("t", 0).hold():
             pass
 
     assert run_until(enter, note) == killed
@@ -132,7 +132,7 @@ def stop_behind(kind, path):
 
 
 @pytest.mark.parametrize("shown", [False, True])
-def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_put_right(memory_path, monkeypatch, shown):
+def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_recovered(memory_path, monkeypatch, shown):
     """Nobody looks for them afterwards; and bytes of a record can look like batches."""
     store = Store.create(memory_path / "store")
     store.create_topic("t", 1)
@@ -154,8 +154,8 @@ def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_put_right(me
 
     files.set_observer(look)
     try:
-        with Store.open(store.path).logs.appender("t", 0).hold() as held:
-            held.settle()
+        with Store.open(store.path).logs.writer("t", 0).hold() as held:
+            held.flush()
     finally:
         files.set_observer(None)
     assert said
@@ -181,10 +181,10 @@ def test_what_fills_a_gap_is_on_the_disk_before_the_state_counts_it(memory_path,
         assert left.latest_offset("t", 0) > shown
 
 
-def test_an_empty_log_whose_file_is_gone_is_put_right_once(memory_path, monkeypatch):
+def test_an_empty_log_whose_file_is_gone_is_recovered_once(memory_path, monkeypatch):
     store = Store.create(memory_path / "store")
     store.create_topic("t", 1)
-    with store.logs.appender("t", 0).hold():
+    with store.logs.writer("t", 0).hold():
         pass
     (log,) = store.segment_files("t", 0)
     os.unlink(log)

@@ -72,7 +72,7 @@ def gives_up(path, _zombie):
 
 
 def has(store, place, decision):
-    with store.logs.appender(place.topic, place.partition).hold() as held:
+    with store.logs.writer(place.topic, place.partition).hold() as held:
         return held.state.applied >= decision.offset
 
 

@@ -44,8 +44,8 @@ def make(path, start):
 
 
 def cut(path, offset):
-    with Store.open(path).logs.appender("t", 0).hold() as appender:
-        return truncate(appender, offset)
+    with Store.open(path).logs.writer("t", 0).hold() as writer:
+        return truncate(writer, offset)
 
 
 def numbers(path):

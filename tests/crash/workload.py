@@ -134,9 +134,9 @@ class Workload(Steps):
         Store.open(self.path).flush()
 
     def truncate(self, offset):
-        appender = Store.open(self.path).logs.appender("plain", 1)
+        writer = Store.open(self.path).logs.writer("plain", 1)
         # A second time the log may end before it.
-        with contextlib.suppress(OffsetOutOfRangeError), appender.hold() as held:
+        with contextlib.suppress(OffsetOutOfRangeError), writer.hold() as held:
             truncate(held, offset)
 
     def append_numbered(self, number):

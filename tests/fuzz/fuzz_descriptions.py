@@ -19,7 +19,7 @@ from mutations import changed, changed_json, noise
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.catalog.topics import TopicCatalog, check_name
-from pyspark_log.storage.groups import records as coordinator_records
+from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.records import OffsetCommitKey, OffsetCommitValue
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import (
@@ -85,7 +85,7 @@ class Descriptions(Family):
         if pick.random() < 0.05:
             return kind, noise(pick)
         if kind == "group key":
-            return kind, changed(pick, pick.choice((coordinator_records.encode_offset_key(_KEY), b"\0\2\0\1g")), 3)
+            return kind, changed(pick, pick.choice((records.encode_offset_key(_KEY), b"\0\2\0\1g")), 3)
         if kind == "group value":
             return kind, _value_like(pick)
         if kind != "manifest":
@@ -160,14 +160,14 @@ def _read_decision(content: bytes) -> None:
 
 def _read_key(content: bytes) -> None:
     try:
-        coordinator_records.decode_key(content)
+        records.decode_key(content)
     except ValueError as error:
         raise PylogError(str(error)) from None
 
 
 def _read_value(content: bytes) -> None:
     try:
-        coordinator_records.decode_offset_value(content)
+        records.decode_offset_value(content)
     except ValueError as error:
         raise PylogError(str(error)) from None
 

@@ -19,7 +19,7 @@ from mutations import changed, noise, rearranged
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.log import segment_cache
 from pyspark_log.storage.log.reader import LogReader
-from pyspark_log.storage.maintenance.verify import indexes as index_check
+from pyspark_log.storage.maintenance.verify import indexes
 from pyspark_log.storage.maintenance.verify.findings import Finder
 from pyspark_log.storage.maintenance.verify.indexes import IndexCheck
 from pyspark_log.storage.record.checksum import crc32c
@@ -60,14 +60,14 @@ class Indexes(Family):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         # The writer's entries are not waited for: nobody writes.
-        index_check._PAUSE = 0
+        indexes._PAUSE = 0
         store = Store.create(folder / "store")
         store.create_topic("t", 1, {"index.interval.bytes": str(_INTERVAL), "retention.ms": "-1"})
         for number in range(_END):
             if number and number % _OFFSETS == 0:
-                with store.logs.appender("t", 0).hold() as appender:
-                    appender.roll()
-                    appender.maintain()
+                with store.logs.writer("t", 0).hold() as writer:
+                    writer.roll()
+                    writer.maintain()
             row = {"value": [b"%08d" % number * 3], "timestamp": pa.array([_time(number)], pa.int64())}
             store.append("t", pa.record_batch(row), partition=0)
         self._place, self._config = store.logs.reader("t", 0).place, store.topic_config("t")

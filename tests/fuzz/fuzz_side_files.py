@@ -12,11 +12,11 @@ from family import Family
 from mutations import changed, noise, rearranged
 
 from pyspark_log.errors import ProducerError, SideFileError
-from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import MetaProperties
 from pyspark_log.storage.catalog.partition_path import PartitionPath
 from pyspark_log.storage.log.leader_epochs import LeaderEpochs
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates, WrittenBatch
 from pyspark_log.storage.record.batch import TRANSACTIONAL, BatchHeader
 from pyspark_log.storage.record.checksum import crc32c
@@ -55,10 +55,10 @@ class SideFiles(Family):
         properties = MetaProperties("cluster", 3, _ID)
         self._kinds: dict[str, tuple[bytes, Callable[[bytes, str], object]]] = {
             "offset checkpoint": (_checkpoint(_OFFSETS), self._offsets),
-            "leader-epoch-checkpoint": (checkpoint_files.encode_checkpoint(_EPOCHS), self._epochs),
-            "partition.metadata": (checkpoint_files.encode_partition_metadata(_ID), self._metadata),
-            "meta.properties": (checkpoint_files.encode_meta_properties(properties), self._properties),
-            "snapshot": (producer_snapshot.encode(_PRODUCERS), self._snapshot),
+            "leader-epoch-checkpoint": (kafka_files.encode_checkpoint(_EPOCHS), self._epochs),
+            "partition.metadata": (kafka_files.encode_partition_metadata(_ID), self._metadata),
+            "meta.properties": (kafka_files.encode_meta_properties(properties), self._properties),
+            "snapshot": (snapshot.encode(_PRODUCERS), self._snapshot),
             "txnindex": ((folder / "aborted").read_bytes(), self._txn_index),
         }
 
@@ -90,8 +90,8 @@ class SideFiles(Family):
             counts[f"{kind}: read"] += 1
 
     def _offsets(self, _content: bytes, path: str) -> None:
-        found = checkpoint_files.read_offsets(path)
-        assert checkpoint_files.decode_offsets(_checkpoint(found), path) == found
+        found = kafka_files.read_offsets(path)
+        assert kafka_files.decode_offsets(_checkpoint(found), path) == found
 
     def _epochs(self, _content: bytes, path: str) -> None:
         epochs = LeaderEpochs.read(path)
@@ -108,19 +108,19 @@ class SideFiles(Family):
     def _metadata(self, content: bytes, path: str) -> None:
         self._file.with_name("partition.metadata").write_bytes(content)
         assert len(PartitionPath("t", _ID, 0, str(self.folder), "").owner()) < 300
-        topic_id = checkpoint_files.read_partition_metadata(path)
+        topic_id = kafka_files.read_partition_metadata(path)
         assert topic_id is not None
-        assert checkpoint_files.encode_partition_metadata(topic_id) in (content, content.rstrip(b"\n"))
+        assert kafka_files.encode_partition_metadata(topic_id) in (content, content.rstrip(b"\n"))
 
     def _properties(self, _content: bytes, path: str) -> None:
-        found = checkpoint_files.read_meta_properties(path)
+        found = kafka_files.read_meta_properties(path)
         assert found is not None
         if found.cluster_id is not None and found.node_id is not None:
-            again = checkpoint_files.encode_meta_properties(found)
-            assert checkpoint_files.decode_meta_properties(again, path) == found
+            again = kafka_files.encode_meta_properties(found)
+            assert kafka_files.decode_meta_properties(again, path) == found
 
     def _snapshot(self, _content: bytes, path: str) -> None:
-        entries = producer_snapshot.read(path)
+        entries = snapshot.read(path)
         states = ProducerStates(entries, 1000)
         for number, producer in enumerate([entry.producer_id for entry in entries][:3]):
             header = BatchHeader(0, 1000 + 3 * number, 100, 0, 2, 0, TRANSACTIONAL, 2, 5, 5, producer, 9, 6, 3)
@@ -132,7 +132,7 @@ class SideFiles(Family):
                 states.check(end._replace(attributes=0x30), EndTxnMarker(False, 1))
                 states.enter(end._replace(attributes=0x30), EndTxnMarker(False, 1))
         states.expire(10**9, 10)
-        assert producer_snapshot.decode(producer_snapshot.encode(states.entries), path) is not None
+        assert snapshot.decode(snapshot.encode(states.entries), path) is not None
 
     def _txn_index(self, _content: bytes, path: str) -> None:
         entries = txn_index.read_entries(path, _TXN_BASE)
@@ -147,7 +147,7 @@ class SideFiles(Family):
 
 
 def _checkpoint(offsets: dict[TopicPartition, int]) -> bytes:
-    return checkpoint_files.encode_checkpoint([(at.topic, at.partition, offset) for at, offset in offsets.items()])
+    return kafka_files.encode_checkpoint([(at.topic, at.partition, offset) for at, offset in offsets.items()])
 
 
 def _snapshot_like(pick: random.Random, good: bytes) -> bytes:

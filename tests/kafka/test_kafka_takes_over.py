@@ -46,7 +46,7 @@ def written(tmp_path_factory):
         store.delete_records("exported", 1, LOG_START)
         rows["exported"][1] = rows["exported"][1][LOG_START:]
         for epoch in range(1, EPOCHS + 1):
-            with store.logs.appender("exported", 0).hold() as held:
+            with store.logs.writer("exported", 0).hold() as held:
                 end = truncate(held, held.state.next_offset - 3)
                 # As a leader's election begins one.
                 leader_epochs.begin(held.place.folder, epoch, end)

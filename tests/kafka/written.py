@@ -44,7 +44,7 @@ def extend(store, topic, partition, batches=1, *, keyless=True):
 
 def send(store, topic, partition, rows, producer, **fields):
     """Appends rows as one batch of a producer that numbers them."""
-    with store.logs.appender(topic, partition).hold() as held:
+    with store.logs.writer(topic, partition).hold() as held:
         held.append(bytearray(_batch(rows, producer_id=producer, producer_epoch=0, **fields)), sync=False)
 
 

@@ -27,7 +27,7 @@ from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish.partition_applier import apply
 from pyspark_log.storage.publish.publishing import publish
-from pyspark_log.storage.publish.staged_file import Region
+from pyspark_log.storage.publish.staged_file import StagedRegion
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_UNCOMMITTED, TopicPartition
@@ -163,10 +163,10 @@ def publish_large_batches(store: Store, folder: Path, amount: int) -> None:
     for _ in range(amount // size):
         writer.append("new", rows(1, bytes(size)))
     regions = [
-        Region(f"{store.path}/staging/{part.file}", part.position, part.size, part.count, part.crcs)
+        StagedRegion(f"{store.path}/staging/{part.file}", part.position, part.size, part.count, part.crcs)
         for part in writer.finish()
     ]
-    apply(store.logs.appender("new", 0), 0, 1, regions, installs=False)
+    apply(store.logs.writer("new", 0), 0, 1, regions, installs=False)
     assert verify(store.path, jobs=1).totals.records >= amount // size
 
 
@@ -180,9 +180,10 @@ def publish_copied(store: Store, folder: Path, amount: int) -> None:
     parts = stage(store, folder, amount)
     mine = [part for part in parts if part.partition == 0]
     regions = [
-        Region(f"{store.path}/staging/{part.file}", part.position, part.size, part.count, part.crcs) for part in mine
+        StagedRegion(f"{store.path}/staging/{part.file}", part.position, part.size, part.count, part.crcs)
+        for part in mine
     ]
-    apply(store.logs.appender("new", 0), 0, 1, regions, installs=False)
+    apply(store.logs.writer("new", 0), 0, 1, regions, installs=False)
 
 
 def publish_with_the_time_of_append(store: Store, folder: Path, amount: int) -> None:

@@ -123,9 +123,9 @@ CASES = (
     Case(
         "one partition: publishes without syncs, flushes", one_partition.model, "I1 I2 I3 I7",
         {
-            "quick": [given(tasks=1, kinds=("append", "publish unsynced", "settle"))],
-            "middle": [given(tasks=2, kinds=("append", "publish unsynced", "settle"), segment_size=2)],
-            "full": [given(tasks=3, kinds=("append", "publish unsynced", "publish", "settle"), segment_size=2)],
+            "quick": [given(tasks=1, kinds=("append", "publish unsynced", "flush"))],
+            "middle": [given(tasks=2, kinds=("append", "publish unsynced", "flush"), segment_size=2)],
+            "full": [given(tasks=3, kinds=("append", "publish unsynced", "publish", "flush"), segment_size=2)],
         },
     ),
     Case(

@@ -67,8 +67,8 @@ class Actor:
 
     def end_transaction(self, topic, partition, producer, epoch, commit, time):
         marker = ending(commit, producer=producer, epoch=epoch, timestamp=time)
-        with self.store.logs.appender(topic, partition).hold() as appender:
-            return appender.append(bytearray(marker), sync=False).base_offset
+        with self.store.logs.writer(topic, partition).hold() as writer:
+            return writer.append(bytearray(marker), sync=False).base_offset
 
     def publish(self, publisher, number, topic, records):
         """`records`: (partition, record) each."""
@@ -86,8 +86,8 @@ class Actor:
         return self.store.delete_records(topic, partition, before)
 
     def roll(self, topic, partition):
-        with self.store.logs.appender(topic, partition).hold() as appender:
-            appender.roll()
+        with self.store.logs.writer(topic, partition).hold() as writer:
+            writer.roll()
 
     def clean(self):
         self.store.clean()

@@ -29,9 +29,9 @@ def write_part(store, sequence, value):
 
 
 def end_transaction(store, *, commit):
-    with store.logs.appender("t", 0).hold() as appender:
+    with store.logs.writer("t", 0).hold() as writer:
         marker = batch(struct.pack(">hh", 0, commit), struct.pack(">hi", 0, 0), control=True)
-        appender.append(bytearray(marker), sync=False)
+        writer.append(bytearray(marker), sync=False)
 
 
 @pytest.fixture

@@ -45,8 +45,8 @@ class Log:
         self.open.setdefault(producer, {}).update(enumerate(values, end))
 
     def finish(self, producer, *, commit):
-        with self.store.logs.appender("t", 0).hold() as appender:
-            appender.append(bytearray(ending(commit, producer=producer)), sync=False)
+        with self.store.logs.writer("t", 0).hold() as writer:
+            writer.append(bytearray(ending(commit, producer=producer)), sync=False)
         part = self.open.pop(producer, {})
         self.rows |= part if commit else {}
 

@@ -99,11 +99,11 @@ class BrokerLogManager(LogManager):
         """The reader of a partition. UnknownTopicError."""
         return self.topic(topic).reader(partition)
 
-    def put_right(self, topic: str, partition: int) -> LogReader:
+    def recovered_or_raise(self, topic: str, partition: int) -> LogReader:
         """The reader of a partition. UnknownTopicError."""
         return self.topic(topic).reader(partition)
 
-    def appender(self, topic: str, partition: int) -> LogWriter:
+    def writer(self, topic: str, partition: int) -> LogWriter:
         """Raises ReadOnlyError."""
         _refuse(self._broker)
 

@@ -39,17 +39,17 @@ class _End(NamedTuple):
     next_offset: int
 
 
-def _next(file: files.File, position: int, size: int, settled: bool) -> BatchHeader | None:
+def _next(file: files.File, position: int, size: int, complete: bool) -> BatchHeader | None:
     """The next batch that counts, if there is one.
 
-    One with a wrong CRC is half written, in a preallocated file; but if it is where the log is `settled`, or another
+    One with a wrong CRC is half written, in a preallocated file; but if it is where the log is `complete`, or another
     one follows it, it is damaged, which is reported to its readers.
     """
     header = header_at(file, position, size)
-    if header is None or settled or is_intact(file, header):
+    if header is None or complete or is_intact(file, header):
         return header
-    behind = batch_at(file, header.end, size)
-    return header if behind is not None and behind.base_offset > header.base_offset else None
+    following = batch_at(file, header.end, size)
+    return header if following is not None and following.base_offset > header.base_offset else None
 
 
 class BrokerLogReader(LogReader):
@@ -67,8 +67,8 @@ class BrokerLogReader(LogReader):
         self._at = TopicPartition(place.topic, place.partition)
         self._files: tuple[int, dict[int, str]] = (0, {})
         self._end = _End(-1, -1, 0, 0)
-        self._told_end = ""
-        self._told_index = ""
+        self._reported_end = ""
+        self._reported_index = ""
         self._owner = ""  # the topic's id, once the folder has been found to have it
         self._mutex = Mutex()
 
@@ -98,7 +98,7 @@ class BrokerLogReader(LogReader):
                 start = self._broker.log_start(self._at)
                 lost = ""
                 if files.is_folder(self.place.folder) and known_end > start:
-                    lost = self._tell_end("there is no segment", known_end, checkpoint)
+                    lost = self._report_end("there is no segment", known_end, checkpoint)
                 return state_file.EMPTY._replace(
                     generation=generation, log_start=start, next_offset=start, high_watermark=start, active_base=start,
                 ), lost  # fmt: skip
@@ -114,14 +114,14 @@ class BrokerLogReader(LogReader):
                 continue
             lost = ""
             if end.next_offset < log_start:
-                lost = self._tell(
+                lost = self._report(
                     f"the log starts at offset {log_start}, by {LOG_START}, but ends at {end.next_offset}: it reads as "
                     "empty, and a broker that starts here deletes it. If the checkpoint is that of another time, "
                     "remove it from the copy"
                 )
             elif end.next_offset < known_end:
                 path = f"{self.place.folder}/{names[end.base_offset]}"
-                lost = self._tell_end(f"{path} ends at offset {end.next_offset}", known_end, checkpoint)
+                lost = self._report_end(f"{path} ends at offset {end.next_offset}", known_end, checkpoint)
             visible = max(end.next_offset, log_start)
             return state_file.EMPTY._replace(
                 # It is not known whether there are idempotent producers.
@@ -129,19 +129,19 @@ class BrokerLogReader(LogReader):
                 position=end.position, next_offset=visible, high_watermark=visible,
             ), lost  # fmt: skip
 
-    def _tell_end(self, what: str, known_end: int, checkpoint: str) -> str:
-        return self._tell(
+    def _report_end(self, what: str, known_end: int, checkpoint: str) -> str:
+        return self._report(
             f"{what}, but {checkpoint} says that the log had reached {known_end}: its end was lost, or the checkpoint "
             "was copied later than the log. What is there is read"
         )
 
-    def _tell(self, what: str) -> str:
+    def _report(self, what: str) -> str:
         """Warns once for each different end."""
-        told = f"{self.place}: {what}"
-        if told != self._told_end:
-            self._told_end = told
-            log.warning("%s", told)
-        return told
+        message = f"{self.place}: {what}"
+        if message != self._reported_end:
+            self._reported_end = message
+            log.warning("%s", message)
+        return message
 
     # ---- aborted transactions
 
@@ -189,14 +189,14 @@ class BrokerLogReader(LogReader):
                 break
         if not fault:
             return indexed, ""
-        told = (
+        message = (
             f"{self.place}: the index of aborted transactions of a segment in {self.place.folder} is not that of its "
             f"log: {fault}. What the log says counts"
         )
-        if told != self._told_index:
-            self._told_index = told
-            log.warning("%s", told)
-        return ended.aborted, told
+        if message != self._reported_index:
+            self._reported_index = message
+            log.warning("%s", message)
+        return ended.aborted, message
 
     # ---- files
 
@@ -241,8 +241,8 @@ class BrokerLogReader(LogReader):
                 known = _End(base, status.st_ino, segment.position_of(limit - 1, size), base)
             position, end = known.position, known.next_offset
             # Below the high watermark everything was written, and all of it was if its broker was shut down cleanly.
-            settled = limit != LONG_MAX or self._broker.is_closed()
-            while (header := _next(segment.log, position, size, settled)) is not None and header.base_offset < limit:
+            complete = limit != LONG_MAX or self._broker.is_closed()
+            while (header := _next(segment.log, position, size, complete)) is not None and header.base_offset < limit:
                 position, end = header.end, min(header.next_offset, limit)
         self._end = found = _End(base, status.st_ino, position, end)
         if header is None and base == bases[-1]:

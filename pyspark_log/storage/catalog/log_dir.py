@@ -16,8 +16,7 @@ import os
 from typing import NamedTuple
 
 from pyspark_log.errors import LockTimeoutError, SideFileError
-from pyspark_log.storage.catalog import kafka_files as checkpoint_files
-from pyspark_log.storage.catalog import log_dir_list, log_dir_owner
+from pyspark_log.storage.catalog import kafka_files, log_dir_list, log_dir_owner
 from pyspark_log.storage.catalog.kafka_files import (
     HIGH_WATERMARK,
     LOG_START,
@@ -148,7 +147,7 @@ class LogDir:
     def leave(self) -> None:
         """Deletes the files that were written here beside the logs, since the store does not list the log dir any more.
 
-        `meta.properties` is deleted last: as long as it exists, it tells whose the other files are.
+        `meta.properties` is deleted last: as long as it exists, it says which store the other files are of.
 
         Raises:
             LockTimeoutError, OSError: some of the files may be left.
@@ -183,7 +182,7 @@ class LogDir:
             # Deleted partitions are removed; one that is recreated must not begin with the old one's offsets.
             after = {one: at for one, at in offsets.items() if at is not None and str(one) in names}
             if after != before or file == HIGH_WATERMARK or not files.exists(path):
-                checkpoint_files.write_offsets(path, after)
+                kafka_files.write_offsets(path, after)
         with self._mutex.lock:
             for partition, known in noted.items():
                 if self._noted.get(partition) is known:
@@ -192,7 +191,7 @@ class LogDir:
 
 def _read_or_none(path: str) -> dict[TopicPartition, int | None]:
     try:
-        return dict(checkpoint_files.read_offsets(path))
+        return dict(kafka_files.read_offsets(path))
     except SideFileError as error:
         log.warning("replacing a checkpoint that is damaged: %s", error)
         return {}

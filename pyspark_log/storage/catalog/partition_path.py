@@ -27,7 +27,7 @@ class PartitionPath:
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
-    def within(self, log_dir: str) -> PartitionPath:
+    def in_log_dir(self, log_dir: str) -> PartitionPath:
         """The same partition with its segments in that log dir."""
         folder = f"{log_dir}/{self.topic}-{self.partition}"
         return self if folder == self.folder else replace(self, folder=folder)

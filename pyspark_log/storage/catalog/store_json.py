@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pyspark_log.arguments import check_path
-from pyspark_log.config import check_store_settings
+from pyspark_log.config import check_store_configs
 from pyspark_log.errors import DescriptionError, InvalidConfigError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.catalog import log_dir_list, log_dir_owner
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES
@@ -44,14 +44,14 @@ class StoreDescription(NamedTuple):
 
     Attributes:
         cluster_id: 22 characters that identify the store.
-        settings: the store's configs, by Kafka's names.
+        configs: the store's configs, by Kafka's names.
         log_dirs: by their numbers.
         next_log_dir: the number of the next one that is added. The number of one that was taken off the list is not
             used again, so that it never names another log dir.
     """
 
     cluster_id: str
-    settings: Mapping[str, str]
+    configs: Mapping[str, str]
     log_dirs: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT
     next_log_dir: int = len(log_dir_list.DEFAULT)
 
@@ -65,7 +65,7 @@ class StoreDescription(NamedTuple):
                 for number, folder in self.log_dirs.items()
             },
             "next_log_dir": self.next_log_dir,
-            "settings": dict(self.settings),
+            "settings": dict(self.configs),
         }
         return json.dumps(content, indent=2).encode() + b"\n"
 
@@ -95,7 +95,7 @@ def describe(folder: str) -> StoreDescription:
     try:
         content = Fields.parse(files.read_whole(f"{folder}/{STORE_FILE}", MAX_DESCRIPTION_BYTES))
         content.check_version(VERSION, f"{folder}: the store", oldest=VERSION)
-        cluster_id, settings = content.text("cluster_id"), content.texts("settings")
+        cluster_id, configs = content.text("cluster_id"), content.texts("settings")
         check_id(cluster_id)
         folders = _log_dirs(content)
         next_log_dir = content.whole("next_log_dir", low=max(folders) + 1, high=log_dir_list.LAST_NUMBER + 1)
@@ -104,7 +104,7 @@ def describe(folder: str) -> StoreDescription:
         raise StoreNotFoundError(f"{folder} is no store: {what}") from None
     except ValueError as error:
         raise DescriptionError(f"{folder}/{STORE_FILE} is no store's description: {error}") from None
-    return StoreDescription(cluster_id, settings, folders, next_log_dir)
+    return StoreDescription(cluster_id, configs, folders, next_log_dir)
 
 
 def _log_dirs(content: Fields) -> Mapping[int, ListedLogDir]:
@@ -125,7 +125,7 @@ def _log_dirs(content: Fields) -> Mapping[int, ListedLogDir]:
     return dict(sorted(found.items()))
 
 
-def make(folder: str, settings: Mapping[str, str]) -> None:
+def make(folder: str, configs: Mapping[str, str]) -> None:
     """Creates a store in a missing or empty folder.
 
     Raises:
@@ -133,13 +133,13 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
         StoreExistsError: the folder is not empty.
         InvalidConfigError: an unknown config or a bad value, or an invalid log dir in `log.dirs`.
     """
-    check_store_settings(settings)
-    names = log_dir_list.parse(settings.get(LOG_DIRS, log_dir_list.DATA_FOLDER))
-    settings = {name: value for name, value in settings.items() if name != LOG_DIRS}
+    check_store_configs(configs)
+    names = log_dir_list.parse(configs.get(LOG_DIRS, log_dir_list.DATA_FOLDER))
+    configs = {name: value for name, value in configs.items() if name != LOG_DIRS}
     several = names != [log_dir_list.DATA_FOLDER]
     _make_root(folder, {STATE_FOLDER, *names} if several else ())
     if not several:
-        _describe(folder, StoreDescription(new_id(), settings))
+        _describe(folder, StoreDescription(new_id(), configs))
         return
     for number, name in enumerate(names):
         log_dir_list.check_name(folder, name, names[:number], _OWN_NAMES)
@@ -154,7 +154,7 @@ def make(folder: str, settings: Mapping[str, str]) -> None:
         folders: dict[int, ListedLogDir] = {}
         for number, name in enumerate(names):
             folders[number] = _prepare(folder, name, cluster_id, folders.values())
-        _describe(folder, StoreDescription(cluster_id, settings, folders, len(folders)))
+        _describe(folder, StoreDescription(cluster_id, configs, folders, len(folders)))
 
 
 def _make_root(folder: str, allowed: Collection[str]) -> None:

@@ -60,7 +60,7 @@ def check_name(name: str) -> None:
 def check_not_internal(name: str) -> None:
     """Refuses topics that only the engine writes to. InvalidTopicError."""
     if name in (OFFSETS_TOPIC, PUBLISH_TOPIC):
-        raise InvalidTopicError(f"topic {name} holds the store's own records; nobody else may write to it")
+        raise InvalidTopicError(f"topic {name} holds the store's own records: only the store writes to it")
 
 
 def check_partitions(name: str, partitions: int) -> None:
@@ -220,7 +220,7 @@ class TopicCatalog:
         files.create_whole(self._deleted_path(description.topic_id), _encode(description))
         files.sync_folder(f"{self._folder}/{DELETED_FOLDER}")
 
-    def bring(self, description: TopicDescription) -> None:
+    def adopt(self, description: TopicDescription) -> None:
         """Creates a topic that was prepared, in one durable step. The lock is held, and no topic has that name."""
         files.rename(self._deleted_path(description.topic_id), self._path(description.name))
         files.sync_folder(self._folder)

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
 
-from pyspark_log.config import int_setting
+from pyspark_log.config import int_config
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
-from pyspark_log.storage.compaction import partition_cleaner as compaction
+from pyspark_log.storage.compaction import partition_cleaner
 from pyspark_log.storage.compaction.offset_map import Throttle
 from pyspark_log.storage.compaction.partition_cleaner import Cleaned
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT
@@ -153,8 +153,8 @@ def _look(logs: LogManager, at: TopicPartition, timeout: float, *, asked: bool) 
     # Without a lock: most partitions have no new inactive segment.
     if state.active_base <= max(known.cleaned_to, state.log_start) or (known.reason and not asked):
         return None
-    with logs.appender(at.topic, at.partition).hold(timeout) as held:
-        plan = compaction.look(held, reader)
+    with logs.writer(at.topic, at.partition).hold(timeout) as held:
+        plan = partition_cleaner.look(held, reader)
         if not (plan.is_due(held.config) or (asked and plan.dirty_bytes)):
             return None
         return Due(at, plan.ratio, plan.clean_bytes + plan.dirty_bytes)
@@ -168,7 +168,7 @@ def compact_partition(logs: LogManager, at: TopicPartition, progress: Callable[[
         at: the partition.
         progress: called with the number of bytes read or written since the last call.
     """
-    rate = IoRate(int_setting(logs.settings, "log.cleaner.io.max.bytes.per.second"))
+    rate = IoRate(int_config(logs.configs, "log.cleaner.io.max.bytes.per.second"))
 
     def throttle(size: int) -> None:
         if progress is not None:
@@ -181,9 +181,9 @@ def compact_partition(logs: LogManager, at: TopicPartition, progress: Callable[[
 def _compact(logs: LogManager, at: TopicPartition, throttle: Throttle, timeout: float) -> Outcome:
     begun, rounds, problem = time.monotonic(), list[Cleaned](), ""
     try:
-        memory = int_setting(logs.settings, "log.cleaner.dedupe.buffer.size")
-        appender, reader = logs.appender(at.topic, at.partition), logs.recovered(at.topic, at.partition)
-        while (done := compaction.run(appender, reader, memory, throttle, timeout)) is not None:
+        memory = int_config(logs.configs, "log.cleaner.dedupe.buffer.size")
+        writer, reader = logs.writer(at.topic, at.partition), logs.recovered(at.topic, at.partition)
+        while (done := partition_cleaner.run(writer, reader, memory, throttle, timeout)) is not None:
             stuck = bool(rounds) and done.cleaned_to == rounds[-1].cleaned_to
             rounds.append(done)
             if done.finished or stuck:

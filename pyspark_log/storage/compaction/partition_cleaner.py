@@ -14,10 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError, LogDamagedError, SideFileError
-from pyspark_log.storage.compaction import plan as compaction_plan
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
 from pyspark_log.storage.compaction.offset_map import Source, Throttle, fill
-from pyspark_log.storage.compaction.plan import Closed, Plan
+from pyspark_log.storage.compaction.plan import InactiveSegment, Plan, make_plan, segment_groups
 from pyspark_log.storage.compaction.rewrite import LastRecord, Rewritten, Round, remove_unfinished, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files
@@ -71,16 +70,16 @@ def look(held: LogWriter, reader: LogReader) -> Plan:
         CorruptRecordError, LogDamagedError: the log is damaged.
         OSError: a file cannot be read.
     """
-    return compaction_plan.make(held, cleaner_checkpoint.read(held.place), reader.last_stable_offset())
+    return make_plan(held, cleaner_checkpoint.read(held.place), reader.last_stable_offset())
 
 
 def run(
-    appender: LogWriter, reader: LogReader, memory: int, throttle: Throttle, timeout: float = DEFAULT_TIMEOUT
+    writer: LogWriter, reader: LogReader, memory: int, throttle: Throttle, timeout: float = DEFAULT_TIMEOUT
 ) -> Cleaned | None:
     """Compacts in one round; None: nothing to do. Does not wait for another cleaner.
 
     Args:
-        appender, reader: the partition's.
+        writer, reader: the partition's.
         memory: bytes for the keys of one round; 24 are needed for each.
         throttle: called with the number of bytes read or written; it may wait.
         timeout: how long to wait for the partition's lock each time that it is needed, in seconds: at first, and for
@@ -96,16 +95,16 @@ def run(
         UnknownTopicError: the topic was deleted.
         OSError: e.g. a full disk; the log is as it was, or compacted up to some segment.
     """
-    with cleaning(appender.place, timeout=0):
+    with cleaning(writer.place, timeout=0):
         try:
-            return _Work(appender, reader, memory, throttle, timeout).run()
+            return _Work(writer, reader, memory, throttle, timeout).run()
         except _DAMAGE as error:
-            known = cleaner_checkpoint.read(appender.place)
-            cleaner_checkpoint.write(appender.place, known._replace(reason=str(error), time=appender.clock()))
+            known = cleaner_checkpoint.read(writer.place)
+            cleaner_checkpoint.write(writer.place, known._replace(reason=str(error), time=writer.clock()))
             raise
         except MemoryError:
             raise InvalidConfigError(
-                f"{appender.place}: there is not enough memory to compact it: give the process more, or set "
+                f"{writer.place}: there is not enough memory to compact it: give the process more, or set "
                 f"log.cleaner.dedupe.buffer.size (now {memory} bytes for the keys of a round) lower"
             ) from None
 
@@ -114,15 +113,15 @@ class _Work:
     """One round; the lock of the partition's cleaner is held."""
 
     def __init__(
-        self, appender: LogWriter, reader: LogReader, memory: int, throttle: Throttle, timeout: float
+        self, writer: LogWriter, reader: LogReader, memory: int, throttle: Throttle, timeout: float
     ) -> None:
-        self._appender, self._reader = appender, reader
-        self._place, self._config = appender.place, appender.config
+        self._writer, self._reader = writer, reader
+        self._place, self._config = writer.place, writer.config
         self._memory, self._throttle, self._timeout = memory, throttle, timeout
         self._incarnation = self._truncations = -1
 
     def run(self) -> Cleaned | None:
-        with self._appender.hold(self._timeout) as held:
+        with self._writer.hold(self._timeout) as held:
             self._place = held.place
             self._remove_unfinished(held)
             plan = look(held, self._reader)
@@ -157,10 +156,10 @@ class _Work:
                 max_batch_bytes=self._config.max_batch_bytes, throttle=self._throttle,
             )  # fmt: skip
         one_round = Round(
-            self._place, self._config, self._config.delete_retention_ms, keys, self._appender.clock(),
+            self._place, self._config, self._config.delete_retention_ms, keys, self._writer.clock(),
             self._legacy_horizon(plan), CleanedTransactions(aborted), _last_records(producers), self._throttle,
         )  # fmt: skip
-        groups = compaction_plan.groups(plan.segments, end, self._config)
+        groups = segment_groups(plan.segments, end, self._config)
         known = cleaner_checkpoint.read(self._place)
         # Durable before the first swap, for processes that inspect a killed cleaner's leftovers. How far earlier
         # cleaners got may not be known; it was not beyond the log's end.
@@ -170,7 +169,7 @@ class _Work:
         done = list(self._rewrite_all(one_round, groups, known))
         finished = len(done) == len(groups)
         if finished:
-            cleaned = CleanerCheckpoint(end, self._truncations, touched_to, self._appender.clock())
+            cleaned = CleanerCheckpoint(end, self._truncations, touched_to, self._writer.clock())
             cleaner_checkpoint.write(self._place, cleaned)
         return Cleaned(
             end if finished else plan.first_dirty,
@@ -180,13 +179,13 @@ class _Work:
         )  # fmt: skip
 
     def _rewrite_all(
-        self, one_round: Round, groups: Sequence[Sequence[Closed]], known: CleanerCheckpoint
+        self, one_round: Round, groups: Sequence[Sequence[InactiveSegment]], known: CleanerCheckpoint
     ) -> Iterator[Rewritten]:
         """Replaces group after group, up to one that has changed meanwhile; `known`: as it is written."""
         for group in groups:
             with self._opened(group) as sources:
                 rewritten = rewrite(one_round, list(sources), group[-1].until)
-            with self._appender.hold(self._timeout) as held:
+            with self._writer.hold(self._timeout) as held:
                 if not self._is_unchanged(held, group):
                     self._remove_unfinished(held)
                     return
@@ -198,7 +197,7 @@ class _Work:
             yield rewritten
 
     @contextlib.contextmanager
-    def _opened(self, segments: Sequence[Closed]) -> Iterator[Iterator[Source]]:
+    def _opened(self, segments: Sequence[InactiveSegment]) -> Iterator[Iterator[Source]]:
         """The segments, each opened on demand. FileNotFoundError: one was deleted meanwhile."""
         with contextlib.ExitStack() as stack:
 
@@ -210,7 +209,7 @@ class _Work:
 
             yield each()
 
-    def _is_unchanged(self, held: LogWriter, group: Sequence[Closed]) -> bool:
+    def _is_unchanged(self, held: LogWriter, group: Sequence[InactiveSegment]) -> bool:
         """Whether the segments are those that were read: none was deleted, truncated or moved."""
         state, until = held.state, group[-1].until
         bases = [base for base in held.bases() if group[0].base <= base < until]

@@ -22,7 +22,7 @@ from pyspark_log.storage.segment import LOG, SegmentReader, TimeIndex, segment_p
 from pyspark_log.types import NO_TIMESTAMP
 
 
-class Closed(NamedTuple):
+class InactiveSegment(NamedTuple):
     """An inactive segment.
 
     Attributes:
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
         overdue: whether a record is dirty for longer than max.compaction.lag.ms.
     """
 
-    segments: Sequence[Closed]
+    segments: Sequence[InactiveSegment]
     first_dirty: int
     first_uncleanable: int
     clean_bytes: int
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
         return self.dirty_bytes > 0 and (self.overdue or self.ratio > config.min_cleanable_dirty_ratio)
 
 
-def make(held: LogWriter, known: CleanerCheckpoint, last_stable_offset: int) -> Plan:
+def make_plan(held: LogWriter, known: CleanerCheckpoint, last_stable_offset: int) -> Plan:
     """Plans the compaction of a partition, whose lock is held.
 
     Args:
@@ -79,7 +79,7 @@ def make(held: LogWriter, known: CleanerCheckpoint, last_stable_offset: int) -> 
     state, folder, now = held.state, held.place.folder, held.clock()
     bases = held.bases()
     bases = bases[max(bisect_right(bases, state.log_start) - 1, 0) :]
-    segments = [_closed(folder, base, until) for base, until in pairwise(bases)]
+    segments = [_inactive(folder, base, until) for base, until in pairwise(bases)]
     dirty = cleaner_checkpoint.first_dirty(known, state)
     uncleanable = min(state.active_base, last_stable_offset)
     if held.place.topic == PUBLISH_TOPIC:
@@ -98,16 +98,17 @@ def make(held: LogWriter, known: CleanerCheckpoint, last_stable_offset: int) -> 
     return Plan(segments, dirty, uncleanable, clean_bytes, sum(segment.size for segment in cleanable), overdue)
 
 
-def groups(segments: Sequence[Closed], end: int, config: TopicConfig) -> list[list[Closed]]:
+def segment_groups(segments: Sequence[InactiveSegment], end: int, config: TopicConfig) -> list[list[InactiveSegment]]:
     """Consecutive segments that are to become one (Cleaner.groupSegmentsBySize).
 
     Args:
         segments: inactive ones, oldest first.
         end: only those that begin before this offset.
         config: of the topic: a group is no larger than a segment may be, before it is cleaned, and its indexes cannot
-            become so. The present ones do not tell that: an append of many batches makes one entry, a cleaning more.
+            become so. The sizes of the present indexes do not show that: an append of many batches makes one entry,
+            and the cleaner makes more.
     """
-    found: list[list[Closed]] = []
+    found: list[list[InactiveSegment]] = []
     size, interval = 0, max(config.index_interval_bytes, HEADER_SIZE)
     for segment in segments:
         if segment.base >= end:
@@ -125,18 +126,18 @@ def groups(segments: Sequence[Closed], end: int, config: TopicConfig) -> list[li
     return found
 
 
-def _closed(folder: str, base: int, until: int) -> Closed:
-    return Closed(base, until, files.size_of(segment_path(folder, base, LOG)))
+def _inactive(folder: str, base: int, until: int) -> InactiveSegment:
+    return InactiveSegment(base, until, files.size_of(segment_path(folder, base, LOG)))
 
 
-def _largest_timestamp(folder: str, segment: Closed) -> int:
+def _largest_timestamp(folder: str, segment: InactiveSegment) -> int:
     """The largest time of a segment's records (ms); that of its file, if they have none."""
     with SegmentReader(folder, segment.base, until=segment.until) as reader:
         largest = reader.largest_timestamp(segment.size)
         return largest if largest != NO_TIMESTAMP else os.fstat(reader.log.fd).st_mtime_ns // 1_000_000
 
 
-def _first_timestamp(folder: str, segment: Closed) -> int:
+def _first_timestamp(folder: str, segment: InactiveSegment) -> int:
     """The largest time of a segment's first batch (ms); the time of its file, if that has none."""
     with SegmentReader(folder, segment.base, until=segment.until) as reader:
         for header in reader.headers(0, segment.size):

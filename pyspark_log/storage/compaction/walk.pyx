@@ -127,7 +127,7 @@ cdef const char* take_records(Walk* walk, Record* out, int most, int* taken) noe
         walk.done += 1
         taken[0] += 1
     if walk.done == walk.header.count and walk.at != walk.end:
-        return b"bytes remain behind it, the last one"
+        return b"bytes remain after it, the last one"
     return NULL
 
 

@@ -51,7 +51,7 @@ def set_observer(observer: Callable[[Change], None] | None) -> None:
     _observer = observer
 
 
-def _tell(
+def _notify(
     kind: str, path: str, target: str = "", position: int = 0, data: bytes | bytearray | memoryview = b""
 ) -> None:
     if _observer is not None:
@@ -104,7 +104,7 @@ class File(OpenFile):
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         """Writes all of `data` at `position`. OSError: any part of it may have been written."""
-        _tell("write", self.path, position=position, data=data)
+        _notify("write", self.path, position=position, data=data)
         try:
             done = os.pwrite(self.fd, data, position)
             while done < len(data):
@@ -114,7 +114,7 @@ class File(OpenFile):
 
     def truncate(self, size: int) -> None:
         """Makes the file `size` bytes long."""
-        _tell("truncate", self.path, position=size)
+        _notify("truncate", self.path, position=size)
         try:
             os.ftruncate(self.fd, size)
         except OSError as error:
@@ -126,7 +126,7 @@ class File(OpenFile):
 
     def set_modified(self, time: int) -> None:
         """Sets the file's modification time to `time`, in ns since the epoch."""
-        _tell("set_modified", self.path)
+        _notify("set_modified", self.path)
         try:
             os.utime(self.fd, ns=(time, time))
         except OSError as error:
@@ -134,7 +134,7 @@ class File(OpenFile):
 
     def sync(self) -> None:
         """Makes the bytes and the size of the file durable."""
-        _tell("sync", self.path)
+        _notify("sync", self.path)
         try:
             _sync(self.fd)
         except OSError as error:
@@ -185,13 +185,13 @@ def open_or_create(path: str) -> File:
     try:
         return open_write(path)
     except FileNotFoundError:
-        _tell("create", path)
+        _notify("create", path)
         return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
 
 
 def create(path: str) -> File:
     """Creates a new file and opens it. FileExistsError if there is one of that name."""
-    _tell("create", path)
+    _notify("create", path)
     return File(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
 
@@ -199,7 +199,7 @@ def make_folder(path: str) -> bool:
     """Creates a folder if it is missing, durably; returns whether it did. Its parent must exist."""
     if os.path.isdir(path):
         return False
-    _tell("mkdir", path)
+    _notify("mkdir", path)
     try:
         os.mkdir(path, FOLDER_MODE)
     except FileExistsError:
@@ -210,7 +210,7 @@ def make_folder(path: str) -> bool:
 
 def sync_folder(path: str) -> None:
     """Makes the names in a folder durable."""
-    _tell("sync_folder", path)
+    _notify("sync_folder", path)
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -224,19 +224,19 @@ def sync_folder(path: str) -> None:
 
 def rename(path: str, target: str) -> None:
     """Renames a file or folder; an existing file `target` is replaced. Not durable by itself."""
-    _tell("rename", path, target)
+    _notify("rename", path, target)
     os.rename(path, target)
 
 
 def link(path: str, target: str) -> None:
     """Gives a file a second name. FileExistsError if `target` exists. Not durable by itself."""
-    _tell("link", path, target)
+    _notify("link", path, target)
     os.link(path, target)
 
 
 def unlink(path: str) -> None:
     """Deletes a file's name, if it exists. Not durable by itself."""
-    _tell("unlink", path)
+    _notify("unlink", path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
@@ -254,7 +254,7 @@ def remove_folder(path: str) -> None:
 
 def remove_empty_folder(path: str) -> None:
     """Deletes an empty folder, if it exists. Not durable. OSError: e.g. it is not empty."""
-    _tell("rmdir", path)
+    _notify("rmdir", path)
     with contextlib.suppress(FileNotFoundError):
         os.rmdir(path)
 

@@ -28,7 +28,7 @@ class Fields:
         try:
             return cls(json.loads(data))
         except RecursionError:
-            raise ValueError("its lists or objects stand too deep in each other") from None
+            raise ValueError("its lists or objects are nested too deeply") from None
 
     def check_version(self, known: int, where: str, oldest: int = 1) -> None:
         """Refuses a `version` above the known one, or below the oldest. StoreVersionError, which names `where`."""

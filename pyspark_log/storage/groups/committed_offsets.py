@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from pyspark_log.arguments import check_text, check_whole
-from pyspark_log.config import INT_MAX, int_setting
+from pyspark_log.config import INT_MAX, int_config
 from pyspark_log.errors import (
     CorruptRecordError,
     InvalidConfigError,
@@ -66,7 +66,7 @@ def place_of(logs: LogManager, group: str) -> TopicIdPartition:
         topic = logs.describe_topic(OFFSETS_TOPIC)
     except UnknownTopicError:
         try:
-            count = int_setting(logs.settings, "offsets.topic.num.partitions")
+            count = int_config(logs.configs, "offsets.topic.num.partitions")
             TopicAdmin(logs).create(OFFSETS_TOPIC, count, _TOPIC_CONFIGS)
         except TopicExistsError:
             pass  # another process was faster
@@ -121,10 +121,10 @@ def _batches(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes | N
 # ---- reading
 
 
-def _described(group: str, members: bytes | None, has_positions: bool) -> GroupDescription:
+def _described(group: str, members: bytes | None, has_offsets: bool) -> GroupDescription:
     """Describes a group from the value of its metadata record. CorruptRecordError."""
     if members is None:
-        return GroupDescription(group, GroupState.EMPTY if has_positions else GroupState.DEAD)
+        return GroupDescription(group, GroupState.EMPTY if has_offsets else GroupState.DEAD)
     try:
         value = decode_group_value(members)
         topics = topics_read(value)
@@ -157,21 +157,21 @@ class CommittedOffsets:
         self, group: str
     ) -> tuple[TopicIdPartition | None, int, dict[TopicPartition, OffsetAndMetadata]]:
         """A group's partition (None: no such topic), the last decision applied there, and the committed offsets."""
-        _put_right(self.logs, group)
+        _recover(self.logs, group)
         with self._mutex.lock:
             found = self._view_of(group)
             if found is None:
                 return None, -1, {}
             view, applied = found
             place = TopicIdPartition(OFFSETS_TOPIC, self._topic_id, view.partition)
-            return place, applied, dict(view.groups.get(group, _NOBODY).positions)
+            return place, applied, dict(view.groups.get(group, _NO_RECORDS).offsets)
 
     def records(self, group: str) -> GroupRecords:
         """A group's current records in the log."""
-        _put_right(self.logs, group)
+        _recover(self.logs, group)
         with self._mutex.lock:
             found = self._view_of(group)
-            return _NOBODY if found is None else _copy(found[0].groups.get(group, _NOBODY))
+            return _NO_RECORDS if found is None else _copy(found[0].groups.get(group, _NO_RECORDS))
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """The committed offsets of a group: those in the log, overlaid with decided moves that are still pending.
@@ -187,20 +187,20 @@ class CommittedOffsets:
             decisions.follow()
             # Before the log is read: decisions applied from now on are found there.
             undone = decisions.in_order()
-            place, applied, positions = self.read(group)
+            place, applied, committed = self.read(group)
             try:
                 for decision in undone:
                     if decision.offset > applied and place in decision.places:
-                        positions |= _decided(self.logs, group, decision)
+                        committed |= _decided(self.logs, group, decision)
             except FileNotFoundError as error:
                 decisions.follow()
                 if decision.offset in decisions.undone:
                     raise StagedOutputError(
-                        f"decision {decision.offset} of publisher {decision.publisher!r}, which moves positions of "
+                        f"decision {decision.offset} of publisher {decision.publisher!r}, which commits offsets of "
                         f"group {group!r} or its neighbours: its manifest {error.filename} is missing"
                     ) from None
             else:
-                return positions
+                return committed
 
     def described(self, group: str) -> GroupDescription:
         """Describes a group from its records. Raises: as `committed`."""
@@ -222,14 +222,14 @@ class CommittedOffsets:
         for step in steps:
             if step.group not in known:
                 known[step.group] = self.committed(step.group)
-            position = known[step.group].get(step.at)
-            found = None if position is None else position.offset
+            committed = known[step.group].get(step.at)
+            found = None if committed is None else committed.offset
             if found != step.expected:
                 raise OffsetConflictError(step.group, step.at.topic, step.at.partition, step.expected, found)
 
     def groups(self) -> list[str]:
         """The names of all groups with a record in the log, sorted."""
-        _put_right(self.logs)
+        _recover(self.logs)
         with self._mutex.lock:
             views = self._current_views()
             for view in views:
@@ -323,7 +323,7 @@ class OffsetMoves:
         for step in self.steps:
             offsets = moved.setdefault(step.group, {})
             if step.at in offsets:
-                raise InvalidConfigError(f"group {step.group}: one publish cannot move its position in {step.at} twice")
+                raise InvalidConfigError(f"group {step.group}: one publish cannot commit two offsets of {step.at}")
             offsets[step.at] = step.offset
         parts, now = [], self.offsets.logs.clock()
         for group, offsets in moved.items():
@@ -343,9 +343,9 @@ class OffsetMoves:
         logs = self.offsets.logs
         with contextlib.ExitStack() as held:
             for partition in sorted({place_of(logs, step.group).partition for step in self.steps}):
-                appender = held.enter_context(logs.appender(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
-                if appender.state.synced < appender.state.position:
-                    appender.settle()  # The decision must not outlive the offset that it starts from.
+                writer = held.enter_context(logs.writer(OFFSETS_TOPIC, partition).hold(_LOCK_TIMEOUT))
+                if writer.state.synced < writer.state.position:
+                    writer.flush()  # The decision must not outlive the offset that it starts from.
             yield
 
     def check(self) -> None:
@@ -353,7 +353,7 @@ class OffsetMoves:
         self.offsets.check_unmoved(self.steps)
 
 
-def _put_right(logs: LogManager, group: str | None = None) -> None:
+def _recover(logs: LogManager, group: str | None = None) -> None:
     """Recovers a group's partition, or all, after a power loss. It may wait for a lock, so the mutex must be free: the
     lock's holder may read committed offsets.
     """
@@ -364,7 +364,7 @@ def _put_right(logs: LogManager, group: str | None = None) -> None:
 
 
 def _copy(group: GroupRecords) -> GroupRecords:
-    return replace(group, positions=dict(group.positions), modern=dict(group.modern))
+    return replace(group, offsets=dict(group.offsets), modern=dict(group.modern))
 
 
-_NOBODY = GroupRecords()
+_NO_RECORDS = GroupRecords()

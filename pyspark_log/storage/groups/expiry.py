@@ -39,11 +39,11 @@ def expired(group: GroupRecords, now: int, retention_ms: int) -> list[TopicParti
 
     if members is not None and members.members and topics is None:
         return []
-    return [at for at, kept in group.positions.items() if is_over(at, kept)]
+    return [at for at, kept in group.offsets.items() if is_over(at, kept)]
 
 
 def is_dead(group: GroupRecords) -> bool:
     """Whether a group's only record says that it has no members. ValueError: as `expired`."""
-    if group.positions or group.modern or group.metadata is None:
+    if group.offsets or group.modern or group.metadata is None:
         return False
     return not decode_group_value(group.metadata).members

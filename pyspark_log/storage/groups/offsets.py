@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import ClassVar, Protocol
 
 from pyspark_log.arguments import check_whole
-from pyspark_log.config import int_setting
+from pyspark_log.config import int_config
 from pyspark_log.errors import (
     GroupNotEmptyError,
     LockTimeoutError,
@@ -19,9 +19,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import OFFSETS_TOPIC
 from pyspark_log.storage.compaction import compact_if_due
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT
-from pyspark_log.storage.groups import committed_offsets as group_positions
-from pyspark_log.storage.groups import expiry as group_expiry
-from pyspark_log.storage.groups import records
+from pyspark_log.storage.groups import committed_offsets, expiry, records
 from pyspark_log.storage.groups.committed_offsets import CommittedOffsets
 from pyspark_log.storage.groups.metadata import GroupDescription, GroupState
 from pyspark_log.storage.groups.view import OffsetAndMetadata
@@ -60,8 +58,8 @@ class OffsetsLog:
         self._offsets = store.committed_offsets
         self._logs = logs = self._offsets.logs
         self._clock = clock
-        self._retention_ms = int_setting(logs.settings, "offsets.retention.minutes") * 60_000
-        self._check_interval_ms = int_setting(logs.settings, "offsets.retention.check.interval.ms")
+        self._retention_ms = int_config(logs.configs, "offsets.retention.minutes") * 60_000
+        self._check_interval_ms = int_config(logs.configs, "offsets.retention.check.interval.ms")
 
     def _now(self) -> int:
         return self._logs.clock() if self._clock is None else int(self._clock() * 1000)
@@ -99,14 +97,14 @@ class OffsetsLog:
             StagedOutputError, OSError, LockTimeoutError: also when pending decisions of the group's partition,
                 which come first, cannot be applied; nothing was written.
         """
-        group_positions.check(group, offsets, metadata)
-        group_positions.check(group, dict.fromkeys(expected or {}, 0))
+        committed_offsets.check(group, offsets, metadata)
+        committed_offsets.check(group, dict.fromkeys(expected or {}, 0))
         check_whole(f"group {group}: expiry", expire_timestamp, low=-1)
         if not offsets:
             return
         logs, now = self._logs, self._now()
-        place = group_positions.place_of(logs, group)
-        batches = group_positions.encoded(logs, group, offsets, metadata, now, expire_timestamp)
+        place = committed_offsets.place_of(logs, group)
+        batches = committed_offsets.encoded(logs, group, offsets, metadata, now, expire_timestamp)
         steps = [OffsetStep(group, at, before, 0) for at, before in (expected or {}).items()]
 
         def unless_moved() -> list[bytes]:
@@ -118,7 +116,7 @@ class OffsetsLog:
             try:
                 self.expire(_HELP_TIMEOUT)
             except (PylogError, OSError) as error:
-                log.warning("%s: expired positions are still there: %s", logs.path, error)
+                log.warning("%s: expired offsets could not be deleted: %s", logs.path, error)
 
     def _append(
         self, place: TopicIdPartition, make: Callable[[], list[bytes]], timeout: float = DEFAULT_TIMEOUT
@@ -130,14 +128,14 @@ class OffsetsLog:
         logs = self._logs
         while True:
             apply_in(self._offsets.decisions, place, timeout)
-            with logs.appender(place.topic, place.partition).hold(timeout) as appender:
+            with logs.writer(place.topic, place.partition).hold(timeout) as writer:
                 # A publish that moves committed offsets holds this lock too, so nothing comes between check and append.
-                if waits_in(self._offsets.decisions, place, appender.state.applied):
+                if waits_in(self._offsets.decisions, place, writer.state.applied):
                     continue
-                active = appender.state.active_base
-                for pack in packed(make(), appender.config.segment_bytes):
-                    appender.append(pack, sync=False)
-                if appender.state.active_base == active:
+                active = writer.state.active_base
+                for pack in packed(make(), writer.config.segment_bytes):
+                    writer.append(pack, sync=False)
+                if writer.state.active_base == active:
                     return
             compact_if_due(logs, TopicPartition(place.topic, place.partition))
             return
@@ -184,16 +182,16 @@ class OffsetsLog:
         logs = self._logs
         if self.describe(group).state is GroupState.DEAD:
             raise UnknownGroupError(f"there is no group {group!r} in {logs.path}")
-        place = group_positions.place_of(logs, group)
+        place = committed_offsets.place_of(logs, group)
 
         def all_of_it() -> list[bytes]:
             check_empty(self.describe(group))
-            keys = _position_keys(group, self._offsets.committed(group))
+            keys = _offset_keys(group, self._offsets.committed(group))
             known = self._offsets.records(group)
             if known.metadata is not None:
                 keys.append(records.encode_group_key(group))
             keys += known.modern
-            return group_positions.tombstones(logs, keys, self._now())
+            return committed_offsets.tombstones(logs, keys, self._now())
 
         self._append(place, all_of_it)
 
@@ -216,12 +214,13 @@ class OffsetsLog:
             found = self.describe(group)
             for at in partitions:
                 if found.topics is None or at.topic in found.topics:
-                    raise GroupNotEmptyError(f"group {group!r} {_who(found)}, which read {at.topic}, or may read it")
+                    members = _members_of(found)
+                    raise GroupNotEmptyError(f"group {group!r} {members}, which read {at.topic}, or may read it")
             committed = self._offsets.committed(group)
             gone[:] = sorted(at for at in set(partitions) if at in committed)
-            return group_positions.tombstones(logs, _position_keys(group, gone), self._now())
+            return committed_offsets.tombstones(logs, _offset_keys(group, gone), self._now())
 
-        self._append(group_positions.place_of(logs, group), these)
+        self._append(committed_offsets.place_of(logs, group), these)
         return gone
 
     def expire(self, timeout: float = DEFAULT_TIMEOUT) -> int:
@@ -263,16 +262,16 @@ class OffsetsLog:
             keys, count = list[bytes](), 0
             for name, group in known.in_partition(partition)[1].items():
                 try:
-                    gone = group_expiry.expired(group, now, self._retention_ms)
+                    gone = expiry.expired(group, now, self._retention_ms)
                     for at in gone:
-                        del group.positions[at]
-                    keys += _position_keys(name, gone)
+                        del group.offsets[at]
+                    keys += _offset_keys(name, gone)
                     count += len(gone)
-                    if group_expiry.is_dead(group):
+                    if expiry.is_dead(group):
                         keys.append(records.encode_group_key(name))
                 except ValueError as error:
                     log.warning("%s: group %r stays, as its members are not known: %s", logs.path, name, error)
-            return group_positions.tombstones(logs, keys, now)
+            return committed_offsets.tombstones(logs, keys, now)
 
         if over():
             # Check again, as another process may have committed, or decided to, since.
@@ -283,14 +282,14 @@ class OffsetsLog:
 def check_empty(group: GroupDescription) -> None:
     """Refuses a group whose committed offsets may belong to members. GroupNotEmptyError."""
     if group.may_have_members:
-        raise GroupNotEmptyError(f"group {group.group!r} {_who(group)}; it must be empty first")
+        raise GroupNotEmptyError(f"group {group.group!r} {_members_of(group)}; it must be empty first")
 
 
-def _who(group: GroupDescription) -> str:
+def _members_of(group: GroupDescription) -> str:
     if group.state is GroupState.UNKNOWN:
         return f"has records of the protocol {group.protocol_type} that are not understood here, so it may have members"
     return f"has {len(group.members)} members"
 
 
-def _position_keys(group: str, partitions: Collection[TopicPartition]) -> list[bytes]:
+def _offset_keys(group: str, partitions: Collection[TopicPartition]) -> list[bytes]:
     return [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in partitions]

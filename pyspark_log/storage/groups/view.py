@@ -49,23 +49,23 @@ class GroupRecords:
     """A group's records in the log.
 
     Attributes:
-        positions: its committed offsets.
+        offsets: its committed offsets.
         metadata: the value of its metadata record, as bytes; None if there is none.
         modern: the records of a group of a later protocol, by key, for modern_group.described.
     """
 
-    positions: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+    offsets: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
     metadata: bytes | None = None
     modern: dict[bytes, bytes] = field(default_factory=dict)
 
     @property
     def is_nothing(self) -> bool:
         """Whether the group has no record."""
-        return not self.positions and self.metadata is None and not self.modern
+        return not self.offsets and self.metadata is None and not self.modern
 
 
 class PartitionView:
-    """The groups of one partition of the log, up to a position.
+    """The groups of one partition of the log, up to an offset.
 
     Attributes:
         partition: the partition.
@@ -126,9 +126,9 @@ class PartitionView:
         if isinstance(what, records.GroupMetadataKey):
             group.metadata = value
         elif kept is None:
-            group.positions.pop(TopicPartition(what.topic, what.partition), None)
+            group.offsets.pop(TopicPartition(what.topic, what.partition), None)
         else:
-            group.positions[TopicPartition(what.topic, what.partition)] = OffsetAndMetadata(
+            group.offsets[TopicPartition(what.topic, what.partition)] = OffsetAndMetadata(
                 kept.offset, kept.leader_epoch, kept.metadata, kept.commit_timestamp, kept.expire_timestamp
             )
         if group.is_nothing:

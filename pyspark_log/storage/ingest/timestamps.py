@@ -47,7 +47,7 @@ def check_times(times: pa.Array, config: TopicConfig, now: int, where: str) -> N
         side, limit = "before", config.message_timestamp_before_max_ms
     raise InvalidRecordError(
         f"{where}: record {row} has the time {time} (ms), and the clock says {now}: more than "
-        f"message.timestamp.{side}.max.ms ({limit}) {side} it; set the time right, or raise that setting of the topic"
+        f"message.timestamp.{side}.max.ms ({limit}) {side} it; correct the time, or raise that config of the topic"
     )
 
 

@@ -46,7 +46,7 @@ def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearr
     if len(headers) != 1 or headers[0].end != len(batch):
         whole = headers[-1].end if headers else 0
         raise InvalidRecordError(
-            f"{where}: {len(headers)} whole batches and {len(batch) - whole} bytes behind them; it must be one batch"
+            f"{where}: {len(headers)} whole batches and {len(batch) - whole} bytes after them; it must be one batch"
         )
     header = headers[0]
     for broken, rule in _broken_rules(header):

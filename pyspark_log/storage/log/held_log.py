@@ -53,7 +53,7 @@ class HeldLog(Lease):
     def find_folder(self) -> None:
         """Switches to the log dir that the state names: the partition may have been moved. LogDirOfflineError."""
         self._log_dir = self._log_dirs.check(self.state.log_dir, self.place)
-        place = self.place.within(self._log_dir.path)
+        place = self.place.in_log_dir(self._log_dir.path)
         if place is not self.place:
             self.forget()
             self.place = place
@@ -103,7 +103,7 @@ class HeldLog(Lease):
             kafka_files.write_partition_metadata(metadata, self.place.topic_id)
         leader_epochs.begin(folder, state.leader_epoch, state.next_offset)
         segment = self.new_segment(state.active_base)
-        self.tell_folder()
+        self.update_side_files()
         return segment
 
     def new_segment(self, base_offset: int) -> SegmentWriter:
@@ -193,7 +193,7 @@ class HeldLog(Lease):
             self.trust()
 
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Syncs everything, and returns the unused reserve of offsets. The lock is held.
 
         Raises:
@@ -280,7 +280,7 @@ class HeldLog(Lease):
         # Opened before the claim: after it, a file of that name may be one to which another holder appends.
         segment = self.segment
         state = self.state
-        log.info("%s: removing what stands behind the log end %d", self.place, state.next_offset)
+        log.info("%s: removing what is beyond the log end %d", self.place, state.next_offset)
         self.save(state._replace(flags=state.flags | Flags.CUTTING), durable=False)
         self.drop_newer_segments()
         segment.cut(state.position, state.next_offset)
@@ -306,7 +306,7 @@ class HeldLog(Lease):
 
     # ---- Kafka's files
 
-    def tell_folder(self) -> None:
+    def update_side_files(self) -> None:
         """Updates Kafka's side files of the partition after its log start or log end has moved. OSError."""
         leader_epochs.cut_start(self.place.folder, self.state.log_start)
         self.note_offsets()

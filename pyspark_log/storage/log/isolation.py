@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pyspark_log.errors import SideFileError
 from pyspark_log.storage.fs import Mutex
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.manager import idempotent_batches
 from pyspark_log.storage.log.producers.state import ProducerStates
 from pyspark_log.storage.log.state_file import PartitionState
@@ -106,10 +106,10 @@ class LastStableOffset:
 
 def _restored(folder: str, first: int, end: int, known: ProducerStates | None = None) -> ProducerStates:
     """The newest readable snapshot of [first, end]; if none can be read, `known`, or an empty one."""
-    for offset in reversed(producer_snapshot.list_snapshots(folder)):
+    for offset in reversed(snapshot.list_snapshots(folder)):
         if first <= offset <= end:
             try:
-                return ProducerStates(producer_snapshot.read(segment_path(folder, offset, SNAPSHOT)), offset)
+                return ProducerStates(snapshot.read(segment_path(folder, offset, SNAPSHOT)), offset)
             except FileNotFoundError:
                 continue  # deleted meanwhile
             except SideFileError as error:

@@ -121,9 +121,9 @@ class Lease:
         return self._cut_off or not self.shared
 
     def mend_slots(self) -> None:
-        """Rewrites the slots that a power loss has torn; see `state_file.mend`."""
+        """Rewrites the slots that a power loss has torn; see `state_file.rewrite_torn_slots`."""
         assert self._lock is not None
-        self._loaded = state_file.mend(self._lock.file, self._held)
+        self._loaded = state_file.rewrite_torn_slots(self._lock.file, self._held)
 
     def trust(self) -> None:
         """Removes the mark of a possibly failed sync from the state; the next `save` writes that."""
@@ -134,11 +134,11 @@ class Lease:
         loaded = state_file.read(self.place.state_path)
         if loaded is None:
             return self.place  # Its topic is deleted, which taking the lock reports.
-        return self.place.within(self._log_dirs.check(loaded.state.log_dir, self.place).path)
+        return self.place.in_log_dir(self._log_dirs.check(loaded.state.log_dir, self.place).path)
 
     def fail(self, error: OSError) -> NoReturn:
         """Raises a system error; as LogDirOfflineError if it means that the log dir has failed."""
-        told = self._log_dirs.explained(error, self.place)
-        if told is error:
+        explained = self._log_dirs.explained(error, self.place)
+        if explained is error:
             raise error
-        raise told from error
+        raise explained from error

@@ -99,7 +99,7 @@ class LogReader:
     def place_in(self, state: PartitionState) -> PartitionPath:
         """Where its files are by a state: it may be moved from one log dir to another."""
         folders = self._log_dirs
-        return self.place if folders is None else self.place.within(folders.at(state.log_dir).path)
+        return self.place if folders is None else self.place.in_log_dir(folders.at(state.log_dir).path)
 
     def _folder(self, state: PartitionState) -> str:
         return self.place_in(state).folder
@@ -111,12 +111,12 @@ class LogReader:
 
     def _fail(self, error: OSError) -> NoReturn:
         """Raises a system error; as LogDirOfflineError if it means that the log dir has failed."""
-        told = error
+        explained = error
         if self._log_dirs is not None:
-            told = self._log_dirs.explained(error, self.place)
-        if told is error:
+            explained = self._log_dirs.explained(error, self.place)
+        if explained is error:
             raise error
-        raise told from error
+        raise explained from error
 
     def segments(self, state: PartitionState) -> list[int]:
         """The base offsets of the live segments of `state`, ascending.

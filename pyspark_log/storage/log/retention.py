@@ -41,8 +41,8 @@ def clean(held: HeldLog) -> int:
         while count < limit and _newest(held, bases[count], ends[count], oldest) < oldest:
             count += 1
     if count:
-        _let_go(held, bases, count)
-    held.tell_folder()
+        _delete_segments(held, bases, count)
+    held.update_side_files()
     _note_closed(held, bases[count:])
     # The time is read again: the files that were just marked are younger than the time from before.
     remove_overdue(place.folder, config.file_delete_delay_ms, held.clock())
@@ -61,13 +61,13 @@ def delete_before(held: HeldLog, offset: int) -> None:
         raise OffsetOutOfRangeError(place.topic, place.partition, offset, state.log_start, state.next_offset)
     if offset > state.log_start:
         # Synced first: after a power loss the log must not end below its start.
-        held.settle()
+        held.flush()
         held.save(held.state._replace(log_start=offset), durable=True)
     bases = held.bases()
     count = _below_start(held, bases)
     if count:
-        _let_go(held, bases, count)
-    held.tell_folder()
+        _delete_segments(held, bases, count)
+    held.update_side_files()
     _note_closed(held, bases[count:])
 
 
@@ -116,18 +116,18 @@ def _newest(held: HeldLog, base: int, until: int, enough: int) -> int:
             largest = max(header.max_timestamp for header in reader.headers(0, size))
         return largest if largest >= 0 else os.fstat(reader.log.fd).st_mtime_ns // 1_000_000
     except CorruptRecordError as error:
-        log.warning("%s: a damaged segment is kept, and so are those behind it: %s", held.place, error)
+        log.warning("%s: a damaged segment is kept, and so are those after it: %s", held.place, error)
         return enough
     finally:
         reader.close()
 
 
-def _let_go(held: HeldLog, bases: Sequence[int], count: int) -> None:
+def _delete_segments(held: HeldLog, bases: Sequence[int], count: int) -> None:
     if count == len(bases):
         held.roll()
     state, place = held.state, held.place
     start = bases[count] if count < len(bases) else state.active_base
     start = max(start, state.log_start)
-    log.info("%s: %d segments go; the log starts at offset %d", place, count, start)
+    log.info("%s: deleting %d segments; the log starts at offset %d", place, count, start)
     held.save(state._replace(log_start=start, generation=state.generation + 1), durable=True)
     mark_deleted(place.folder, bases[:count])

@@ -306,8 +306,8 @@ def checked(path: str, loaded: Loaded | None) -> Loaded:
     elif -1 in loaded.seqs and not explained_by_power_loss(path, loaded.state):
         problem = (
             f"slot {', '.join(map(str, loaded.torn))} (at byte {loaded.torn[0] * SLOT_DISTANCE}) is damaged, and the "
-            f"machine has not gone down since: it may have told of records beyond offset {loaded.state.next_offset}. "
-            "Nothing is read or written, lest these be lost"
+            f"machine has not restarted since: its log end may have been beyond offset {loaded.state.next_offset}. "
+            "Nothing is read or written, lest records be lost"
         )
     else:
         problem = loaded.state.contradiction()
@@ -435,7 +435,7 @@ def confirm(file: files.File, loaded: Loaded) -> None:
     file.sync()
 
 
-def mend(file: files.File, loaded: Loaded) -> Loaded:
+def rewrite_torn_slots(file: files.File, loaded: Loaded) -> Loaded:
     """Writes the newest state over the slots that a power loss has torn; the caller holds the partition's lock.
 
     Called before any slot has the new boot id: a torn one beside it would be damage. The newest state itself is

@@ -55,7 +55,7 @@ def truncate(held: LogWriter, offset: int) -> int:
     )  # fmt: skip
     held.forget()
     held.cut()
-    held.tell_folder()
+    held.update_side_files()
     if empty:
         # Older segments may hold removed records. What they say of producers before them stays known.
         held.producers.take_snapshot(held.state, held.clock())

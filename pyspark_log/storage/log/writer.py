@@ -120,10 +120,10 @@ class LogWriter(HeldLog):
         base = self.state.next_offset
         end = assign_offsets(data, 0, len(data), base, self.state.leader_epoch)
         headers = scan(data, 0, len(data))
-        numbered = self._judge(headers, data)
+        numbered = self._validate(headers, data)
         if numbered is not None and numbered.duplicate is not None:
             if sync or self.must_sync(base):
-                self.settle()
+                self.flush()
             return Appended(numbered.duplicate.base_offset, numbered.duplicate.last_offset + 1, duplicate=True)
         newest = max(header.max_timestamp for header in headers)
         if self.state.flags & Flags.SUSPECT or self.segment.must_roll(len(data), end - 1, newest):
@@ -167,13 +167,13 @@ class LogWriter(HeldLog):
         self.index(headers)
         return Appended(base, end)
 
-    def _judge(self, headers: Sequence[BatchHeader], data: bytearray) -> ProducerAppendInfo | None:
+    def _validate(self, headers: Sequence[BatchHeader], data: bytearray) -> ProducerAppendInfo | None:
         """Checks a batch with a producer id against this partition's producers; None for all others."""
         if all(header.producer_id < 0 for header in headers):
             return None
         if len(headers) != 1:
             raise InvalidRecordError(f"{self.place}: {len(headers)} batches at once, one of them with a producer id")
-        return self.producers.judge(self.state, data, headers[0], self.clock())
+        return self.producers.validate(self.state, data, headers[0], self.clock())
 
     def must_sync(self, end: int) -> bool:
         """Whether the log must be synced before it ends at `end`, though the caller does not ask for it.

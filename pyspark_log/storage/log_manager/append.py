@@ -34,7 +34,7 @@ def append_rows(
     results: list[AppendResult] = []
     for target, encoded in sorted(batches.items()):
         try:
-            results.append(_append_all(partitions.appender(topic, target), encoded, sync))
+            results.append(_append_all(partitions.writer(topic, target), encoded, sync))
         except Exception as error:
             # Whatever the error: the caller must know what was appended so far.
             error.results = results  # type: ignore[attr-defined]
@@ -49,15 +49,15 @@ def _with_partition(data: pa.RecordBatch | pa.Table, partition: int) -> pa.Recor
     return data.append_column("partition", column)
 
 
-def _append_all(appender: LogWriter, batches: list[bytes], sync: bool) -> AppendResult:
-    limit = min(_APPEND_BYTES, appender.config.segment_bytes)
+def _append_all(writer: LogWriter, batches: list[bytes], sync: bool) -> AppendResult:
+    limit = min(_APPEND_BYTES, writer.config.segment_bytes)
     first = end = -1
     data = bytearray()
     for batch in [*batches, None]:
         if data and (batch is None or len(data) + len(batch) > limit):
-            with appender.hold():
-                base, end, _ = appender.append(data, sync=sync)
+            with writer.hold():
+                base, end, _ = writer.append(data, sync=sync)
             first = base if first < 0 else first
             data = bytearray()
         data += batch or b""
-    return AppendResult(appender.place.partition, first, end)
+    return AppendResult(writer.place.partition, first, end)

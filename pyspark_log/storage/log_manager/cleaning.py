@@ -29,8 +29,8 @@ def clean(partitions: LogManager, topics: Iterable[str]) -> int:
     for topic in topics:
         for place in partitions.topic(topic).places():
             try:
-                with partitions.appender(topic, place.partition).hold(_TIMEOUT) as appender:
-                    count += retention.clean(appender)
+                with partitions.writer(topic, place.partition).hold(_TIMEOUT) as writer:
+                    count += retention.clean(writer)
             except (PylogError, OSError) as error:
                 log.warning("%s: %s could not be cleaned: %s", partitions.path, place, error)
                 failed = failed or error
@@ -47,8 +47,8 @@ def flush(partitions: LogManager, topics: Iterable[str]) -> None:
         for partition in [place.partition for place in opened.left()]:
             try:
                 if opened.reader(partition).state().next_offset:
-                    with partitions.appender(topic, partition).hold() as appender:
-                        appender.settle()
+                    with partitions.writer(topic, partition).hold() as writer:
+                        writer.flush()
             except (PylogError, OSError) as error:
                 log.warning("%s: %s-%d could not be synced: %s", partitions.path, topic, partition, error)
                 failed = failed or error
@@ -62,7 +62,7 @@ def delete_records(partitions: LogManager, topic: str, partition: int, before_of
     check_not_internal(topic)
     if not partitions.topic(topic).config.deletes:
         raise InvalidConfigError(f"topic {topic!r}: records are deleted only where cleanup.policy has delete")
-    with partitions.appender(topic, partition).hold() as appender:
-        end = appender.state.next_offset
-        retention.delete_before(appender, end if before_offset == LATEST else before_offset)
-        return appender.state.log_start
+    with partitions.writer(topic, partition).hold() as writer:
+        end = writer.state.next_offset
+        retention.delete_before(writer, end if before_offset == LATEST else before_offset)
+        return writer.state.log_start

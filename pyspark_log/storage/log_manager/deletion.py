@@ -26,7 +26,7 @@ ASIDE_NAME = re.compile(r".*-[0-9]+\.([0-9a-f]{32})-(delete|future)")
 _MAX_NAME = 255
 
 
-def bury(place: PartitionPath) -> None:
+def schedule_delete(place: PartitionPath) -> None:
     """Marks a partition of a deleted topic as dead and frees its folder's name. Can be repeated.
 
     There must be no topic of that name, or it would lose the folder that it is about to create.
@@ -39,10 +39,10 @@ def bury(place: PartitionPath) -> None:
     # Without an owner, and with another folder renamed already, it is that of a newer topic, whose writer was killed
     # before it wrote the owner into the folder.
     if owner == place.topic_id or (not owner and not files.is_folder(tombstone_path(place))):
-        put_away(place)
+        set_aside(place)
 
 
-def put_away(place: PartitionPath) -> None:
+def set_aside(place: PartitionPath) -> None:
     """Renames the folder of a partition to the name of one that is being deleted. Not durable by itself. OSError."""
     grave = tombstone_path(place)
     if files.is_folder(place.folder):

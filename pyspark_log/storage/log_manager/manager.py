@@ -1,4 +1,4 @@
-"""The partitions of an open store: where each one is, and this process's readers and appenders of them."""
+"""The partitions of an open store: where each one is, and this process's readers and writers of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 # The system's errors for a process that may not write.
 _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 # Partitions that a process keeps open for appending, with five open files each; the least recently used is closed.
-_OPEN_APPENDERS = 128
+_OPEN_WRITERS = 128
 
 
 class TopicLogs:
@@ -51,13 +51,13 @@ class TopicLogs:
     """
 
     def __init__(
-        self, path: str, settings: Mapping[str, str], description: TopicDescription, log_dirs: LogDirs
+        self, path: str, configs: Mapping[str, str], description: TopicDescription, log_dirs: LogDirs
     ) -> None:
-        """`path`, `settings` and `log_dirs` are the store's."""
+        """`path`, `configs` and `log_dirs` are the store's."""
         # No reference to the store: without a cycle, its files close as soon as it is dropped.
         self._path = path
         self.description = description
-        self.config = TopicConfig.resolve(description.configs, settings)
+        self.config = TopicConfig.resolve(description.configs, configs)
         self._log_dirs = log_dirs
         self._readers: dict[int, LogReader] = {}
 
@@ -132,7 +132,7 @@ class LogManager:
     """Finds the partitions of one store. Safe to use from several threads.
 
     Attributes:
-        path, cluster_id, settings: the store's.
+        path, cluster_id, configs: the store's.
         clock: the clock of everything that is done with this store.
         recorded_cluster_id: the store's id; None if its folder has none.
         catalog: the descriptions of its topics.
@@ -140,21 +140,21 @@ class LogManager:
     """
 
     def __init__(
-        self, path: str, cluster_id: str, settings: Mapping[str, str],
+        self, path: str, cluster_id: str, configs: Mapping[str, str],
         log_dirs: Mapping[int, ListedLogDir] = log_dir_list.DEFAULT, next_log_dir: int = len(log_dir_list.DEFAULT),
     ) -> None:  # fmt: skip
         """Reads nothing yet. The arguments are the contents of store.json."""
         self.path = path
         self.cluster_id = cluster_id
-        self.settings = settings
+        self.configs = configs
         self.recorded_cluster_id: str | None = cluster_id
         self.clock = StoreClock()
         self.catalog = TopicCatalog(f"{path}/{TOPICS_FOLDER}", f"{path}/{STATE_FOLDER}/{TOPICS_LOCK}")
         self.log_dirs = LogDirs(path, cluster_id, log_dirs, next_log_dir, self.clock)
         self._topics: dict[str, TopicLogs] = {}
-        self._appenders: OrderedDict[str, LogWriter] = OrderedDict()  # by their state files
+        self._writers: OrderedDict[str, LogWriter] = OrderedDict()  # by their state files
         self._recovered: set[PartitionPath] = set()  # those that were written to since the machine was started
-        self._used: dict[str, PartitionPath] = {}  # those that `appender` returned since the last `close`
+        self._used: dict[str, PartitionPath] = {}  # those that `writer` returned since the last `close`
         self._mutex = Mutex()
 
     #: Whether it is a folder of a Kafka broker, which is only read.
@@ -194,12 +194,12 @@ class LogManager:
             if topic is not None and topic.description is description:
                 return topic
             topic = self._topics[name] = self.open(description)
-        self.forget_appenders(name, description.topic_id)
+        self.close_writers(name, description.topic_id)
         return topic
 
     def open(self, description: TopicDescription) -> TopicLogs:
         """The topic of a description; it may be deleted by now."""
-        return TopicLogs(self.path, self.settings, description, self.log_dirs)
+        return TopicLogs(self.path, self.configs, description, self.log_dirs)
 
     def recorded_topic_id(self, name: str) -> str | None:
         """A topic's id; None if no file has it. UnknownTopicError, InvalidTopicError."""
@@ -229,7 +229,7 @@ class LogManager:
             log.info("%s: %s could not be recovered after a power loss: %s", self.path, reader.place, error)
         return reader
 
-    def put_right(self, topic: str, partition: int) -> LogReader:
+    def recovered_or_raise(self, topic: str, partition: int) -> LogReader:
         """The same for a caller that relies on what is read: an error if the partition could not be recovered.
 
         A process that may not write to the store cannot recover, and changes nothing by what it finds; it reads what is
@@ -254,25 +254,25 @@ class LogManager:
         if loaded is None:
             return
         if loaded.state.boot != state_file.this_boot() and not is_shared(f"{self.path}/{STATE_FOLDER}"):
-            with self.appender(place.topic, place.partition).hold(_RECOVERY_TIMEOUT):
+            with self.writer(place.topic, place.partition).hold(_RECOVERY_TIMEOUT):
                 pass
         self._recovered.add(place)
 
-    def appender(self, topic: str, partition: int) -> LogWriter:
+    def writer(self, topic: str, partition: int) -> LogWriter:
         """The writer of a partition. UnknownTopicError."""
         opened = self.topic(topic)
         path = opened.state_path(partition)
         if not files.exists(path):
             self.make_state(opened, partition)
         with self._mutex.lock:
-            found = self._appenders.pop(path, None)
+            found = self._writers.pop(path, None)
             if found is None or found.config is not opened.config:
                 found = LogWriter(opened.place(partition), opened.config, self.log_dirs, self.clock)
             self._used[path] = found.place
             # A writer that is dropped here while it is in use is closed when it is done.
-            self._appenders[path] = found
-            if len(self._appenders) > _OPEN_APPENDERS:
-                self._appenders.popitem(last=False)
+            self._writers[path] = found
+            if len(self._writers) > _OPEN_WRITERS:
+                self._writers.popitem(last=False)
         return found
 
     def check_log_dirs(self, partitions: Iterable[tuple[str, int]]) -> None:
@@ -307,8 +307,8 @@ class LogManager:
             try:
                 # Not a topic of the same name that was created since.
                 if self.topic(place.topic).description.topic_id == place.topic_id:
-                    with self.appender(place.topic, place.partition).hold() as appender:
-                        appender.settle()
+                    with self.writer(place.topic, place.partition).hold() as writer:
+                        writer.flush()
             except UnknownTopicError:
                 pass
             except (PylogError, OSError) as error:
@@ -317,16 +317,16 @@ class LogManager:
                 continue
             self._used.pop(path, None)
         with self._mutex.lock:
-            self._appenders.clear()
+            self._writers.clear()
         if failed is not None:
             raise failed
 
-    def forget_appenders(self, name: str, topic_id: str) -> None:
+    def close_writers(self, name: str, topic_id: str) -> None:
         """Closes the files of deleted topics of that name: while they are open, they still take space."""
         with self._mutex.lock:
-            for path, appender in list(self._appenders.items()):
-                if appender.place.topic == name and appender.place.topic_id != topic_id:
-                    del self._appenders[path]
+            for path, writer in list(self._writers.items()):
+                if writer.place.topic == name and writer.place.topic_id != topic_id:
+                    del self._writers[path]
 
     def make_state(self, opened: TopicLogs, partition: int, log_dir: int | None = None) -> None:
         """Creates a partition's state file, before its first record; not for a topic that is deleted.

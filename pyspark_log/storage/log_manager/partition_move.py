@@ -23,7 +23,7 @@ from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError,
 from pyspark_log.storage.catalog import PARTITION_FOLDER, PARTITION_METADATA, STATE_FOLDER, PartitionPath
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, contextmanager, files, lock_for
 from pyspark_log.storage.log import Flags, LogWriter, PartitionState, cleaner_checkpoint, leader_epochs, state_file
-from pyspark_log.storage.log_manager import deletion as topic_remains
+from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.log_manager.deletion import DELETE, FUTURE
 from pyspark_log.storage.log_manager.manager import LogManager, TopicLogs
 from pyspark_log.storage.record import crc32c
@@ -57,10 +57,10 @@ def move(partitions: LogManager, topic: str, partition: int, folder: str) -> int
             with cleaner_checkpoint.cleaning(target, DEFAULT_TIMEOUT):
                 copied = _Move(partitions, opened, partition, number).run()
         except OSError as error:
-            told = partitions.log_dirs.explained(error, target)
-            if told is error:
+            explained = partitions.log_dirs.explained(error, target)
+            if explained is error:
                 raise
-            raise told from error
+            raise explained from error
         sweep_held(partitions)
         return copied
 
@@ -90,7 +90,7 @@ class _Move:
 
     def __init__(self, partitions: LogManager, opened: TopicLogs, partition: int, number: int) -> None:
         self._partitions, self._opened, self._number = partitions, opened, number
-        self._appender = partitions.appender(opened.description.name, partition)
+        self._writer = partitions.writer(opened.description.name, partition)
         self._reader = opened.reader(partition)
         self._target = opened.place_in(partition, number)
 
@@ -102,12 +102,12 @@ class _Move:
             return 0
         folders.check(state.log_dir, target)
         self._make_room()
-        copy = _Copy(self._reader.place_in(state).folder, topic_remains.aside(target, FUTURE))
+        copy = _Copy(self._reader.place_in(state).folder, deletion.aside(target, FUTURE))
         try:
             for _ in range(_PASSES):
                 if copy.follow(self._reader.state(), locked=False) < _LITTLE:
                     break
-            with self._appender.hold() as held:
+            with self._writer.hold() as held:
                 if held.state.flags & Flags.SUSPECT:
                     held.roll()  # What was read of this segment may be in memory only; now it is on the disk.
                 copy.follow(held.state, locked=True)
@@ -132,7 +132,7 @@ class _Move:
     def _switch(self, held: LogWriter, copy: _Copy) -> None:
         """Switches to the new folder; the partition's lock is held, and all of it was copied."""
         state, old, log_dir = held.state, held.place, os.path.dirname(self._target.folder)
-        copy.settle()
+        copy.sync_folder()
         held.claim()
         files.rename(copy.folder, self._target.folder)
         files.sync_folder(log_dir)
@@ -146,7 +146,7 @@ class _Move:
         held.find_folder()
         held.note_offsets()
         try:
-            _put_away(old)
+            _set_aside(old)
         except OSError as error:
             log.warning("%s: its old folder %s is left to `pylog clean`: %s", held.place, old.folder, error)
 
@@ -267,7 +267,7 @@ class _Copy:
                 raise OSError(errno.EIO, "the disk does not give back what was written to it", path)
         self.bytes += end - start
 
-    def settle(self) -> None:
+    def sync_folder(self) -> None:
         """Makes the names of all files durable. OSError."""
         files.sync_folder(self.folder)
 
@@ -288,9 +288,9 @@ class _Copy:
 # ---- leftovers
 
 
-def _put_away(place: PartitionPath) -> None:
+def _set_aside(place: PartitionPath) -> None:
     """Renames a folder that is no longer the partition's to the name of one that is being deleted. OSError."""
-    topic_remains.put_away(place)
+    deletion.set_aside(place)
     files.sync_folder(os.path.dirname(place.folder))
 
 
@@ -300,12 +300,12 @@ def sweep_held(partitions: LogManager) -> None:
     for name in partitions.catalog.names():
         with contextlib.suppress(PylogError):
             topics[name] = partitions.topic(name)
-    by_id = {topic_remains.hex_id(opened.description.topic_id): opened for opened in topics.values()}
+    by_id = {deletion.hex_id(opened.description.topic_id): opened for opened in topics.values()}
     for number, folder in partitions.log_dirs.numbered():
         try:
             names = [] if folder.problem() else files.list_folder(folder.path)
             for name in names:
-                aside, match = topic_remains.ASIDE_NAME.fullmatch(name), PARTITION_FOLDER.fullmatch(name)
+                aside, match = deletion.ASIDE_NAME.fullmatch(name), PARTITION_FOLDER.fullmatch(name)
                 if aside is not None and aside[1] in by_id:
                     _remove_aside(f"{folder.path}/{name}", aside[2], by_id[aside[1]], partitions.clock())
                 elif match is not None and match[1] in topics:
@@ -329,6 +329,6 @@ def _remove_stray(partitions: LogManager, opened: TopicLogs, partition: int, num
     if loaded is None or loaded.state.log_dir == number or place.owner() != place.topic_id:
         return
     # With the lock, the state is on the disk as well.
-    with contextlib.suppress(UnknownTopicError), partitions.appender(place.topic, partition).hold() as held:
+    with contextlib.suppress(UnknownTopicError), partitions.writer(place.topic, partition).hold() as held:
         if held.state.log_dir != number:
-            _put_away(place)
+            _set_aside(place)

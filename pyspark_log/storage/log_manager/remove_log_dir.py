@@ -68,7 +68,7 @@ def _check_states(partitions: LogManager, number: int, problem: str) -> None:
         shown = f"{names.get(match[1], match[1])}-{match[2]}"
         if slots.state is None:
             raise LogDamagedError(
-                f"{shown}: nobody can tell in which log dir it is, as its state {path} cannot be read; "
+                f"{shown}: it is unknown in which log dir it is, as its state {path} cannot be read; "
                 "`pylog verify` says more. Nothing was changed"
             )
         # What a deleted topic has there is deleted, or lost, with the log dir.
@@ -89,10 +89,10 @@ def _check_states(partitions: LogManager, number: int, problem: str) -> None:
             f"log dir {where} holds {len(inside)} partitions: {_some(inside)}; {advice}"
         )
     for path in left:
-        _settle(path)
+        _sync_state(path)
 
 
-def _settle(path: str) -> None:
+def _sync_state(path: str) -> None:
     """Syncs a state that names another log dir than an older one. LockTimeoutError, LogDamagedError, OSError.
 
     The process that moved the partition may have been killed before its sync, and the older state must not count again.

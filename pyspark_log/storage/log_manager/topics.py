@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
 
-from pyspark_log.config import int_setting, store_setting
+from pyspark_log.config import int_config, store_config
 from pyspark_log.errors import LogDirOfflineError, PylogError, TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PartitionPath, check_name, check_not_internal
 from pyspark_log.storage.fs import files
@@ -31,13 +31,13 @@ class TopicAdmin:
     def create(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> TopicDescription:
         """Creates a topic; None: with the store's num.partitions."""
         if partitions is None:
-            partitions = int_setting(self._partitions.settings, "num.partitions")
+            partitions = int_config(self._partitions.configs, "num.partitions")
         self._partitions.make_folders()
         with self._catalog.changing():
             self._make_room(name)
             return self._catalog.create(name, partitions, configs)
 
-    def bring(
+    def adopt(
         self, description: TopicDescription, states: Mapping[int, PartitionState], folders: Mapping[int, str]
     ) -> None:
         """Creates a topic from partitions whose logs are ready: all of it, or nothing.
@@ -65,14 +65,14 @@ class TopicAdmin:
                 state_file.create(place.state_path, state)
             for folder in {self._partitions.log_dirs.at(state.log_dir).path for state in states.values()}:
                 files.sync_folder(folder)
-            self._catalog.bring(description)
+            self._catalog.adopt(description)
 
     def create_if_missing(self, name: str) -> bool:
         """Creates a topic that is about to be written to, if the store allows that; returns whether it did."""
         try:
             self._catalog.describe(name)
         except UnknownTopicError:
-            if not store_setting(self._partitions.settings, "auto.create.topics.enable"):
+            if not store_config(self._partitions.configs, "auto.create.topics.enable"):
                 raise
         else:
             return False
@@ -104,10 +104,10 @@ class TopicAdmin:
         with self._catalog.changing():
             topic = self._catalog.delete(name)
             try:
-                self._bury(topic)
+                self._schedule_delete(topic)
             except (PylogError, OSError) as error:
                 log.warning("%s: topic %s is deleted, but some files are still in place: %s", self._path, name, error)
-        self._partitions.forget_appenders(name, "")
+        self._partitions.close_writers(name, "")
         self.remove_deleted()
 
     def _make_room(self, name: str) -> None:
@@ -122,9 +122,9 @@ class TopicAdmin:
             raise TopicExistsError(f"topic {name!r} exists already")
         for deleted in self._catalog.deleted():
             if deleted.topic.name == name:
-                self._bury(deleted.topic)
+                self._schedule_delete(deleted.topic)
 
-    def _bury(self, topic: TopicDescription) -> None:
+    def _schedule_delete(self, topic: TopicDescription) -> None:
         """Marks the partitions of a deleted topic as dead; no other has its name yet. The topics' lock is held.
 
         What is in a failed log dir waits until that is back.
@@ -138,7 +138,7 @@ class TopicAdmin:
                     deletion.mark_dead(place)
                     log.warning("%s: what is left of %s has to wait: %s", self._path, place, problem)
                     continue
-                deletion.bury(place)
+                deletion.schedule_delete(place)
                 touched[os.path.dirname(place.folder)] = place
         for path, place in touched.items():
             with self._failed_folder_waits(place):
@@ -149,10 +149,10 @@ class TopicAdmin:
         try:
             yield
         except OSError as error:
-            told = self._partitions.log_dirs.explained(error, place)
-            if not isinstance(told, LogDirOfflineError):
+            explained = self._partitions.log_dirs.explained(error, place)
+            if not isinstance(explained, LogDirOfflineError):
                 raise
-            log.warning("%s: what is left of %s has to wait: %s", self._path, place, told)
+            log.warning("%s: what is left of %s has to wait: %s", self._path, place, explained)
 
     def remove_deleted(self) -> None:
         """Deletes the files of deleted topics whose delay is over."""
@@ -165,7 +165,7 @@ class TopicAdmin:
                     if not self._catalog.is_deleted(topic.topic_id):
                         continue  # It was just created: by an import.
                     if not self._catalog.exists(topic.name):  # Otherwise it was marked before that one was created.
-                        self._bury(topic)
+                        self._schedule_delete(topic)
                 places = opened.left()
                 failed = {place.folder for place in places if self._remove_folders(place)}
                 for place in places:
@@ -180,13 +180,13 @@ class TopicAdmin:
         """Deletes the folders of a dead partition; returns why they have to wait, if its log dir has failed."""
         problem = ""
         for folder in self._partitions.log_dirs:
-            there = place.within(folder.path)
+            there = place.in_log_dir(folder.path)
             if folder.problem():
                 problem = problem or (folder.problem() if there.folder == place.folder else "")
                 continue
             if there.owner() == place.topic_id:
                 # The log dir had failed when the topic was deleted; or a move was stopped.
-                deletion.put_away(there)
+                deletion.set_aside(there)
             for ending in deletion.ASIDE:
                 files.remove_folder(deletion.aside(there, ending))
         return problem

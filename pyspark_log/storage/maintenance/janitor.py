@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Iterator
 
-from pyspark_log.config import int_setting
+from pyspark_log.config import int_config
 from pyspark_log.storage.catalog import DELETED_FOLDER, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups import OffsetsLog
@@ -116,8 +116,8 @@ def _forgotten(store: Store, folder: str) -> list[str]:
     jobs = {path: job_of(os.path.basename(path)) or path for path in written}
     for path, time in written.items():
         newest[jobs[path]] = max(time, newest.get(jobs[path], 0))
-    lifetime = int_setting(store.settings, "staged.output.expiration.ms")
-    orphans = min(lifetime, int_setting(store.settings, "staged.output.orphan.expiration.ms"))
+    lifetime = int_config(store.configs, "staged.output.expiration.ms")
+    orphans = min(lifetime, int_config(store.configs, "staged.output.orphan.expiration.ms"))
     now = store.logs.clock()
     gone = {
         job

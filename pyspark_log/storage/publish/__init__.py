@@ -27,12 +27,12 @@ from pyspark_log.storage.publish.publishing import (
     tidy,
 )
 from pyspark_log.storage.publish.recovery import Waiting
-from pyspark_log.storage.publish.staged_file import SUFFIX, Job, Region, job_of, region_fault
+from pyspark_log.storage.publish.staged_file import SUFFIX, Job, StagedRegion, job_of, region_fault
 from pyspark_log.storage.publish.staging import PlannedTopic, StagedPart, StagedWriter, StagingPlan
 
 __all__ = [
     "NO_NUMBER", "SUFFIX", "AgreedTopic", "Decision", "DecisionLog", "Job", "Origin", "PlannedTopic", "PublishResult",
-    "Region", "SetAside", "StagedPart", "StagedWriter", "StagingPlan", "TopicIdPartition", "Waiting", "apply",
+    "SetAside", "StagedPart", "StagedRegion", "StagedWriter", "StagingPlan", "TopicIdPartition", "Waiting", "apply",
     "apply_in", "check_claim", "claim", "decode_decision", "delete_publisher", "discard", "forget_one_offs",
     "help_apply", "install", "is_ready_name", "job_of", "manifest", "prepare", "publish", "publisher_of", "publishers",
     "publishing", "recovery", "region_fault", "staging_folder", "take_back", "tidy", "unlink_all", "waits_in",

@@ -21,7 +21,7 @@ from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.decision import Decision, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.partition_applier import apply, pass_over
-from pyspark_log.storage.publish.staged_file import Region
+from pyspark_log.storage.publish.staged_file import StagedRegion
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _APPLY_THREADS = 4
 
 #: What a decision adds to each partition.
-Entries = Mapping[TopicIdPartition, Sequence[Region]]
+Entries = Mapping[TopicIdPartition, Sequence[StagedRegion]]
 
 
 def staging_folder(logs: LogManager) -> str:
@@ -189,8 +189,8 @@ def _apply_in(
     unsure = step.boot not in ("", here)
     # A topic that is deleted (and perhaps recreated) at this moment makes the part void.
     with contextlib.suppress(UnknownTopicError):
-        appender = logs.appender(place.topic, place.partition)
-        if appender.place.topic_id != place.topic_id:
+        writer = logs.writer(place.topic, place.partition)
+        if writer.place.topic_id != place.topic_id:
             return
         try:
             if isinstance(entries, Exception):
@@ -198,18 +198,18 @@ def _apply_in(
             if place in entries:
                 # Copying looks at every byte.
                 apply(
-                    appender, step.offset, step.time, entries[place],
+                    writer, step.offset, step.time, entries[place],
                     sync=step.boot != here, installs=not unsure, timeout=timeout,
                 )  # fmt: skip
         except StagedOutputError as error:
             if not unsure:
                 raise
             log.error(  # noqa: TRY400  (the traceback adds nothing)
-                "%s: decision %d (publisher %r, number %d) was made without syncing, and the machine went down: %s "
+                "%s: decision %d (publisher %r, number %d) was made without syncing, before a power loss: %s "
                 "gets nothing of it: %s",
-                logs.path, step.offset, step.publisher, step.number, appender.place, error,
+                logs.path, step.offset, step.publisher, step.number, writer.place, error,
             )  # fmt: skip
-            pass_over(appender, step.offset, timeout=timeout)
+            pass_over(writer, step.offset, timeout=timeout)
 
 
 # ---- removing what was staged

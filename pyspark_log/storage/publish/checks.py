@@ -16,7 +16,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.fs import files, shown
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish.applier import staging_folder
-from pyspark_log.storage.publish.decision import NO_NUMBER, NOBODY, Decision
+from pyspark_log.storage.publish.decision import NO_NUMBER, NO_ORIGIN, Decision
 from pyspark_log.storage.publish.staging import StagedPart
 
 
@@ -46,22 +46,22 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
             raise PublisherFencedError(
                 f"publisher {wanted.publisher!r} is not known here any more: it was deleted, or an older copy of the "
                 "store has taken its place; begin again",
-                *NOBODY,
+                *NO_ORIGIN,
             )
         return
     holder = last.holder
-    who = f"process {holder.process} on {holder.host}, since {shown(holder.time)}"
+    held = f"process {holder.process} on {holder.host}, since {shown(holder.time)}"
     if wanted.run and wanted.run != last.run and (claimed or wanted.run in last.replaced):
         raise PublisherFencedError(
-            f"publisher {wanted.publisher!r}: run {wanted.run} was replaced by run {last.run} ({who}); this one "
+            f"publisher {wanted.publisher!r}: run {wanted.run} was replaced by run {last.run} ({held}); this one "
             "must stop",
             *holder,
         )
     if wanted.location and last.location and wanted.location != last.location:
         raise PublisherFencedError(
-            f"publisher {wanted.publisher!r} belongs to the checkpoint {last.location} ({who}); this is the checkpoint "
-            f"{wanted.location}: a copied checkpoint cannot be used beside the original, nor one id by two queries; "
-            "start the second query with a checkpoint (and a publishId) of its own",
+            f"publisher {wanted.publisher!r} belongs to the checkpoint {last.location} ({held}); this is the "
+            f"checkpoint {wanted.location}: a copied checkpoint cannot be used beside the original, nor one id by two "
+            "queries; start the second query with a checkpoint (and a publishId) of its own",
             *holder,
         )
 

@@ -65,7 +65,7 @@ class Origin(NamedTuple):
 
 
 #: An unknown origin.
-NOBODY = Origin("", 0, 0)
+NO_ORIGIN = Origin("", 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Decision:
     host: str = ""
     process: int = 0
     time: int = 0
-    holder: Origin = NOBODY
+    holder: Origin = NO_ORIGIN
     set_aside: SetAside | None = None
     boot: str = ""
     one_off: bool = False

@@ -85,7 +85,7 @@ class DecisionLog:
             CorruptRecordError: a record is damaged, or is not a decision.
         """
         try:
-            reader = self.logs.put_right(PUBLISH_TOPIC, 0)
+            reader = self.logs.recovered_or_raise(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
             reader = None
         self._follow(reader, None)
@@ -150,14 +150,14 @@ class DecisionLog:
     def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:
         """Acquires the log's lock, then reads new decisions. Raises: as LogWriter.hold and `follow`."""
         try:
-            partition = self.logs.appender(PUBLISH_TOPIC, 0)
+            partition = self.logs.writer(PUBLISH_TOPIC, 0)
         except UnknownTopicError:
             with contextlib.suppress(TopicExistsError):
                 TopicAdmin(self.logs).create(PUBLISH_TOPIC, 1, _TOPIC_CONFIGS)
-            partition = self.logs.appender(PUBLISH_TOPIC, 0)
-        with partition.hold(timeout) as appender:
-            self._follow(self.logs.reader(PUBLISH_TOPIC, 0), appender.state)
-            yield DecisionWriter(self, appender)
+            partition = self.logs.writer(PUBLISH_TOPIC, 0)
+        with partition.hold(timeout) as writer:
+            self._follow(self.logs.reader(PUBLISH_TOPIC, 0), writer.state)
+            yield DecisionWriter(self, writer)
 
 
 def _tombstones_stay(logs: LogManager) -> int:
@@ -175,9 +175,9 @@ def _done(decision: Decision) -> _Record:
 class DecisionWriter:
     """Appends to the decision log while its lock is held."""
 
-    def __init__(self, log: DecisionLog, appender: LogWriter) -> None:
+    def __init__(self, log: DecisionLog, writer: LogWriter) -> None:
         self._log = log
-        self._appender = appender
+        self._writer = writer
 
     def decide(self, decision: Decision, done: Sequence[Decision] = ()) -> Decision:
         """Makes a decision; it is durable and final when this returns.
@@ -190,7 +190,7 @@ class DecisionWriter:
             PylogError, OSError: it was not made.
         """
         finished = [_done(other) for other in done if other.publisher != decision.publisher]
-        number = self._appender.state.next_offset + len(finished)
+        number = self._writer.state.next_offset + len(finished)
         origin = Origin.here(self._log.logs.clock())
         before = self._log.last.get(decision.publisher)
         decision = replace(
@@ -203,9 +203,9 @@ class DecisionWriter:
         self._append(records, min([*left, number]), sync=not decision.boot)
         return replace(decision, offset=number)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Syncs the log to its end. OSError, OutcomeUnknownError."""
-        self._appender.settle()
+        self._writer.flush()
 
     def take_over(self, publisher: str, run: str) -> None:
         """Records that a newer run holds the publisher, which may be a new publisher."""
@@ -253,13 +253,13 @@ class DecisionWriter:
     ) -> None:
         if records:
             left = self._log.undone.keys() - {decision.offset for decision in done}
-            self._append(records, min([*left, self._appender.state.next_offset + len(records)]), sync=sync)
+            self._append(records, min([*left, self._writer.state.next_offset + len(records)]), sync=sync)
 
     def _append(
         self, records: Sequence[_Record], first_undone: int | None, *, sync: bool = True
     ) -> None:
         self._write(records, first_undone, sync=sync)
-        self._log.added(records, self._appender.state)
+        self._log.added(records, self._writer.state)
 
     def _write(
         self, records: Sequence[_Record], first_undone: int | None, *, sync: bool
@@ -269,9 +269,9 @@ class DecisionWriter:
             "key": pa.array([publisher.encode() for publisher, _ in records], pa.binary()),
             "value": pa.array(values, pa.binary()),
         })
-        batches = encode(PUBLISH_TOPIC, 1, self._appender.config, data, self._log.logs.clock())[0]
+        batches = encode(PUBLISH_TOPIC, 1, self._writer.config, data, self._log.logs.clock())[0]
         # If they do not fit into a segment, those that mark others as done are appended first: each is valid alone.
-        *before, last = packed(batches, self._appender.config.segment_bytes)
+        *before, last = packed(batches, self._writer.config.segment_bytes)
         for pack in before:
-            self._appender.append(pack, sync=sync)
-        self._appender.append(last, sync=sync, first_undone=first_undone)
+            self._writer.append(pack, sync=sync)
+        self._writer.append(last, sync=sync, first_undone=first_undone)

@@ -28,7 +28,7 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.errors import CorruptRecordError, StagedOutputError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files, forbids_links, on_one_device
-from pyspark_log.storage.publish.staged_file import Region, read_region
+from pyspark_log.storage.publish.staged_file import StagedRegion, read_region
 from pyspark_log.storage.record import BASE_OFFSET_AT, LEADER_EPOCH_AT, LOG_APPEND_TIME, BatchHeader, crcs_of
 from pyspark_log.storage.segment import INDEX, LOG, TIME_INDEX, SegmentWriter, TimeIndex, read_headers, segment_path
 
@@ -69,7 +69,7 @@ def most_batches(config: TopicConfig) -> int:
 
 
 def choose(
-    regions: Sequence[Region], place: PartitionPath, config: TopicConfig, append_time: int | None, ways: Ways
+    regions: Sequence[StagedRegion], place: PartitionPath, config: TopicConfig, append_time: int | None, ways: Ways
 ) -> list[bool]:
     """Chooses the regions that are to become segments.
 
@@ -96,7 +96,7 @@ def choose(
     return chosen
 
 
-def _is_whole_file(region: Region) -> bool:
+def _is_whole_file(region: StagedRegion) -> bool:
     """Whether a region is a file of its own."""
     try:
         return region.position == 0 and files.size_of(region.path) == region.size
@@ -104,7 +104,7 @@ def _is_whole_file(region: Region) -> bool:
         return False  # Reading it reports the error.
 
 
-def can_be_linked(region: Region, place: PartitionPath) -> bool:
+def can_be_linked(region: StagedRegion, place: PartitionPath) -> bool:
     """Whether a region is a file of its own, on the device of its log, with access for every process that has access to
     the partition's files.
     """
@@ -119,7 +119,7 @@ def can_be_linked(region: Region, place: PartitionPath) -> bool:
     return _is_whole_file(region) and same_rights and same_owner
 
 
-def _has_time(region: Region, append_time: int) -> bool:
+def _has_time(region: StagedRegion, append_time: int) -> bool:
     """Whether all records of a region have the time of the append already; it is under the CRC."""
     try:
         with files.open_read(region.path) as file:
@@ -145,7 +145,7 @@ class ReadySegment:
     """
 
     def __init__(
-        self, region: Region, place: PartitionPath, config: TopicConfig, *, closed: bool, sync: bool
+        self, region: StagedRegion, place: PartitionPath, config: TopicConfig, *, closed: bool, sync: bool
     ) -> None:
         """Links or copies a region that is a whole file, and builds its indexes.
 
@@ -185,7 +185,7 @@ class ReadySegment:
             self.discard()
             raise
 
-    def _link(self, region: Region) -> bool:
+    def _link(self, region: StagedRegion) -> bool:
         """Links the file; False if it cannot be linked. OSError."""
         try:
             files.link(region.path, self._path(LOG))
@@ -195,7 +195,7 @@ class ReadySegment:
             raise
         return True
 
-    def _copy(self, region: Region) -> None:
+    def _copy(self, region: StagedRegion) -> None:
         with files.create(self._path(LOG)) as target:
             position = 0
             for data in read_region(region):
@@ -205,7 +205,7 @@ class ReadySegment:
     def _path(self, suffix: str) -> str:
         return segment_path(self._folder, self._base, suffix)
 
-    def _headers(self, file: files.File, region: Region) -> Iterator[BatchHeader]:
+    def _headers(self, file: files.File, region: StagedRegion) -> Iterator[BatchHeader]:
         """The file's headers with the offsets for the indexes: those in the file may be another process's by now."""
         offset, crcs = self._base, bytearray()
         for header in read_headers(file, 0, region.size):

@@ -18,7 +18,7 @@ from pyspark_log.config import INT_MAX, LONG_MAX
 from pyspark_log.errors import PublishError, StagedOutputError
 from pyspark_log.storage.fs import Fields, files
 from pyspark_log.storage.publish.decision import TopicIdPartition, place_of
-from pyspark_log.storage.publish.staged_file import Region, is_staged_name
+from pyspark_log.storage.publish.staged_file import StagedRegion, is_staged_name
 from pyspark_log.storage.publish.staging import StagedPart
 from pyspark_log.storage.record import crc32c
 from pyspark_log.types import OffsetStep, TopicPartition
@@ -90,20 +90,20 @@ def write(
 
 def entries(
     folder: str, name: str, inline_start: int, parts: Sequence[StagedPart]
-) -> dict[TopicIdPartition, list[Region]]:
+) -> dict[TopicIdPartition, list[StagedRegion]]:
     """What `read` returns for a manifest that `write` has just written; `inline_start` is from `write`."""
-    found: dict[TopicIdPartition, list[Region]] = {}
+    found: dict[TopicIdPartition, list[StagedRegion]] = {}
     inline = inline_start
     for part in parts:
         path, position = f"{folder}/{part.file or name}", part.position
         if not part.file:
             position, inline = inline, inline + part.size
-        region = Region(path, position, part.size, part.count, part.crcs)
+        region = StagedRegion(path, position, part.size, part.count, part.crcs)
         found.setdefault(TopicIdPartition(part.topic, part.topic_id, part.partition), []).append(region)
     return found
 
 
-def read(folder: str, name: str, crc: int) -> dict[TopicIdPartition, list[Region]]:
+def read(folder: str, name: str, crc: int) -> dict[TopicIdPartition, list[StagedRegion]]:
     """Reads the manifest that a decision names: the staged bytes of each partition, in order.
 
     Raises:
@@ -140,24 +140,24 @@ def _described(path: str, crc: int) -> Iterator[tuple[Fields, int]]:
         raise StagedOutputError(f"{path}: its description makes no sense: {error}") from None
 
 
-def paths(entries: Mapping[TopicIdPartition, Sequence[Region]]) -> set[str]:
+def paths(entries: Mapping[TopicIdPartition, Sequence[StagedRegion]]) -> set[str]:
     """The files that hold what a manifest names; its own is among them if it holds any."""
     return {region.path for regions in entries.values() for region in regions}
 
 
-def _part(part: Fields, folder: str, manifest: str, inline_start: int) -> tuple[TopicIdPartition, list[Region]]:
+def _part(part: Fields, folder: str, manifest: str, inline_start: int) -> tuple[TopicIdPartition, list[StagedRegion]]:
     place = place_of([part.value("topic"), part.value("topic_id"), part.value("partition")])
     return place, [_region(Fields(region), folder, manifest, inline_start) for region in part.list("regions")]
 
 
-def _region(region: Fields, folder: str, manifest: str, inline_start: int) -> Region:
+def _region(region: Fields, folder: str, manifest: str, inline_start: int) -> StagedRegion:
     path, start = manifest, inline_start
     if region.has("file"):
         name = region.text("file")
         if not is_staged_name(name):
             raise ValueError(f"{name!r} is no name of a staged file")
         path, start = f"{folder}/{name}", 0
-    return Region(
+    return StagedRegion(
         path=path,
         position=region.whole("position", high=LONG_MAX // 2) + start,
         size=region.whole("size", low=1, high=INT_MAX),

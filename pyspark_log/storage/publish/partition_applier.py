@@ -18,7 +18,7 @@ from pyspark_log.errors import CorruptRecordError, OutcomeUnknownError, StagedOu
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, forbids_links
 from pyspark_log.storage.log import RESERVE, Flags, Intent, LogWriter, apply_intent
 from pyspark_log.storage.publish.install import ReadySegment, Ways, choose
-from pyspark_log.storage.publish.staged_file import Region, read_region
+from pyspark_log.storage.publish.staged_file import StagedRegion, read_region
 from pyspark_log.storage.record import BatchHeader, assign_offsets, crc32c, crcs_of, scan, set_log_append_time
 from pyspark_log.storage.segment import SegmentWriter, read_headers
 from pyspark_log.types import NO_TIMESTAMP
@@ -29,10 +29,10 @@ _NOT_AS_STAGED = (FileNotFoundError, CorruptRecordError, StagedOutputError)
 
 
 def apply(
-    appender: LogWriter,
+    writer: LogWriter,
     decision: int,
     decided_at: int,
-    regions: Sequence[Region],
+    regions: Sequence[StagedRegion],
     *,
     sync: bool = True,
     installs: bool = True,
@@ -41,7 +41,7 @@ def apply(
     """Appends the regions in order, atomically, if the decision is still pending. Returns whether this call applied it.
 
     Args:
-        appender: the partition's writer.
+        writer: the partition's writer.
         decision: the decision's number.
         decided_at: when it was made (ms); the records' time if the topic has LogAppendTime.
         regions: the batches to append.
@@ -54,9 +54,9 @@ def apply(
         OSError: e.g. a full disk; nothing was appended, and it can be tried again.
         LockTimeoutError, UnknownTopicError, LogDamagedError: as LogWriter.hold.
     """
-    work = _Work(appender, decision, decided_at if appender.config.log_append_time else None, regions, sync, timeout)
+    work = _Work(writer, decision, decided_at if writer.config.log_append_time else None, regions, sync, timeout)
     # A host that lost its lock unnoticed may still write to a file that it has open, so hosts share no files.
-    installs = installs and not appender.shared
+    installs = installs and not writer.shared
     try:
         return work.do(Ways.BY_SIZE if installs else Ways.COPIED)
     except OSError as error:
@@ -69,22 +69,22 @@ def apply(
         raise
 
 
-def pass_over(appender: LogWriter, decision: int, *, timeout: float = DEFAULT_TIMEOUT) -> None:
+def pass_over(writer: LogWriter, decision: int, *, timeout: float = DEFAULT_TIMEOUT) -> None:
     """Marks a decision as applied in a partition without its records, so that later decisions can be applied.
 
     Raises:
         OSError, LockTimeoutError, UnknownTopicError, LogDamagedError: as LogWriter.hold.
     """
-    with appender.hold(timeout):
-        if appender.state.applied < decision:
-            appender.save(appender.state._replace(applied=decision), durable=True)
+    with writer.hold(timeout):
+        if writer.state.applied < decision:
+            writer.save(writer.state._replace(applied=decision), durable=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
     """One piece, and where in the log it goes: byte `position` of segment `base`, from `offset` on."""
 
-    piece: Region | ReadySegment
+    piece: StagedRegion | ReadySegment
     base: int
     position: int
     offset: int
@@ -94,10 +94,10 @@ class _Step:
 class _Work:
     """One decision to be applied to one partition."""
 
-    appender: LogWriter
+    writer: LogWriter
     decision: int
     append_time: int | None
-    regions: Sequence[Region]
+    regions: Sequence[StagedRegion]
     sync: bool
     timeout: float
 
@@ -109,12 +109,12 @@ class _Work:
                 digest, newest = self._digest(pieces), self._newest(pieces)
             except _NOT_AS_STAGED as error:
                 # The staged files are deleted when the decision is done.
-                with self.appender.hold(self.timeout):
-                    if self.appender.state.applied >= self.decision:
+                with self.writer.hold(self.timeout):
+                    if self.writer.state.applied >= self.decision:
                         return False
                 raise self._named(error) from error
-            with self.appender.hold(self.timeout):
-                if self.appender.state.applied >= self.decision:
+            with self.writer.hold(self.timeout):
+                if self.writer.state.applied >= self.decision:
                     return False
                 self._apply(pieces, digest, newest)
                 return True
@@ -124,17 +124,17 @@ class _Work:
         return any(self._choose(Ways.INSTALLED))
 
     def _choose(self, ways: Ways) -> list[bool]:
-        return choose(self.regions, self.appender.place, self.appender.config, self.append_time, ways)
+        return choose(self.regions, self.writer.place, self.writer.config, self.append_time, ways)
 
     def _named(self, error: Exception) -> StagedOutputError:
-        return StagedOutputError(f"{self.appender.place}: decision {self.decision}: {error}")
+        return StagedOutputError(f"{self.writer.place}: decision {self.decision}: {error}")
 
     # ---- without the lock
 
-    def _prepare(self, ways: Ways, leftovers: contextlib.ExitStack) -> list[Region | ReadySegment]:
+    def _prepare(self, ways: Ways, leftovers: contextlib.ExitStack) -> list[StagedRegion | ReadySegment]:
         """The regions, with those that become segments prepared."""
         installs = self._choose(ways)
-        pieces: list[Region | ReadySegment] = []
+        pieces: list[StagedRegion | ReadySegment] = []
         for region, is_installed, next_is in zip(self.regions, installs, [*installs[1:], False], strict=True):
             if is_installed:
                 ready = self._ready(region, closed=next_is)
@@ -144,20 +144,20 @@ class _Work:
                 pieces.append(region)
         return pieces
 
-    def _ready(self, region: Region, *, closed: bool) -> ReadySegment:
-        appender = self.appender
+    def _ready(self, region: StagedRegion, *, closed: bool) -> ReadySegment:
+        writer = self.writer
         # Nothing may be created in the mount point of a log dir that is not mounted.
-        place = appender.whereabouts()
+        place = writer.whereabouts()
         try:
-            return ReadySegment(region, place, appender.config, closed=closed, sync=not self.sync)
+            return ReadySegment(region, place, writer.config, closed=closed, sync=not self.sync)
         except OSError as error:
-            appender.fail(error)
+            writer.fail(error)
 
-    def _digest(self, pieces: Sequence[Region | ReadySegment]) -> int:
+    def _digest(self, pieces: Sequence[StagedRegion | ReadySegment]) -> int:
         """A digest that identifies this decision's records as they will be in the log."""
         return crc32c(b"".join(map(self._crcs, pieces)))
 
-    def _crcs(self, piece: Region | ReadySegment) -> bytes:
+    def _crcs(self, piece: StagedRegion | ReadySegment) -> bytes:
         if self.append_time is None or isinstance(piece, ReadySegment):
             return piece.crcs
         crcs = bytearray()
@@ -166,39 +166,39 @@ class _Work:
             crcs += crcs_of(scan(data, 0, len(data)))
         return bytes(crcs)
 
-    def _newest(self, pieces: Sequence[Region | ReadySegment]) -> int:
+    def _newest(self, pieces: Sequence[StagedRegion | ReadySegment]) -> int:
         """The largest time (ms) of the copied records; the segment may have to be rolled before them because of it."""
         if self.append_time is not None:
             return self.append_time
-        return max((_newest(piece) for piece in pieces if isinstance(piece, Region)), default=NO_TIMESTAMP)
+        return max((_newest(piece) for piece in pieces if isinstance(piece, StagedRegion)), default=NO_TIMESTAMP)
 
     # ---- with the lock
 
-    def _apply(self, pieces: Sequence[Region | ReadySegment], digest: int, newest: int) -> None:
-        appender = self.appender
+    def _apply(self, pieces: Sequence[StagedRegion | ReadySegment], digest: int, newest: int) -> None:
+        writer = self.writer
         self._check_staged(pieces)
-        active, was_empty = appender.state.active_base, appender.state.position == 0
+        active, was_empty = writer.state.active_base, writer.state.position == 0
         steps = list(self._layout(pieces, newest))
         # An installed segment is synced before it gets its name, and so must the intent be.
         installs = any(isinstance(piece, ReadySegment) for piece in pieces)
         end = steps[-1].offset + steps[-1].piece.count
-        sync = self.sync or installs or appender.must_sync(end)
-        appender.drop_newer_segments()
+        sync = self.sync or installs or writer.must_sync(end)
+        writer.drop_newer_segments()
         self._begin(steps[-1], digest, sync=sync)
         try:
             segment, headers = self._write(steps, sync=sync)
         except (OSError, OutcomeUnknownError, CorruptRecordError, StagedOutputError) as error:
-            apply_intent.drop(appender)
+            apply_intent.drop(writer)
             if isinstance(error, _NOT_AS_STAGED):
                 raise self._named(error) from error
             raise
-        apply_intent.fulfil(appender, synced=sync)
-        appender.use_segment(segment)
-        appender.index(headers)
+        apply_intent.fulfil(writer, synced=sync)
+        writer.use_segment(segment)
+        writer.index(headers)
         if segment.base_offset != active or (installs and was_empty):
-            appender.maintain()
+            writer.maintain()
 
-    def _check_staged(self, pieces: Sequence[Region | ReadySegment]) -> None:
+    def _check_staged(self, pieces: Sequence[StagedRegion | ReadySegment]) -> None:
         """Refuses files that were removed since they were linked; the link still exists.
 
         A process that sets a decision aside moves its files first, and checks each partition under its lock after
@@ -208,18 +208,18 @@ class _Work:
             if isinstance(piece, ReadySegment) and not files.exists(piece.staged_path):
                 raise self._named(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), piece.staged_path))
 
-    def _layout(self, pieces: Sequence[Region | ReadySegment], newest: int) -> Iterator[_Step]:
-        appender, state = self.appender, self.appender.state
+    def _layout(self, pieces: Sequence[StagedRegion | ReadySegment], newest: int) -> Iterator[_Step]:
+        writer, state = self.writer, self.writer.state
         base, position, offset = state.active_base, state.position, state.next_offset
         first = pieces[0]
-        roll = bool(state.flags & Flags.SUSPECT) or appender.segment.must_roll(
+        roll = bool(state.flags & Flags.SUSPECT) or writer.segment.must_roll(
             first.size, offset + first.count - 1, newest
         )
         for piece in pieces:
             # A piece goes into one segment, so the segment's limits are checked for the whole piece.
             full = (
                 isinstance(piece, ReadySegment)
-                or position > appender.config.segment_bytes - piece.size
+                or position > writer.config.segment_bytes - piece.size
                 or offset + piece.count - 1 - base > INT_MAX
             )
             if (position > 0 or base != offset) and (full or roll):
@@ -229,7 +229,7 @@ class _Work:
             offset += piece.count
 
     def _begin(self, last: _Step, digest: int, *, sync: bool) -> None:
-        state, end = self.appender.state, last.offset + last.piece.count
+        state, end = self.writer.state, last.offset + last.piece.count
         # Offsets that a power loss could take back must be reserved before readers see them.
         reserve = end + RESERVE if not sync and end > state.reserve else state.reserve
         begun = state._replace(
@@ -241,45 +241,45 @@ class _Work:
             intent_base=last.base,
             intent_position=last.position + last.piece.size,
         )
-        self.appender.save(self.appender.claiming(begun), durable=sync or reserve != state.reserve)
+        self.writer.save(self.writer.claiming(begun), durable=sync or reserve != state.reserve)
 
     def _write(self, steps: Sequence[_Step], *, sync: bool) -> tuple[SegmentWriter, list[BatchHeader]]:
         """Writes all steps; returns the last segment and its batches that are not indexed yet."""
-        appender = self.appender
-        segment: SegmentWriter | None = appender.segment
-        base, headers, copied, installed = appender.state.active_base, list[BatchHeader](), False, False
+        writer = self.writer
+        segment: SegmentWriter | None = writer.segment
+        base, headers, copied, installed = writer.state.active_base, list[BatchHeader](), False, False
         for step in steps:
             piece = step.piece
             if step.base != base and segment is not None:
                 segment.enter(headers)
-                appender.close_segment(segment, segment.position)
+                writer.close_segment(segment, segment.position)
             if isinstance(piece, ReadySegment):
-                piece.put(appender.place.folder, step.base, appender.state.leader_epoch)
+                piece.put(writer.place.folder, step.base, writer.state.leader_epoch)
                 segment = None if piece.closed else self._open(step.base, piece.size)
                 base, headers, copied, installed = step.base, [], False, True
                 continue
             if step.base != base:
-                segment, headers = appender.new_segment(step.base), []
-                appender.claim()
+                segment, headers = writer.new_segment(step.base), []
+                writer.claim()
                 base = step.base
-            assert segment is not None, "what lies behind a segment that is closed begins another one"
+            assert segment is not None, "a piece after a complete segment begins another one"
             headers += self._copy(segment, piece, step)
             copied = True
         assert segment is not None, "the last segment is never closed"
         if copied and sync:
-            appender.sync_log(segment)
+            writer.sync_log(segment)
         if installed:
-            files.sync_folder(appender.place.folder)
+            files.sync_folder(writer.place.folder)
         return segment, headers
 
     def _open(self, base: int, position: int) -> SegmentWriter:
-        appender = self.appender
-        return SegmentWriter(appender.place.folder, base, position, appender.config, appender.clock)
+        writer = self.writer
+        return SegmentWriter(writer.place.folder, base, position, writer.config, writer.clock)
 
-    def _copy(self, segment: SegmentWriter, region: Region, step: _Step) -> Iterator[BatchHeader]:
+    def _copy(self, segment: SegmentWriter, region: StagedRegion, step: _Step) -> Iterator[BatchHeader]:
         offset, target = step.offset, step.position
         for data in read_region(region):
-            offset = assign_offsets(data, 0, len(data), offset, self.appender.state.leader_epoch)
+            offset = assign_offsets(data, 0, len(data), offset, self.writer.state.leader_epoch)
             if self.append_time is not None:
                 set_log_append_time(data, 0, len(data), self.append_time)
             segment.log.pwrite(data, target)
@@ -287,7 +287,7 @@ class _Work:
             target += len(data)
 
 
-def _newest(region: Region) -> int:
+def _newest(region: StagedRegion) -> int:
     with files.open_read(region.path) as source:
         headers = read_headers(source, region.position, region.position + region.size)
         return max((header.max_timestamp for header in headers), default=NO_TIMESTAMP)

@@ -25,7 +25,7 @@ from pyspark_log.storage.publish.applier import Entries, entries_of, staging_fol
 from pyspark_log.storage.publish.decision import TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.install import copy_limit, install_size, most_batches
-from pyspark_log.storage.publish.staged_file import Job, Region, read_region
+from pyspark_log.storage.publish.staged_file import Job, StagedRegion, read_region
 from pyspark_log.storage.publish.staging import PartFile, StagedPart
 from pyspark_log.storage.record import crcs_of, scan, set_log_append_time
 from pyspark_log.types import OffsetStep
@@ -148,7 +148,7 @@ class _Place:
     def _copy(self, part: StagedPart, file: PartFile) -> None:
         if part.file:
             path = f"{self._folder}/{part.file}"
-            pieces = read_region(Region(path, part.position, part.size, part.count, part.crcs))
+            pieces = read_region(StagedRegion(path, part.position, part.size, part.count, part.crcs))
         else:
             pieces = iter([memoryview(bytearray(part.data))])
         for data in pieces:

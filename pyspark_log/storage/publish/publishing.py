@@ -99,7 +99,7 @@ class _Stage(Enum):
     DECIDED = 3
 
 
-def _tells_that_nothing_was_added(error: Exception) -> bool:
+def _nothing_was_added(error: Exception) -> bool:
     return isinstance(error, (PylogError, OSError)) and not isinstance(error, OutcomeUnknownError)
 
 
@@ -173,7 +173,7 @@ def publish(
     """
     check_given(publisher, number, run, location, plan)
     if participants and not sync:
-        raise InvalidConfigError("a publish that moves positions of groups must be synced, lest they move without it")
+        raise InvalidConfigError("a publish that commits offsets of groups must be synced, lest these outlive it")
     wanted = Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off)
     sync = sync or is_shared(f"{decisions.logs.path}/{STATE_FOLDER}")
     publishing = _Publish(decisions, wanted, parts, participants, claimed=claimed, sync=sync)
@@ -224,7 +224,7 @@ class _Publish:
             if isinstance(error, (SetAsideError, PublishPendingError)):
                 return error
             return _pending(publisher, number, error)
-        if self._stage is _Stage.DECIDING and not _tells_that_nothing_was_added(error):
+        if self._stage is _Stage.DECIDING and not _nothing_was_added(error):
             return OutcomeUnknownError(
                 f"number {number} of publisher {publisher!r} is decided or not, which the same call again "
                 f"finds out: [{condition_of(error)}] {error}"
@@ -329,11 +329,11 @@ class _Publish:
             apply_decision(self._decisions, decision, DEFAULT_TIMEOUT, entries)
         except StagedOutputError:
             self._decisions.follow()
-            _tell_if_aside(self._decisions, decision, replayed)
+            _raise_if_set_aside(self._decisions, decision, replayed)
             raise
-        _tell_if_aside(self._decisions, decision, replayed)
+        _raise_if_set_aside(self._decisions, decision, replayed)
         if replayed and self._sync and decision.boot:
-            _settle(self._decisions, decision)
+            _flush(self._decisions, decision)
 
     def _tidy(self, decision: Decision) -> None:
         """Forgets the publisher if it has this one publish only."""
@@ -408,7 +408,7 @@ def take_back(decisions: DecisionLog, publisher: str, number: int, parts: Sequen
         ) from error
     if fenced is not None and (decided or last is None):
         raise OutcomeUnknownError(
-            f"whether number {number} of publisher {publisher!r} was decided by this run cannot be told any more: "
+            f"whether number {number} of publisher {publisher!r} was decided by this run can no longer be found out: "
             f"[{fenced.condition}] {fenced}"
         ) from fenced
     if decided:
@@ -564,18 +564,18 @@ def _inheriting(wanted: Decision, last: Decision) -> Decision:
     return replace(wanted, run=run, replaced=before.replaced, location=location, set_aside=last.set_aside)
 
 
-def _settle(decisions: DecisionLog, decision: Decision) -> None:
+def _flush(decisions: DecisionLog, decision: Decision) -> None:
     """Syncs what was published without syncing."""
-    with decisions.hold() as writer:
-        writer.settle()
+    with decisions.hold() as held:
+        held.flush()
     for place in decision.places:
         with contextlib.suppress(UnknownTopicError):
-            appender = decisions.logs.appender(place.topic, place.partition)
-            with appender.hold():
-                appender.settle()
+            writer = decisions.logs.writer(place.topic, place.partition)
+            with writer.hold():
+                writer.flush()
 
 
-def _tell_if_aside(decisions: DecisionLog, decision: Decision, replayed: bool) -> None:
+def _raise_if_set_aside(decisions: DecisionLog, decision: Decision, replayed: bool) -> None:
     """Raises if a decision was set aside, so that it is not applied, or not in all partitions.
 
     Raises:

@@ -20,7 +20,7 @@ from pyspark_log.storage.publish.applier import apply_decision, is_applied_in, s
 from pyspark_log.storage.publish.decision import Decision, Origin, TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import tidy
-from pyspark_log.storage.publish.staged_file import Region, region_fault
+from pyspark_log.storage.publish.staged_file import StagedRegion, region_fault
 
 log = logging.getLogger(__name__)
 
@@ -168,10 +168,10 @@ def _aside_folder(logs: LogManager, number: int) -> str:
 def _has(logs: LogManager, decision: Decision, place: TopicIdPartition) -> bool | None:
     """Whether a decision is applied in a partition; None if its topic is deleted, so that the part is void."""
     try:
-        appender = logs.appender(place.topic, place.partition)
-        if appender.place.topic_id != place.topic_id:
+        writer = logs.writer(place.topic, place.partition)
+        if writer.place.topic_id != place.topic_id:
             return None
-        with appender.hold() as held:
+        with writer.hold() as held:
             return held.state.applied >= decision.offset
     except UnknownTopicError:
         return None
@@ -184,7 +184,7 @@ def _move_staged(logs: LogManager, decision: Decision, folder: str) -> None:
         files.make_folder(path)
     _move(f"{staging}/{decision.manifest}", folder)
     try:
-        entries: Mapping[TopicIdPartition, Sequence[Region]]
+        entries: Mapping[TopicIdPartition, Sequence[StagedRegion]]
         entries = manifest.read(folder, decision.manifest, decision.manifest_crc)
     except (FileNotFoundError, StagedOutputError) as error:
         log.warning("%s: which files decision %d needs is not known: %s", logs.path, decision.offset, error)

@@ -74,7 +74,7 @@ _READ_SIZE = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class StagedRegion:
     """Staged record batches of one partition, back to back.
 
     Attributes:
@@ -91,7 +91,7 @@ class Region:
     crcs: bytes
 
 
-def read_region(region: Region) -> Iterator[memoryview]:
+def read_region(region: StagedRegion) -> Iterator[memoryview]:
     """Reads the batches of a region, some complete batches at a time, with every CRC checked; a large one comes alone.
 
     Only the end of the iteration proves that they are the staged ones, so use the result only then. What is yielded may
@@ -120,7 +120,7 @@ def read_region(region: Region) -> Iterator[memoryview]:
         raise StagedOutputError(f"{region.path}: the bytes at {region.position} are not those that were staged")
 
 
-def region_fault(region: Region) -> str:
+def region_fault(region: StagedRegion) -> str:
     """The problem with staged batches; "" if they are the decided ones."""
     try:
         for _ in read_region(region):

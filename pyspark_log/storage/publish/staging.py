@@ -135,7 +135,7 @@ def _resolved(logs: LogManager, topic: TopicDescription, compression_type: str |
     if compression_type and configs.get("compression.type", "producer") == "producer":
         codec = "uncompressed" if compression_type == "none" else compression_type
         configs = {**configs, "compression.type": codec}
-    return TopicConfig.resolve(configs, logs.settings)
+    return TopicConfig.resolve(configs, logs.configs)
 
 
 @dataclass(slots=True)

@@ -212,7 +212,7 @@ def _unsnappy_block(block: memoryview, room: int, limit: int) -> BytesLike:
         if byte < 0x80:
             break
     else:
-        raise CorruptRecordError("a snappy block does not tell its size")
+        raise CorruptRecordError("a snappy block does not say its size")
     if size > room:
         raise BatchTooLargeError(len(block), limit)
     if size > len(block) * _SNAPPY_RATIO:

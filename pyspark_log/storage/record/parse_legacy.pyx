@@ -92,7 +92,7 @@ cdef int survey(const uint8_t* data, const uint8_t* end, bint check_crcs, Header
             raise CorruptRecordError(f"message {count} inside has a wrong CRC")
         offset = load_i64(p)
         if not last < offset < INT64_MAX:
-            raise CorruptRecordError(f"message {count} inside has offset {offset}, behind one of {last}")
+            raise CorruptRecordError(f"message {count} inside has offset {offset}, after one of {last}")
         if count == 0:
             first = offset
         last = offset
@@ -171,5 +171,5 @@ cdef const char* read_messages(
         rows.count += 1
     if p != end:
         bad[0] = -1
-        return b"bytes remain behind the last message"
+        return b"bytes remain after the last message"
     return NULL

@@ -153,7 +153,7 @@ cdef const char* read_records(
         out_value_edge[row] = value_end
     if p != end:
         bad[0] = -1
-        return b"bytes remain behind the last record"
+        return b"bytes remain after the last record"
     rows.count = row
     rows.key_nulls += key_nulls
     rows.value_nulls += value_nulls

@@ -31,7 +31,7 @@ Taken = TypeVar("Taken")
 
 
 class Readable(Protocol):
-    """An open log file, or what stands for one."""
+    """An open log file, or an object that is read like one."""
 
     @property
     def path(self) -> str:

@@ -65,7 +65,7 @@ def decode_entries(data: bytes, base_offset: int, path: str) -> list[AbortedTran
         entry = AbortedTransaction(*fields)
         if version > _VERSION or entry.last_offset <= before:
             raise SideFileError(
-                f"{path}, entry {len(entries)}: version {version}, marker at offset {entry.last_offset} behind "
+                f"{path}, entry {len(entries)}: version {version}, marker at offset {entry.last_offset} after "
                 f"offset {before}: the index must be rebuilt from the log"
             )
         entries.append(entry)
@@ -131,7 +131,7 @@ class TxnIndex:
     def append(self, entry: AbortedTransaction) -> None:
         """Appends an entry. ValueError if its marker is not after the last one's."""
         if self._last_offsets and entry.last_offset <= self._last_offsets[-1]:
-            raise ValueError(f"marker at offset {entry.last_offset} is not behind {self._last_offsets[-1]}")
+            raise ValueError(f"marker at offset {entry.last_offset} is not after {self._last_offsets[-1]}")
         if self._file is None:
             self._file = files.open_or_create(self._path)
         self._file.pwrite(_ENTRY.pack(_VERSION, *entry), len(self._last_offsets) * _ENTRY.size)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..checker.machine import Steps
-from .appender import Appender
 from .decision_log import D, Known, Record, known, names_of, pieces
 from .held_log import SyncError
 from .setup import Setup
+from .writer import LogWriter
 
 
 class GivenUpError(Exception):
@@ -31,12 +31,12 @@ class Helper:
         """`patient`: it waits for the locks of partitions."""
         self.who, self.setup, self.patient = who, setup, patient
         self.keeps = setup.keeps
-        self.appenders = {name: Appender(name, lock, who, setup) for lock, name in enumerate((D, *places))}
+        self.writers = {name: LogWriter(name, lock, who, setup) for lock, name in enumerate((D, *places))}
         self.known = Known()
         self.applied: frozenset[int] = frozenset()
 
     def frozen(self) -> Any:
-        at = tuple(appender.frozen() for appender in self.appenders.values() if appender.loaded or appender.file)
+        at = tuple(writer.frozen() for writer in self.writers.values() if writer.loaded or writer.file)
         return self.who, self.known, self.applied, at
 
     # ---- looking
@@ -45,8 +45,8 @@ class Helper:
         """Reads what was decided, up to the end; no lock is needed, but once after a power loss. SyncError."""
         state = yield D + " state", "look"
         if not state.booted and self.keeps("who looks for decisions after a restart puts their log right first"):
-            yield from self.appenders[D].enter()
-            yield from self.appenders[D].leave()
+            yield from self.writers[D].enter()
+            yield from self.writers[D].leave()
             state = yield D + " state", "look"
         batches = yield D + " log", "readable", state
         if not self.keeps("nobody acts on a decision beyond the end"):
@@ -99,7 +99,7 @@ class Helper:
         """Whether a decision's files are there; they may be gone if it was finished meanwhile. GivenUpError."""
         if (yield "staging", "has", ("manifest", record.content)):
             return True
-        log = self.appenders[D]
+        log = self.writers[D]
         yield from log.enter()
         yield from self.follow()
         yield from log.leave()
@@ -112,30 +112,30 @@ class Helper:
             record = steps[number]
             if place not in record.places or (yield from self.is_applied_in(record, place)):
                 continue
-            appender = self.appenders[place]
-            if not (yield from self._enter(appender)):
+            writer = self.writers[place]
+            if not (yield from self._enter(writer)):
                 continue
             try:
-                yield from self._apply_in(appender, record)
+                yield from self._apply_in(writer, record)
             except (SyncError, GivenUpError):
-                yield from appender.leave()
+                yield from writer.leave()
                 raise
-            yield from appender.leave()
+            yield from writer.leave()
 
-    def _enter(self, appender: Appender) -> Steps:
+    def _enter(self, writer: LogWriter) -> Steps:
         """Takes a partition's lock; False if it is dead. GivenUpError."""
         if self.patient:
-            return (yield from appender.enter())
-        if not (yield "locks", "try", appender.lock, self.who):
+            return (yield from writer.enter())
+        if not (yield "locks", "try", writer.lock, self.who):
             raise GivenUpError("it is locked")
-        return (yield from appender.entered())
+        return (yield from writer.entered())
 
-    def _apply_in(self, appender: Appender, record: Record) -> Steps:
-        if appender.state.applied < record.decision:
+    def _apply_in(self, writer: LogWriter, record: Record) -> Steps:
+        if writer.state.applied < record.decision:
             there = yield "staging", "has", self.names_of(record)[0]
             if not there:
                 raise GivenUpError(f"what {record} staged is missing")
-        yield from appender.apply(record.decision, pieces(record))
+        yield from writer.apply(record.decision, pieces(record))
 
     def help(self) -> Steps:
         """Applies what is decided and not visible yet; waits for nobody. SyncError."""

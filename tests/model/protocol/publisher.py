@@ -97,7 +97,7 @@ class Publisher(Helper):
 
     def claim(self, pub: str, run: str, number: int) -> Steps:
         """Makes `run` the one that publishes; those before it are fenced. RefusedError, SyncError, GivenUpError."""
-        log = self.appenders[D]
+        log = self.writers[D]
         yield from log.enter()
         try:
             yield from self.follow()
@@ -170,7 +170,7 @@ class Publisher(Helper):
 
     def _decide(self, wanted: Record, claimed: bool) -> Steps:
         """Makes the decision, or finds the one that was made before; True for the latter. RefusedError, SyncError."""
-        log = self.appenders[D]
+        log = self.writers[D]
         while True:
             yield from log.enter()
             try:
@@ -233,7 +233,7 @@ class Publisher(Helper):
 
     def _append(self, records: Sequence[Record]) -> Steps:
         """Adds records in one batch, durably, and reads them. SyncError."""
-        log = self.appenders[D]
+        log = self.writers[D]
         sync = self.keeps("a decision is synced before the end moves")
         base = yield from log.append((tuple(records),), sync=sync, counts=(len(records),))
         yield from self.follow()
@@ -249,7 +249,7 @@ class Publisher(Helper):
         for number in sorted(undone):
             if (yield from self.is_applied(undone[number])):
                 done = (*done, undone[number])
-        log = self.appenders[D]
+        log = self.writers[D]
         yield from log.enter()
         try:
             yield from self.follow()
@@ -284,7 +284,7 @@ class Publisher(Helper):
         yield from self.follow()
         if self.known.undone:
             yield from self.tidy()
-        log = self.appenders[D]
+        log = self.writers[D]
         locked = self.keeps("the janitor holds the lock of decisions")
         if locked:
             yield from log.enter()

@@ -14,17 +14,17 @@ from typing import Any
 
 from ..checker.machine import InvariantError, Steps
 from ..world.state_file import Loaded, State
-from .appender import Appender
 from .held_log import SyncError
 from .setup import Setup
+from .writer import LogWriter
 
 
 class LockLostError(SyncError):
     """The lock is lost: a write was refused."""
 
 
-class SharedAppender(Appender):
-    """An appender on a shared file system, whose files are with one `Server`."""
+class SharedLogWriter(LogWriter):
+    """A writer on a shared file system, whose files are with one `Server`."""
 
     def __init__(self, name: str, who: int, setup: Setup) -> None:
         super().__init__(name, 0, who, setup)

@@ -56,7 +56,7 @@ def _without(batch: Batch, later: Sequence[Batch], keeps_last: bool) -> Batch:
 def compactor(who: int, setup: Setup) -> Steps:
     """Compacts twice."""
     access = Publisher(who, PLACES, setup)
-    log = access.appenders[D]
+    log = access.writers[D]
     for _time in range(2):
         yield from log.enter()
         yield log.log, "compact", access.keeps("the last record of a publisher stays")

@@ -46,23 +46,23 @@ class Member(Publisher):
 
     def before_deciding(self, wanted: Record) -> Steps:
         """The position must be the one that was started from, and nobody commits until the decision is made."""
-        log = self.appenders[O]
+        log = self.writers[O]
         if self.keeps("who decides holds the group's partition"):
             yield from log.enter()
             unsynced = log.state.synced < log.state.position
             if unsynced and self.keeps("positions are durable before a decision rests on them"):
-                yield from log.settle()
+                yield from log.flush()
         position = yield from self.committed()
         if position != wanted.content.plan[0]:
             raise RefusedError(f"{wanted.pub} started from {wanted.content.plan[0]}, and {position} is committed")
 
     def after_deciding(self) -> Steps:
         if self.keeps("who decides holds the group's partition"):
-            yield from self.appenders[O].leave()
+            yield from self.writers[O].leave()
 
     def _enter_behind(self, waits: bool) -> Steps:
         """Takes the lock of the group's partition, when all that was decided is applied if `waits`. SyncError."""
-        log = self.appenders[O]
+        log = self.writers[O]
         while True:
             yield from self.follow()
             undone = self.known.undone
@@ -76,14 +76,14 @@ class Member(Publisher):
 
     def commit(self, mark: str, position: int) -> Steps:
         """A commit by itself, behind what was decided before. SyncError, GivenUpError."""
-        log = self.appenders[O]
+        log = self.writers[O]
         yield from self._enter_behind(self.keeps("a commit comes behind what is decided"))
         yield from log.append((("c", mark, position),), sync=False)
         yield from log.leave()
 
     def expire(self, mark: str) -> Steps:
         """Takes the position back if it has expired by now. SyncError, GivenUpError."""
-        log = self.appenders[O]
+        log = self.writers[O]
         state = yield O + " state", "look"
         now = state.next
         expired = yield from self._expired(now)

@@ -9,7 +9,7 @@ from typing import Any
 from ..checker.machine import InvariantError, Model, Program, Steps, Thing, Watch
 from ..observers.partition import Seen, Witness, current, look, visible
 from ..protocol.setup import Setup
-from ..protocol.shared import LockLostError, SharedAppender
+from ..protocol.shared import LockLostError, SharedLogWriter
 from ..world.log import File, Log
 from ..world.server import Served, Server
 from ..world.state_file import Intent, State, StateFile
@@ -20,7 +20,7 @@ TWO_BATCHES = Setup(segment_size=2)
 
 def client(who: int, setup: Setup, kinds: tuple[str, ...]) -> Steps:
     """Does tasks until none is left, or it finds that it was cut off."""
-    access = SharedAppender(P, who, setup)
+    access = SharedLogWriter(P, who, setup)
     while True:
         task = yield "script", "next", kinds
         if task is None:
@@ -37,7 +37,7 @@ def client(who: int, setup: Setup, kinds: tuple[str, ...]) -> Steps:
             return
 
 
-def append(access: SharedAppender, what: tuple[Any, ...]) -> Steps:
+def append(access: SharedLogWriter, what: tuple[Any, ...]) -> Steps:
     """Appends, and acknowledges it. LockLostError."""
     yield from access.enter()
     base = yield from access.append((what,))
@@ -45,7 +45,7 @@ def append(access: SharedAppender, what: tuple[Any, ...]) -> Steps:
     yield from access.leave()
 
 
-def apply_all(access: SharedAppender, decided: int) -> Steps:
+def apply_all(access: SharedLogWriter, decided: int) -> Steps:
     """Applies what is decided. LockLostError."""
     for decision in range(decided):
         yield from access.enter()
@@ -55,7 +55,7 @@ def apply_all(access: SharedAppender, decided: int) -> Steps:
 
 def last(setup: Setup) -> Steps:
     """One that comes when all others are dead."""
-    access = SharedAppender(P, 99, setup)
+    access = SharedLogWriter(P, 99, setup)
     decided = yield "script", "decided"
     yield from apply_all(access, len(decided))
     for number in range(2):

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from ..checker.machine import InvariantError, Model, Program, Steps, Thing
 from ..observers.partition import Seen, Witness, current, visible, watch
-from ..protocol.appender import Appender
 from ..protocol.apply import Piece
 from ..protocol.held_log import SyncError
 from ..protocol.setup import PLAIN, Setup
+from ..protocol.writer import LogWriter
 from ..world.locks import Locks
 from ..world.log import Log
 from ..world.state_file import StateFile, TornStateFile, is_damaged
@@ -82,54 +82,54 @@ def pieces(decision: int, kind: str) -> tuple[Piece, ...]:
     return (first, Piece(whats[2:], ("staged", decision, 1) if kind == "publish two files" else None))
 
 
-def apply_all(appender: Appender, decided: tuple[str, ...]) -> Steps:
+def apply_all(writer: LogWriter, decided: tuple[str, ...]) -> Steps:
     """Applies what is decided, in order, each under a hold of its own."""
     for decision in range(len(decided)):
         parts = pieces(decision, decided[decision])
-        if not (yield from held(appender, applied, appender, decision, parts, decided[decision])):
+        if not (yield from held(writer, applied, writer, decision, parts, decided[decision])):
             return
         for number in range(2):
             if parts[number].file:
                 yield P + " log", "unlink", parts[number].file
 
 
-def applied(appender: Appender, decision: int, parts: tuple[Piece, ...], kind: str) -> Steps:
+def applied(writer: LogWriter, decision: int, parts: tuple[Piece, ...], kind: str) -> Steps:
     """Applies one decision."""
-    if appender.state.applied < decision:
+    if writer.state.applied < decision:
         for number in range(2):
             if parts[number].file:
                 there = yield P + " log", "has", parts[number].file
                 if not there:
                     raise InvariantError("I9", f"{parts[number].file} is gone, and decision {decision} is not applied")
-    yield from appender.apply(decision, parts, sync=kind != "publish unsynced")
+    yield from writer.apply(decision, parts, sync=kind != "publish unsynced")
     return True
 
 
-def held(appender: Appender, task: Callable[..., Steps], *args: Any) -> Steps:
+def held(writer: LogWriter, task: Callable[..., Steps], *args: Any) -> Steps:
     """Does something under the partition's lock; gives None if it was given up for a sync that failed."""
     found = None
     try:
-        yield from appender.enter()
+        yield from writer.enter()
         found = yield from task(*args)
     except SyncError:
         pass
-    yield from appender.leave()
+    yield from writer.leave()
     return found
 
 
 def worker(who: int, setup: Setup, kinds: tuple[str, ...], again: bool) -> Steps:
     """Does tasks until none is left; `again`: after a restart, with a look at the partition first."""
-    appender = Appender(P, 0, who, setup)
+    writer = LogWriter(P, 0, who, setup)
     if again:
-        yield from held(appender, nothing)
+        yield from held(writer, nothing)
     while True:
         task = yield "script", "next", kinds
         if task is None:
             return
-        yield from do(appender, *task)
+        yield from do(writer, *task)
 
 
-def do(appender: Appender, kind: str, number: int) -> Steps:
+def do(writer: LogWriter, kind: str, number: int) -> Steps:
     """One task."""
     if kind.startswith("publish"):
         parts = pieces(number, kind)
@@ -137,41 +137,41 @@ def do(appender: Appender, kind: str, number: int) -> Steps:
             if parts[part].file:
                 yield P + " log", "stage", parts[part].file, parts[part].whats
         decided = yield "script", "decide", kind
-        yield from apply_all(appender, decided)
+        yield from apply_all(writer, decided)
         return
-    if kind == "settle":
-        yield from held(appender, appender.settle)
+    if kind == "flush":
+        yield from held(writer, writer.flush)
         return
     if kind == "delete records":
-        yield from held(appender, delete_all, appender)
+        yield from held(writer, delete_all, writer)
         return
     if kind == "truncate":
-        yield from held(appender, take_back, appender)
+        yield from held(writer, take_back, writer)
         return
     whats = tuple(("a", number, one) for one in range(2 if kind == "append two" else 1))
-    yield from held(appender, append, appender, whats, kind == "append synced")
+    yield from held(writer, append, writer, whats, kind == "append synced")
 
 
-def append(appender: Appender, whats: tuple[Any, ...], sync: bool) -> Steps:
+def append(writer: LogWriter, whats: tuple[Any, ...], sync: bool) -> Steps:
     """Appends, and acknowledges it."""
-    base = yield from appender.append(whats, sync=sync)
+    base = yield from writer.append(whats, sync=sync)
     yield P + " seen", "acknowledge", base, whats, sync
 
 
-def delete_all(appender: Appender) -> Steps:
+def delete_all(writer: LogWriter) -> Steps:
     """Deletes all records."""
-    end = appender.state.next
-    yield from appender.delete_before(end)
+    end = writer.state.next
+    yield from writer.delete_before(end)
     yield P + " seen", "deleted", end
 
 
-def take_back(appender: Appender) -> Steps:
+def take_back(writer: LogWriter) -> Steps:
     """Takes back the last batch, as a replica does that has to follow another log."""
-    batches = yield P + " log", "readable", appender.state
-    if batches and batches[-1].base >= appender.state.start:
+    batches = yield P + " log", "readable", writer.state
+    if batches and batches[-1].base >= writer.state.start:
         whats = tuple(what for what in (batches[-1].what,) if what)
         yield P + " seen", "take_back", batches[-1].base, whats
-        yield from appender.truncate(batches[-1].base)
+        yield from writer.truncate(batches[-1].base)
         yield P + " seen", "taken_back", whats
 
 
@@ -189,10 +189,10 @@ def flip(who: int) -> Steps:
 
 def last(setup: Setup) -> Steps:
     """One that comes when all others are dead: it finishes what was decided, and appends."""
-    appender = Appender(P, 0, 99, setup)
+    writer = LogWriter(P, 0, 99, setup)
     decided = yield "script", "decided"
-    yield from apply_all(appender, decided)
-    yield from held(appender, append, appender, (("a", "last", 0),), False)
+    yield from apply_all(writer, decided)
+    yield from held(writer, append, writer, (("a", "last", 0),), False)
 
 
 def settled(values: Mapping[str, Any]) -> None:

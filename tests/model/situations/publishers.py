@@ -54,11 +54,11 @@ def last(setup: Setup, places: Sequence[str] = PLACES, kind: type[Publisher] = P
     yield from access.help()
     yield from access.tidy()
     for number in range(len(places)):
-        appender = access.appenders[places[number]]
-        alive = yield from appender.enter()
+        writer = access.writers[places[number]]
+        alive = yield from writer.enter()
         if alive:
-            yield from appender.append((("a", "last", 0),), sync=True)
-            yield from appender.leave()
+            yield from writer.append((("a", "last", 0),), sync=True)
+            yield from writer.leave()
 
 
 def settled(values: Mapping[str, Any], places: Sequence[str] = PLACES) -> None:

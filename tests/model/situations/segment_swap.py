@@ -14,8 +14,8 @@ from typing import Any
 
 from ..checker.machine import InvariantError, Model, Program, Steps, Thing, Watch
 from ..observers.partition import Seen, Witness, current
-from ..protocol.appender import Appender
 from ..protocol.setup import PLAIN, Setup
+from ..protocol.writer import LogWriter
 from ..world.locks import Locks
 from ..world.log import Batch, File, Folder, Log
 from ..world.state_file import Slots, State, StateFile, Swap
@@ -32,8 +32,8 @@ SWAP = Swap(0, 4)
 TRUNCATED = 3
 
 
-class Cleaner(Appender):
-    """An appender that can swap, and finishes a swap that another has begun."""
+class Cleaner(LogWriter):
+    """A writer that can swap, and finishes a swap that another has begun."""
 
     def clean(self) -> Steps:
         """One round: writes the cleaned segment, without the lock, and swaps; nothing if that was done. SyncError."""

@@ -9,10 +9,10 @@ from typing import Any
 from ..checker.machine import InvariantError, Model, Program, Steps, Thing, Watch
 from ..observers.partition import watch
 from ..observers.publishes import Look
-from ..protocol.appender import Appender
 from ..protocol.decision_log import D, Record
 from ..protocol.publisher import Publisher, RefusedError
 from ..protocol.setup import PLAIN, Setup
+from ..protocol.writer import LogWriter
 from .publishers import PLACES, attempts, helper, last, private, publisher, settled, things
 
 # The lock of all topics, behind that of the decision log and those of the partitions.
@@ -69,7 +69,7 @@ def deleter(who: int, place: str, setup: Setup) -> Steps:
     yield "locks", "acquire", TOPICS_LOCK, who
     yield "topics", "delete", place
     if setup.keeps("a partition of a deleted topic is dead"):
-        dead = Appender(place, 1 + PLACES.index(place), who, setup)
+        dead = LogWriter(place, 1 + PLACES.index(place), who, setup)
         yield "locks", "acquire", dead.lock, who
         dead.loaded = yield dead.slots, "load"
         yield from dead.save(dead.state._replace(dead=True), durable=True)
@@ -83,7 +83,7 @@ def writer(who: int, place: str, setup: Setup) -> Steps:
     there = yield "topics", "has", place
     if not there:
         return
-    access = Appender(place, 1 + PLACES.index(place), who, setup)
+    access = LogWriter(place, 1 + PLACES.index(place), who, setup)
     alive = yield from access.enter()
     if alive:
         yield from access.append((("a", "late", 0),), sync=False)

@@ -26,11 +26,10 @@ from pyspark_log.errors import (
     StoreNotFoundError,
     UnknownTopicError,
 )
-from pyspark_log.storage.broker import reader as broker_partition
+from pyspark_log.storage.broker import reader
 from pyspark_log.storage.broker.log_dir import BrokerLogDir
 from pyspark_log.storage.broker.reader import BrokerLogReader
-from pyspark_log.storage.catalog import kafka_files as checkpoint_files
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import kafka_files, log_dir
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, PARTITION_METADATA
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance.repair.store import repair
@@ -149,7 +148,7 @@ def disks(root, tmp_path):
         (disk / META_PROPERTIES).write_text("version=1\ncluster.id=abc\nnode.id=3\n")
         add(disk / f"u-{number}", 0, batch(0, b"%d" % number))
     add(disks[1] / "t-2", 0, batch(0, b"a"), batch(1, b"b"))
-    checkpoint_files.write_offsets(str(disks[1] / HIGH_WATERMARK), {TopicPartition("t", 2): 1})
+    kafka_files.write_offsets(str(disks[1] / HIGH_WATERMARK), {TopicPartition("t", 2): 1})
     add(disks[2] / "t-1", 0, batch(0, b"c"))
     return disks
 
@@ -242,7 +241,7 @@ def test_what_is_above_the_high_watermark_is_not_shown(root):
     high_watermark(root, 30)
     assert store.latest_offset("t", 0) == 21
     # A checkpoint that knows nothing of this partition.
-    checkpoint_files.write_offsets(str(root / HIGH_WATERMARK), {TopicPartition("u", 0): 3})
+    kafka_files.write_offsets(str(root / HIGH_WATERMARK), {TopicPartition("u", 0): 3})
     assert store.latest_offset("t", 0) == 21
     # And back, where the folder was put back from an older copy.
     high_watermark(root, 12)
@@ -251,7 +250,7 @@ def test_what_is_above_the_high_watermark_is_not_shown(root):
 
 def test_what_is_below_the_log_start_is_not_shown(root):
     store = Store.open(root)
-    checkpoint_files.write_offsets(str(root / LOG_START), {T0: 15})
+    kafka_files.write_offsets(str(root / LOG_START), {T0: 15})
     assert store.earliest_offset("t", 0) == 15
     assert rows(store) == ALL[4:]
     with pytest.raises(OffsetOutOfRangeError, match="15"):
@@ -354,11 +353,11 @@ def test_a_base_offset_of_a_later_segment_is_told(root, number, flipped, end):
 def test_a_log_start_above_the_end_is_told(root, caplog):
     store = Store.open(root)
     assert (rows(store), caplog.text) == (ALL, "")
-    checkpoint_files.write_offsets(str(root / LOG_START), {T0: 30})
+    kafka_files.write_offsets(str(root / LOG_START), {T0: 30})
     assert (store.earliest_offset("t", 0), store.latest_offset("t", 0), rows(store)) == (30, 30, [])
     (told,) = caplog.messages
     assert "t-0: the log starts at offset 30, by log-start-offset-checkpoint, but ends at 21" in told
-    checkpoint_files.write_offsets(str(root / LOG_START), {T0: 21})
+    kafka_files.write_offsets(str(root / LOG_START), {T0: 21})
     assert store.earliest_offset("t", 0) == 21
     assert len(caplog.messages) == 1
 
@@ -472,7 +471,7 @@ def test_another_topic_of_the_same_name_is_not_read_on(root):
     """Its log has segments of the same names, and offsets that a slow reader could go on from."""
 
     def owned(number):
-        checkpoint_files.write_partition_metadata(str(root / "t-0" / PARTITION_METADATA), chr(number) * 21 + "A")
+        kafka_files.write_partition_metadata(str(root / "t-0" / PARTITION_METADATA), chr(number) * 21 + "A")
 
     def instead():
         os.rename(root / "t-0", root / "t-0.0-delete")
@@ -498,7 +497,7 @@ def test_another_topic_of_the_same_name_is_not_read_on(root):
 
 
 def test_another_topic_of_the_same_name_whose_segment_is_opened(root, monkeypatch):
-    checkpoint_files.write_partition_metadata(str(root / "t-0" / PARTITION_METADATA), "B" * 21 + "A")
+    kafka_files.write_partition_metadata(str(root / "t-0" / PARTITION_METADATA), "B" * 21 + "A")
     store = Store.open(root)
     assert rows(store) == ALL
 
@@ -512,7 +511,7 @@ def test_another_topic_of_the_same_name_whose_segment_is_opened(root, monkeypatc
             add(root / "t-0", 0, batch(0, b"new"))
         return SegmentReader(*arguments)
 
-    monkeypatch.setattr(broker_partition, "SegmentReader", instead_before_the_second)
+    monkeypatch.setattr(reader, "SegmentReader", instead_before_the_second)
     with pytest.raises(UnknownTopicError, match="another one was made"):
         next(store.read("t", 0, 0, 10))
     assert len(opened) == 2
@@ -522,7 +521,7 @@ def test_a_folder_that_gets_its_topics_id_later_is_read_on(root):
     store = Store.open(root)
     reader = store.read("t", 0, max_bytes=1)
     next(reader)
-    checkpoint_files.write_partition_metadata(str(root / "t-0" / PARTITION_METADATA), "B" * 21 + "A")
+    kafka_files.write_partition_metadata(str(root / "t-0" / PARTITION_METADATA), "B" * 21 + "A")
     assert [offset for part in reader for offset in part["offset"].to_pylist()] == [row[0] for row in ALL[1:]]
     assert rows(store) == ALL
 
@@ -540,8 +539,8 @@ def test_records_of_transactions_are_read_without_their_markers(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1, {"retention.ms": "-1"})
     store.append_batch("t", 0, ready(0, b"kept", transactional=True))
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(ending(True)), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(ending(True)), sync=False)
     store.append_batch("t", 0, ready(1, b"open", transactional=True))
     store.close()
     shutil.copytree(tmp_path / "store" / "data", tmp_path / "logs")

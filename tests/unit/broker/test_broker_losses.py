@@ -15,7 +15,7 @@ from transaction_tools import rows as committed
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.errors import LogDamagedError
-from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES, RECOVERY_POINT, MetaProperties
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.segment import txn_index
@@ -43,7 +43,7 @@ def without_its_last_segment(root):
 
 
 def without_any_segment(root):
-    checkpoint_files.write_meta_properties(str(root / META_PROPERTIES), MetaProperties("c", 1))
+    kafka_files.write_meta_properties(str(root / META_PROPERTIES), MetaProperties("c", 1))
     for base in (0, 10, 20):
         os.unlink(segment_path(str(root / "t-0"), base, LOG))
     return "there is no segment"
@@ -52,7 +52,7 @@ def without_any_segment(root):
 @pytest.mark.parametrize("lose", [cut_in_a_batch, cut_between_batches, without_its_last_segment, without_any_segment])
 @pytest.mark.parametrize("checkpoint", ["replication-offset-checkpoint", RECOVERY_POINT])
 def test_a_log_that_has_lost_its_end_is_told(root, tmp_path, caplog, lose, checkpoint):
-    checkpoint_files.write_offsets(str(root / checkpoint), {T0: 21})
+    kafka_files.write_offsets(str(root / checkpoint), {T0: 21})
     assert (read(Store.open(root)), caplog.messages) == (ALL, [])
     what = lose(root)
     store = Store.open(root)
@@ -78,7 +78,7 @@ def test_a_log_that_has_lost_its_end_is_told(root, tmp_path, caplog, lose, check
 
 def test_a_checkpoint_that_is_late_is_as_it_should_be(root, tmp_path, caplog):
     high_watermark(root, 12)
-    checkpoint_files.write_offsets(str(root / RECOVERY_POINT), {T0: 2})
+    kafka_files.write_offsets(str(root / RECOVERY_POINT), {T0: 2})
     store = Store.open(root)
     assert read(store) == ALL[:3]
     import_kafka(Store.create(tmp_path / "store"), store, "t")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from searching import searched
 
 from pyspark_log.errors import SideFileError
-from pyspark_log.storage.catalog import kafka_files as checkpoints
+from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import MetaProperties
 from pyspark_log.types import TopicPartition
 from tests.paths import LOGDIR
@@ -23,37 +23,37 @@ long_numbers = st.integers(0, 2**63 - 1)
 # ---- checkpoints
 
 
-@pytest.mark.parametrize("name", [checkpoints.RECOVERY_POINT, checkpoints.HIGH_WATERMARK])
+@pytest.mark.parametrize("name", [kafka_files.RECOVERY_POINT, kafka_files.HIGH_WATERMARK])
 def test_kafkas_offset_checkpoints_are_read_and_written_alike(name, tmp_path):
-    offsets = checkpoints.read_offsets(str(LOGDIR / name))
+    offsets = kafka_files.read_offsets(str(LOGDIR / name))
     assert offsets == {TopicPartition("orders", 0): 79, TopicPartition("txn", 0): 29}
-    checkpoints.write_offsets(str(tmp_path / name), offsets)
+    kafka_files.write_offsets(str(tmp_path / name), offsets)
     assert (tmp_path / name).read_bytes() == (LOGDIR / name).read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("name", [checkpoints.LOG_START, checkpoints.CLEANER])
+@pytest.mark.parametrize("name", [kafka_files.LOG_START, kafka_files.CLEANER])
 def test_kafkas_empty_checkpoints_are_read(name):
-    assert checkpoints.read_offsets(str(LOGDIR / name)) == {}
+    assert kafka_files.read_offsets(str(LOGDIR / name)) == {}
 
 
 def test_a_missing_or_empty_checkpoint_has_no_entries(tmp_path):
-    assert checkpoints.read_offsets(str(tmp_path / "none")) == {}
-    assert checkpoints.decode_epochs(b"", "c") == []
-    assert checkpoints.decode_epochs(b"0\n", "c") == []
+    assert kafka_files.read_offsets(str(tmp_path / "none")) == {}
+    assert kafka_files.decode_epochs(b"", "c") == []
+    assert kafka_files.decode_epochs(b"0\n", "c") == []
 
 
 @searched
 @given(st.dictionaries(st.builds(TopicPartition, names, numbers), long_numbers, max_size=5))
 def test_offsets_come_back_as_they_were_written(offsets):
     rows = [(key.topic, key.partition, offset) for key, offset in offsets.items()]
-    assert checkpoints.decode_offsets(checkpoints.encode_checkpoint(rows), "c") == offsets
+    assert kafka_files.decode_offsets(kafka_files.encode_checkpoint(rows), "c") == offsets
 
 
 @searched
 @given(st.lists(st.tuples(numbers, long_numbers), max_size=5))
 def test_epochs_come_back_as_they_were_written(epochs):
-    assert checkpoints.decode_epochs(checkpoints.encode_checkpoint(epochs), "c") == epochs
+    assert kafka_files.decode_epochs(kafka_files.encode_checkpoint(epochs), "c") == epochs
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_wrong_checkpoint_is_refused_by_file_and_line(tmp_path, text, line, re
     path = tmp_path / "checkpoint"
     path.write_bytes(text)
     with pytest.raises(SideFileError, match=rf"checkpoint, line {line}: .*{reason}"):
-        checkpoints.read_offsets(str(path))
+        kafka_files.read_offsets(str(path))
 
 
 # ---- partition.metadata
@@ -89,10 +89,10 @@ def test_a_wrong_checkpoint_is_refused_by_file_and_line(tmp_path, text, line, re
 
 def test_kafkas_partition_metadata_is_read_and_written_alike(tmp_path):
     golden = LOGDIR / "orders-0" / "partition.metadata"
-    assert checkpoints.read_partition_metadata(str(golden)) == TOPIC_ID
-    checkpoints.write_partition_metadata(str(tmp_path / "partition.metadata"), TOPIC_ID)
+    assert kafka_files.read_partition_metadata(str(golden)) == TOPIC_ID
+    kafka_files.write_partition_metadata(str(tmp_path / "partition.metadata"), TOPIC_ID)
     assert (tmp_path / "partition.metadata").read_bytes() == golden.read_bytes()
-    assert checkpoints.read_partition_metadata(str(tmp_path / "none")) is None
+    assert kafka_files.read_partition_metadata(str(tmp_path / "none")) is None
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_kafkas_partition_metadata_is_read_and_written_alike(tmp_path):
 )
 def test_a_wrong_partition_metadata_is_refused_by_line(text, line):
     with pytest.raises(SideFileError, match=f"p, line {line}:"):
-        checkpoints.decode_partition_metadata(text.encode(), "p")
+        kafka_files.decode_partition_metadata(text.encode(), "p")
 
 
 # ---- meta.properties
 
 
 def test_kafkas_meta_properties_are_read():
-    found = checkpoints.read_meta_properties(str(LOGDIR / "meta.properties"))
+    found = kafka_files.read_meta_properties(str(LOGDIR / "meta.properties"))
     assert found == MetaProperties("AAAAAAAAAAAAAAAAAAAAAA", 1, TOPIC_ID)
 
 
@@ -131,7 +131,7 @@ def test_kafkas_meta_properties_are_read():
     ],
 )  # fmt: skip
 def test_both_versions_and_javas_ways_of_writing_are_read(text, found):
-    assert checkpoints.decode_meta_properties(text.encode(), "m") == found
+    assert kafka_files.decode_meta_properties(text.encode(), "m") == found
 
 
 @searched
@@ -139,18 +139,18 @@ def test_both_versions_and_javas_ways_of_writing_are_read(text, found):
     st.builds(MetaProperties, st.text(), numbers, st.none() | st.text("abcXYZ019_-", min_size=22, max_size=22))
 )
 def test_meta_properties_come_back_as_they_were_written(properties):
-    data = checkpoints.encode_meta_properties(properties)
+    data = kafka_files.encode_meta_properties(properties)
     assert data.isascii()
-    assert checkpoints.decode_meta_properties(data, "m") == properties
+    assert kafka_files.decode_meta_properties(data, "m") == properties
 
 
 def test_meta_properties_are_written_in_version_1(tmp_path):
     path = tmp_path / "meta.properties"
-    checkpoints.write_meta_properties(str(path), MetaProperties("c-1_x.y", 3, TOPIC_ID))
+    kafka_files.write_meta_properties(str(path), MetaProperties("c-1_x.y", 3, TOPIC_ID))
     assert path.read_text() == f"version=1\ncluster.id=c-1_x.y\nnode.id=3\ndirectory.id={TOPIC_ID}\n"
-    assert checkpoints.read_meta_properties(str(tmp_path / "none")) is None
+    assert kafka_files.read_meta_properties(str(tmp_path / "none")) is None
     with pytest.raises(ValueError, match="cluster id and a node id"):
-        checkpoints.encode_meta_properties(MetaProperties(None, 3))
+        kafka_files.encode_meta_properties(MetaProperties(None, 3))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_meta_properties_are_written_in_version_1(tmp_path):
 )
 def test_wrong_meta_properties_are_refused_by_file_and_line(text, line, reason):
     with pytest.raises(SideFileError, match=rf"m, line {line}: .*{reason}"):
-        checkpoints.decode_meta_properties(text.encode(), "m")
+        kafka_files.decode_meta_properties(text.encode(), "m")
 
 
 near_misses = st.text("01 a\n:=\\u_-.\u00e9", max_size=40).map(str.encode)
@@ -180,8 +180,8 @@ LIKE = b"version=1\nnode.id=1\ncluster.id=", b"version: 0\ntopic_id: ", b"0\n1\n
 @given(st.sampled_from(LIKE), st.binary(max_size=60) | near_misses)
 def test_any_bytes_give_a_value_or_the_error(start, rest):
     for decode in (
-        checkpoints.decode_offsets, checkpoints.decode_epochs,
-        checkpoints.decode_partition_metadata, checkpoints.decode_meta_properties,
+        kafka_files.decode_offsets, kafka_files.decode_epochs,
+        kafka_files.decode_partition_metadata, kafka_files.decode_meta_properties,
     ):  # fmt: skip
         with contextlib.suppress(SideFileError):
             decode(start + rest, "x")

@@ -83,7 +83,7 @@ def test_partitions_that_a_publish_makes_are_spread_too(store, tmp_path):
     # Those are counted, too, to which nobody has come to write yet.
     store.create_topic("begun", 8)
     for partition in range(8):
-        store.logs.appender("begun", partition)
+        store.logs.writer("begun", partition)
     numbers = [state_file.read(store.logs.place("begun", number).state_path).state.log_dir for number in range(8)]
     assert sorted(numbers) == [0] * 4 + [1] * 4
 
@@ -316,8 +316,8 @@ def test_a_new_partition_is_not_put_where_a_deleted_one_of_its_name_is(store, tm
 def test_nothing_is_written_where_a_disk_should_be_mounted(store, tmp_path, monkeypatch):
     """Not the checkpoints either, of which something was noted before."""
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
-    with store.logs.appender("t", 1).hold() as appender:
-        appender.note_offsets()
+    with store.logs.writer("t", 1).hold() as writer:
+        writer.note_offsets()
     mount = empty(monkeypatch, str(tmp_path / "second"))
     for call in (store.flush, store.close, lambda: store.append("t", rows(b"x"), partition=3)):
         with pytest.raises(LogDirOfflineError):

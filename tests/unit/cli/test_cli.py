@@ -453,7 +453,7 @@ def test_dump_tells_of_a_torn_tail(events, path):
     size = events.size("events", 1)
     damage(segment, size, b"\x00" * 20)
     assert output(path, "dump", segment).splitlines()[-1] == (
-        f"20 bytes from byte {size} on are no whole batch"
+        f"20 bytes from byte {size} on do not form a whole batch"
     )
 
 

@@ -136,7 +136,7 @@ def test_positions_go_on_from_call_to_call(store):
         transaction.send_offsets("g", {A0: (3, 7)})
         with pytest.raises(InvalidConfigError, match=r"up to offset 7.*cannot go on from 3"):
             transaction.send_offsets("g", {A0: (3, 9)})
-        with pytest.raises(InvalidConfigError, match="cannot go from offset 9 to 8"):
+        with pytest.raises(InvalidConfigError, match="cannot move from 9 to 8"):
             transaction.send_offsets("g", {A1: (9, 8)})
         with pytest.raises(InvalidConfigError, match="needs a name"):
             transaction.send_offsets("", {A1: (0, 8)})

@@ -14,12 +14,10 @@ from producer_tools import ending, ready
 
 from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, ReadOnlyError, UnknownTopicError
-from pyspark_log.storage.compaction import cleaner as log_cleaner
-from pyspark_log.storage.compaction import partition_cleaner
-from pyspark_log.storage.compaction import plan as compaction_plan
+from pyspark_log.storage.compaction import cleaner, partition_cleaner
 from pyspark_log.storage.compaction.cleaner import IoRate, LogCleaner, compact, compact_if_due, compact_partition, due
 from pyspark_log.storage.compaction.key_offsets import OffsetMap
-from pyspark_log.storage.compaction.plan import Closed
+from pyspark_log.storage.compaction.plan import InactiveSegment, segment_groups
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import cleaner_checkpoint, state_file
 from pyspark_log.storage.log.truncation import truncate
@@ -101,16 +99,16 @@ def test_small_segments_become_one(store):
 @pytest.mark.parametrize(("limit", "sizes"), [(10_000, [6]), (450, [3, 3]), (100, [1] * 6), (250, [2, 2, 2])])
 def test_segments_are_grouped_up_to_the_size_of_one(limit, sizes):
     store_config = type("C", (), {"segment_bytes": limit, "segment_index_bytes": 1000, "index_interval_bytes": 4096})
-    closed = [Closed(10 * n, 10 * n + 10, 120 if limit < 10_000 else 1000) for n in range(6)]
-    assert [len(group) for group in compaction_plan.groups(closed, 60, store_config)] == sizes
-    assert sum(len(group) for group in compaction_plan.groups(closed, 31, store_config)) == 4
+    closed = [InactiveSegment(10 * n, 10 * n + 10, 120 if limit < 10_000 else 1000) for n in range(6)]
+    assert [len(group) for group in segment_groups(closed, 60, store_config)] == sizes
+    assert sum(len(group) for group in segment_groups(closed, 31, store_config)) == 4
 
 
 def test_a_group_has_no_more_offsets_than_a_segment_may(store):
     far = 2**31
-    closed = [Closed(0, 10, 10), Closed(10, far - 5, 10), Closed(far - 5, far + 10, 10)]
+    closed = [InactiveSegment(0, 10, 10), InactiveSegment(10, far - 5, 10), InactiveSegment(far - 5, far + 10, 10)]
     config = store.topic_config("t")
-    assert [len(group) for group in compaction_plan.groups(closed, far + 10, config)] == [2, 1]
+    assert [len(group) for group in segment_groups(closed, far + 10, config)] == [2, 1]
 
 
 def test_a_group_has_no_more_index_entries_than_a_segment_may(tmp_path):
@@ -163,7 +161,7 @@ def test_the_dirtiest_comes_first(store):
 
 def test_young_records_stay(store):
     hour = 3_600_000
-    now = store.logs.appender("t", 0).clock()
+    now = store.logs.writer("t", 0).clock()
     for age in range(20, 0, -1):
         put(store, [1, 2, 3], timestamps=[now - age * hour] * 3)
     store.alter_configs("t", {"min.compaction.lag.ms": str(5 * hour + 1000)})
@@ -183,12 +181,12 @@ def test_tombstones_stay_for_their_time(store):
     put(store, [4], value=None)
     fill(store, 10, keys=1)
     store.alter_configs("t", {"delete.retention.ms": "100000"})
-    appender = store.logs.appender("t", 0)
-    now = appender.clock()
+    writer = store.logs.writer("t", 0)
+    now = writer.clock()
     list(compact(store.logs, "t"))
     (tombstone,) = [row for row in records(store) if row[1] == b"4" and row[2] is None]
     for later, stays in ((99_000, True), (101_000, False)):
-        appender.clock = lambda later=later: now + later
+        writer.clock = lambda later=later: now + later
         fill(store, 6, keys=1)
         assert list(compact(store.logs, "t"))
         assert (tombstone in records(store)) is stays
@@ -248,14 +246,14 @@ def test_readers_at_work_and_writers_go_on(store):
 
 def test_a_reader_comes_to_a_segment_that_was_appended_to_and_is_closed_and_compacted_by_then(store):
     put(store, [1], value=b"v" * 900)  # too large for the two to become one
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.roll()
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.roll()
     # Cleaned they take more bytes: their times count from when they may go.
     put(store, range(20), value=None)
     reader = store.read("t", 0, max_bytes=1)
     assert next(reader)["offset"].to_pylist() == [0]
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.roll()
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.roll()
     list(compact(store.logs, "t"))
     assert [offset for batch in reader for offset in batch["offset"].to_pylist()] == list(range(1, 21))
 
@@ -327,7 +325,7 @@ def test_segments_that_go_meanwhile_are_left_alone(store, monkeypatch):
         return result
 
     monkeypatch.setattr(partition_cleaner, "rewrite", deleted_meanwhile)
-    done = partition_cleaner.run(store.logs.appender("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
+    done = partition_cleaner.run(store.logs.writer("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
     assert done is not None
     assert not done.finished
     assert [row[0] for row in records(store)] == list(range(end - 6, end))
@@ -341,7 +339,7 @@ def test_what_is_truncated_meanwhile_is_left_alone(store, monkeypatch):
 
     def truncated_meanwhile(*arguments):
         result = rewrite(*arguments)
-        with Store.open(store.path).logs.appender("t", 0).hold() as held:
+        with Store.open(store.path).logs.writer("t", 0).hold() as held:
             if held.state.next_offset > 9:
                 truncate(held, 9)
         fill(Store.open(store.path), 10, keys=30)
@@ -349,7 +347,7 @@ def test_what_is_truncated_meanwhile_is_left_alone(store, monkeypatch):
 
     monkeypatch.setattr(partition_cleaner, "rewrite", truncated_meanwhile)
     before = records(store)[:9]
-    done = partition_cleaner.run(store.logs.appender("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
+    done = partition_cleaner.run(store.logs.writer("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
     assert not done.finished
     assert records(store)[:9] == before
     monkeypatch.undo()
@@ -364,11 +362,11 @@ def test_offsets_that_were_given_anew_are_dirty(store):
     list(compact(store.logs, "t"))
     place = store.logs.reader("t", 0).place
     known = cleaner_checkpoint.read(place)
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         end = truncate(held, 40)
         assert end < known.cleaned_to
     fill(store, 30)
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         assert end < known.cleaned_to < held.state.next_offset
         assert cleaner_checkpoint.first_dirty(known, held.state) == 0
     before = records(store)
@@ -474,7 +472,7 @@ def test_who_helps_waits_for_nobody_and_is_not_held_back(tmp_path):
 
 def test_who_helps_leaves_a_log_alone_that_is_too_large_for_that(store, monkeypatch, caplog):
     fill(store)
-    monkeypatch.setattr(log_cleaner, "_HELP_BYTES", 1000)
+    monkeypatch.setattr(cleaner, "_HELP_BYTES", 1000)
     assert compact_if_due(store.logs, T) is None
     assert "pylog compact" in caplog.text
     assert [outcome.rounds[0].finished for outcome in compact(store.logs)] == [True]
@@ -510,7 +508,7 @@ def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
 
     monkeypatch.setattr(partition_cleaner, "rewrite", moved_meanwhile)
     monkeypatch.setattr("pyspark_log.storage.log_manager.partition_move.DEFAULT_TIMEOUT", 0.01)
-    done = partition_cleaner.run(store.logs.appender("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
+    done = partition_cleaner.run(store.logs.writer("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
     assert refused
     assert done is not None
     assert records(store) == compacted(before, done.cleaned_to)
@@ -518,14 +516,14 @@ def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
     fill(store, 10)
     before = records(store)
     # It goes on where it had come to, in the other folder.
-    done = partition_cleaner.run(store.logs.appender("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
+    done = partition_cleaner.run(store.logs.writer("t", 0), store.logs.reader("t", 0), 1 << 20, lambda _: None)
     assert done is not None
     assert records(store) == compacted(before, done.cleaned_to)
     assert faults(store.path) == []
 
 
 def test_old_segments_go_and_the_rest_is_compacted(store):
-    now, hour = store.logs.appender("t", 0).clock(), 3_600_000
+    now, hour = store.logs.writer("t", 0).clock(), 3_600_000
     store.alter_configs("t", {"cleanup.policy": "compact,delete", "retention.ms": str(hour)})
     for age in [*range(150, 50, -10), *range(50, 0, -5)]:
         put(store, [age, 1, 2], timestamps=[now - age * 60_000] * 3)
@@ -545,13 +543,13 @@ def test_an_aborted_transaction_behind_an_open_one_in_the_same_segment_stays_abo
     put(store, [0, 0])
     store.append_batch("t", 0, ready(0, b"open", producer=1, transactional=True))
     store.append_batch("t", 0, ready(0, b"aborted", producer=2, transactional=True))
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(ending(False, producer=2)), sync=False)
-        appender.roll()
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(ending(False, producer=2)), sync=False)
+        writer.roll()
     (outcome,) = compact(store.logs, "t")
     assert outcome.rounds[0].cleaned_to == 2
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(ending(True, producer=1)), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(ending(True, producer=1)), sync=False)
     committed = [value for batch in store.read("t", 0, isolation_level=READ_COMMITTED) for value in
                  batch["value"].to_pylist()]  # fmt: skip
     assert committed == [b"v" * 40 + b"1", b"open"]

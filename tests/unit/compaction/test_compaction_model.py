@@ -111,9 +111,9 @@ class CompactedLog(RuleBasedStateMachine):
             files.set_observer(None)
 
     def clean(self, memory):
-        appender = self.store.logs.appender("t", 0)
-        appender.clock = lambda: self.now
-        return partition_cleaner.run(appender, self.store.logs.reader("t", 0), memory, lambda _: None)
+        writer = self.store.logs.writer("t", 0)
+        writer.clock = lambda: self.now
+        return partition_cleaner.run(writer, self.store.logs.reader("t", 0), memory, lambda _: None)
 
     def note(self, cleaned_to):
         """After a round that came to its end."""

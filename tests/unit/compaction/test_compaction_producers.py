@@ -9,7 +9,7 @@ from pyspark_log.errors import OutOfOrderSequenceError
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.log import cleaner_checkpoint
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED
@@ -37,7 +37,7 @@ def send(store, sequence, *values, **how):
 
 
 def end(store, commit, producer=1):
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         held.append(bytearray(ending(commit, producer=producer, timestamp=now_ms())), sync=False)
 
 
@@ -129,9 +129,9 @@ def test_where_cleaners_have_been_is_not_known_when_it_is_torn(store, tear):
     for sequence in range(3, 7):
         send(store, sequence, b"other %d" % sequence, producer=2)
     assert faults(store.path) == []
-    newest = producer_snapshot.list_snapshots(place.folder)[-1]
+    newest = snapshot.list_snapshots(place.folder)[-1]
     assert newest > end_offset
-    producer_snapshot.write(place.folder, newest, [])
+    snapshot.write(place.folder, newest, [])
     (fault,) = faults(store.path)
     assert fault.file.endswith(f"{newest:020}.snapshot")
 
@@ -149,11 +149,11 @@ def test_where_cleaners_have_been_is_seen_in_the_log_when_the_file_that_says_it_
     # Above the compacted part all is compared.
     for sequence in range(3, 7):
         send(store, sequence, b"other %d" % sequence, producer=2)
-    newest = producer_snapshot.list_snapshots(place.folder)[-1]
-    entries = producer_snapshot.read(f"{place.folder}/{newest:020}.snapshot")
-    producer_snapshot.write(place.folder, newest, [])
+    newest = snapshot.list_snapshots(place.folder)[-1]
+    entries = snapshot.read(f"{place.folder}/{newest:020}.snapshot")
+    snapshot.write(place.folder, newest, [])
     (fault,) = faults(store.path)
     assert fault.file.endswith(f"{newest:020}.snapshot")
-    producer_snapshot.write(place.folder, newest, entries)
+    snapshot.write(place.folder, newest, entries)
     clean(store)
     assert faults(store.path) == []

@@ -267,7 +267,7 @@ TWO = build([pair("a", "1"), pair("b", "2")])
 @pytest.mark.parametrize(
     ("batch", "what"),
     [
-        (patched(TWO, layout.COUNT_AT, 4, 1), "record 1 of 1: bytes remain behind it"),
+        (patched(TWO, layout.COUNT_AT, 4, 1), "record 1 of 1: bytes remain after it"),
         (patched(TWO, layout.COUNT_AT, 4, 3), "3 records do not fit into 18 bytes"),
         (patched(TWO, layout.LAST_OFFSET_DELTA_AT, 4, 0), "record 1 of 2: its offset delta"),
         (with_crc(TWO[:-1]), "record 1 of 2: its length is not inside the batch"),

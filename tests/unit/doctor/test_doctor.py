@@ -432,7 +432,7 @@ def test_the_mounts_of_macos_are_read():
     root, shared, _ = mounts.parse_mount_command(text)
     assert (root.point, root.type, "sealed" in root.options) == ("/", "apfs", True)
     assert (shared.point, shared.type) == ("/Volumes/my disk (1)", "nfs")
-    assert mount_options.judge(shared).verdict is Verdict.WARNING
+    assert mount_options.assess(shared).verdict is Verdict.WARNING
 
 
 # --- two runs
@@ -477,9 +477,9 @@ def test_a_second_run_on_another_machine_is_told_apart():
     def introduction(boot):
         return {"host": "same-name", "pid": 1, "boot": boot}
 
-    assert peer._who(introduction("01" * 8), introduction("02" * 8)).verdict is Verdict.OK
-    assert peer._who(introduction("01" * 8), introduction("01" * 8)).verdict is Verdict.WARNING
-    assert peer._who(introduction("00" * 8), introduction("00" * 8)).verdict is Verdict.WARNING
+    assert peer._second_run(introduction("01" * 8), introduction("02" * 8)).verdict is Verdict.OK
+    assert peer._second_run(introduction("01" * 8), introduction("01" * 8)).verdict is Verdict.WARNING
+    assert peer._second_run(introduction("00" * 8), introduction("00" * 8)).verdict is Verdict.WARNING
 
 
 def test_nobody_comes_and_leftovers_are_not_taken_for_somebody(tmp_path):

@@ -8,9 +8,8 @@ from group_tools import ORDERS_0, ORDERS_1, append, members, offsets
 from pyspark_log.clients.transactions import Transactions
 from pyspark_log.spark_connector.stream_reader import GroupOffsets
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC
-from pyspark_log.storage.groups import expiry as group_expiry
+from pyspark_log.storage.groups import expiry, records
 from pyspark_log.storage.groups import offsets as offsets_log
-from pyspark_log.storage.groups import records
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.records import NEVER
@@ -79,11 +78,11 @@ def nulls(store: Store, group: str) -> list[bool]:
 )
 def test_the_clock_starts_where_kafkas_does(metadata, gone):
     group = GroupRecords({ORDERS_0: kept(9_000), ORDERS_1: kept(9_001), BILLS: kept(9_999, 10_000)}, metadata)
-    assert group_expiry.expired(group, 10_000, retention_ms=1_000) == gone
+    assert expiry.expired(group, 10_000, retention_ms=1_000) == gone
 
 
 def test_what_has_no_end_does_not_end():
-    assert group_expiry.expired(GroupRecords({ORDERS_0: kept(0, NEVER)}), NEVER - 1, retention_ms=1) == []
+    assert expiry.expired(GroupRecords({ORDERS_0: kept(0, NEVER)}), NEVER - 1, retention_ms=1) == []
 
 
 def test_idle_positions_go_with_a_record_that_says_so(store, log, clock):
@@ -140,7 +139,7 @@ def test_who_commits_looks_now_and_then(store, log, clock):
 def test_a_commit_stands_even_if_the_look_behind_it_fails(store, log, clock, monkeypatch, caplog):
     log.commit("idle", {ORDERS_0: 5})
     clock.ms += 10 * MINUTE
-    monkeypatch.setattr(offsets_log.group_expiry, "expired", lambda *_: (_ for _ in ()).throw(OSError("no disk")))
+    monkeypatch.setattr(offsets_log.expiry, "expired", lambda *_: (_ for _ in ()).throw(OSError("no disk")))
     log.commit("busy", {ORDERS_0: 1})
     assert "no disk" in caplog.text
     assert log.groups() == ["busy", "idle"]

@@ -17,8 +17,7 @@ from pyspark_log.errors import (
     UnknownGroupError,
 )
 from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC
-from pyspark_log.storage.groups import records
-from pyspark_log.storage.groups import view as group_view
+from pyspark_log.storage.groups import records, view
 from pyspark_log.storage.groups.metadata import GroupState
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.view import OffsetAndMetadata
@@ -104,7 +103,7 @@ def test_who_waits_for_a_partitions_lock_keeps_nobody_from_positions(store, monk
     monkeypatch.setattr("pyspark_log.storage.log_manager.manager._RECOVERY_TIMEOUT", PATIENCE)
     other = threading.Thread(target=OffsetsLog(fresh).fetch, args=("g",))
     partition = records.partition_for("g", fresh.describe_topic(OFFSETS_TOPIC).partitions)
-    with fresh.logs.appender(OFFSETS_TOPIC, partition).hold():
+    with fresh.logs.writer(OFFSETS_TOPIC, partition).hold():
         other.start()
         assert waits.wait(PATIENCE), "the other one does not put the partition right"
         time.sleep(0.1)
@@ -204,7 +203,7 @@ def test_of_many_records_only_the_newest_of_each_key_are_taken_apart(store, monk
     log, decode, decoded = OffsetsLog(store), records.decode_offset_value, []
     for number in range(40):
         log.commit("g", {ORDERS_0: number, ORDERS_1: 100 - number})
-    monkeypatch.setattr(group_view.records, "decode_offset_value", lambda data: decoded.append(data) or decode(data))
+    monkeypatch.setattr(view.records, "decode_offset_value", lambda data: decoded.append(data) or decode(data))
     assert offsets(OffsetsLog(Store.open(store.path)), "g") == {ORDERS_0: 39, ORDERS_1: 61}
     assert len(decoded) == 2
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import retention
-from pyspark_log.storage.log import segment_cache as closed_segments
+from pyspark_log.storage.log import retention, segment_cache
 from pyspark_log.storage.log.segment_cache import WIDTH, InactiveSegment, read_all
 from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.maintenance.repair.store import repair
@@ -175,7 +174,7 @@ def test_damage_in_a_segment_ends_what_is_known_but_stops_nobody(store):
 def test_nothing_is_known_of_records_that_were_truncated(store):
     """The same offsets, in segments of the same sizes, get other times."""
     fill(store, [1] * 12)
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         assert truncate(held, 4) == 4
     assert [entry.next_offset for entry in known(store)] == [3]
     fill(store, [50 + n for n in range(8)])
@@ -189,7 +188,7 @@ def test_who_is_stopped_while_truncating_leaves_nothing_false(store, stop_at, st
     numbers = iter(range(10))
     stop_at(lambda change: is_known(change) and next(numbers) == stop)
     try:
-        with store.logs.appender("t", 0).hold() as held:
+        with store.logs.writer("t", 0).hold() as held:
             truncate(held, 4)
     except Stopped:
         pass
@@ -263,7 +262,7 @@ def test_segments_that_were_merged_since_are_found(store):
     logs[1].write_bytes(logs[1].read_bytes() + logs[2].read_bytes())
     for path in logs[2].parent.glob(f"{logs[2].stem}.*"):
         path.unlink()
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         held.save(held.state._replace(generation=held.state.generation + 1), durable=True)
     for start in range(10):
         found = [row for batch in Store.open(store.path).read("t", 0, start) for row in batch["offset"].to_pylist()]
@@ -278,11 +277,11 @@ def test_segments_that_were_merged_since_are_found(store):
 def test_verify_tells_of_times_that_are_too_small_and_of_torn_entries(store):
     fill(store, [5, 3, 9, 1, 2, 3, 8, 1, 1, 1])
     assert verify(store.path).findings == []
-    path, seed = Path(place(store).segments_path), closed_segments._seed(place(store))
+    path, seed = Path(place(store).segments_path), segment_cache._seed(place(store))
     right, changed = path.read_bytes(), list(known(store))
 
     def found(*entries):
-        path.write_bytes(b"".join(closed_segments._encode(entry, seed) for entry in entries))
+        path.write_bytes(b"".join(segment_cache._encode(entry, seed) for entry in entries))
         return [(one.severity, one.file, one.position) for one in verify(store.path).findings]
 
     def told(number):

@@ -111,8 +111,8 @@ def numbered_appends(store):
 
 
 def appends_that_roll(store):
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.roll()
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.roll()
     append(store, *SIX[3:])
 
 

@@ -272,7 +272,7 @@ def test_closing_tells_kafka(make, monkeypatch):
 
 
 def test_partitions_whose_files_are_closed_already_are_settled_too(make, monkeypatch):
-    monkeypatch.setattr(manager, "_OPEN_APPENDERS", 2)
+    monkeypatch.setattr(manager, "_OPEN_WRITERS", 2)
     store = make()
     store.add_partitions("t", 5)
     for partition in range(5):

@@ -25,8 +25,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.producers import manager
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import manager, snapshot
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
 from pyspark_log.storage.log.state_file import Flags
 from pyspark_log.storage.log.truncation import truncate
@@ -57,8 +56,8 @@ def plain(store, count=1):
 
 
 def end_transaction(store, commit, **fields):
-    with store.logs.appender("t", 0).hold() as appender:
-        return appender.append(bytearray(ending(commit, **fields)), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        return writer.append(bytearray(ending(commit, **fields)), sync=False)
 
 
 def offsets(result):
@@ -141,11 +140,11 @@ def test_producers_do_not_disturb_each_other_nor_plain_appends(store):
 
 def test_an_answer_with_sync_is_durable(store):
     send(store, 0)
-    with store.logs.appender("t", 0).hold() as appender:
-        assert appender.state.synced < appender.state.position
+    with store.logs.writer("t", 0).hold() as writer:
+        assert writer.state.synced < writer.state.position
     store.append_batch("t", 0, ready(0, b"v"), sync=True)
-    with store.logs.appender("t", 0).hold() as appender:
-        assert appender.state.synced == appender.state.position
+    with store.logs.writer("t", 0).hold() as writer:
+        assert writer.state.synced == writer.state.position
 
 
 def test_what_a_failed_write_left_out_is_taken_when_it_comes_again(store, fail):
@@ -186,9 +185,9 @@ def test_each_roll_leaves_a_snapshot_and_the_newest_is_where_reading_begins(stor
         send(store, 0, producer=2, epoch=store.latest_offset("t", 0))
     bases = [int(Path(path).stem) for path in store.segment_files("t", 0)]
     assert list_snapshots(folder(store)) == bases[1:]
-    (entry,) = [entry for entry in producer_snapshot.load_newest(folder(store), 0, bases[-1]).entries if entry[0] == 1]
+    (entry,) = [entry for entry in snapshot.load_newest(folder(store), 0, bases[-1]).entries if entry[0] == 1]
     told = entry._replace(batches=(entry.batches[-1]._replace(last_sequence=70),))
-    producer_snapshot.write(folder(store), bases[-1], [told])
+    snapshot.write(folder(store), bases[-1], [told])
     assert offsets(send(Store.open(store.path), 71))[2] is False
 
 
@@ -207,7 +206,7 @@ def test_stray_snapshots_are_removed_when_producers_are_read_again(store):
     nine(store)
     roll(store)
     (offset,) = list_snapshots(folder(store))
-    producer_snapshot.write(folder(store), 3, [])
+    snapshot.write(folder(store), 3, [])
     send(Store.open(store.path), 9)
     assert list_snapshots(folder(store)) == [offset]
 
@@ -243,24 +242,24 @@ def test_a_partition_without_producers_has_none_of_their_files_and_costs_nothing
         raise AssertionError
 
     for name in ("list_snapshots", "write", "load_newest"):
-        monkeypatch.setattr(producer_snapshot, name, never)
+        monkeypatch.setattr(snapshot, name, never)
     monkeypatch.setattr(manager.ProducerStateManager, "_follow", never)
     roll(store)
-    with store.logs.appender("t", 0).hold() as appender:
-        assert not appender.state.flags & Flags.PRODUCERS
+    with store.logs.writer("t", 0).hold() as writer:
+        assert not writer.state.flags & Flags.PRODUCERS
     assert not [name for name in os.listdir(folder(store)) if name.endswith((".snapshot", ".txnindex"))]
 
 
 def test_an_idle_producer_is_forgotten_and_one_with_a_transaction_open_is_not(tmp_path):
     store = Store.create(tmp_path / "store", {"producer.id.expiration.ms": "1000"})
     store.create_topic("t", 1, CONFIG)
-    store.logs.appender("t", 0).clock = lambda: NOW
+    store.logs.writer("t", 0).clock = lambda: NOW
     send(store, 0)
     send(store, 0, producer=2, transactional=True)
     roll(store)
     for later, known in ((999, True), (1000, False)):
         fresh = Store.open(store.path)
-        fresh.logs.appender("t", 0).clock = lambda now=NOW + later: now
+        fresh.logs.writer("t", 0).clock = lambda now=NOW + later: now
         if known:
             with pytest.raises(OutOfOrderSequenceError):
                 send(fresh, 7)
@@ -273,13 +272,13 @@ def test_an_idle_producer_is_forgotten_and_one_with_a_transaction_open_is_not(tm
 def test_a_process_that_goes_on_forgets_idle_producers_in_time(tmp_path):
     store = Store.create(tmp_path / "store", {"producer.id.expiration.ms": "1000"})
     store.create_topic("t", 1, CONFIG)
-    appender = store.logs.appender("t", 0)
-    appender.clock = lambda: NOW
+    writer = store.logs.writer("t", 0)
+    writer.clock = lambda: NOW
     send(store, 0)
-    appender.clock = lambda: NOW + 599_999
+    writer.clock = lambda: NOW + 599_999
     with pytest.raises(OutOfOrderSequenceError):
         send(store, 7)
-    appender.clock = lambda: NOW + 600_000
+    writer.clock = lambda: NOW + 600_000
     assert offsets(send(store, 7))[2] is False
 
 
@@ -308,10 +307,10 @@ def test_what_is_truncated_is_forgotten_by_everybody(store):
     other = Store.open(store.path)
     nine(store)
     send(other, 9)
-    producer_snapshot.write(folder(store), 10, [])  # As Kafka leaves one at the end of a log that it closes.
+    snapshot.write(folder(store), 10, [])  # As Kafka leaves one at the end of a log that it closes.
     roll(store)
-    with store.logs.appender("t", 0).hold() as appender:
-        assert truncate(appender, 3) == 3
+    with store.logs.writer("t", 0).hold() as writer:
+        assert truncate(writer, 3) == 3
     assert list_snapshots(folder(store)) == []
     for sequence in (3, 4):
         plain(store, 12)  # The log is longer again than what the other one knows.
@@ -330,11 +329,11 @@ def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(stor
     send(store, 5, producer=6, transactional=True)
     end_transaction(store, commit=False, producer=6)
     assert store.delete_records("t", 0, 3) == 3
-    with monkeypatch.context() as patched, store.logs.appender("t", 0).hold() as appender:
+    with monkeypatch.context() as patched, store.logs.writer("t", 0).hold() as writer:
         if killed:
             patched.setattr(manager.ProducerStateManager, "take_snapshot", lambda *_: None)
             patched.setattr("pyspark_log.storage.log.truncation.delete_before", lambda *_: None)
-        assert truncate(appender, 4) == 3
+        assert truncate(writer, 4) == 3
     assert len(store.segment_files("t", 0)) == 1 + killed
     if who == "who comes after a restart":
         monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
@@ -360,8 +359,8 @@ def test_a_segment_that_a_killed_writer_left_does_not_count_when_a_truncation_be
     send(store, 2, b"2", b"3", b"4")
     plain(store, 5)
     assert store.delete_records("t", 0, 7) == 7
-    with store.logs.appender("t", 0).hold() as appender:
-        assert truncate(appender, 8) == 7
+    with store.logs.writer("t", 0).hold() as writer:
+        assert truncate(writer, 8) == 7
     assert not os.path.exists(left)
     assert offsets(send(Store.open(store.path), 2, b"2", b"3", b"4"))[2] is True
     assert offsets(send(Store.open(store.path), 5))[2] is False
@@ -371,8 +370,8 @@ def test_a_truncation_at_the_log_start_between_two_batches_keeps_who_was_before_
     send(store, 0, b"0", b"1")
     send(store, 2, b"2")
     assert store.delete_records("t", 0, 2) == 2
-    with store.logs.appender("t", 0).hold() as appender:
-        assert truncate(appender, 2) == 2
+    with store.logs.writer("t", 0).hold() as writer:
+        assert truncate(writer, 2) == 2
     for opened in (store, Store.open(store.path)):
         assert offsets(send(opened, 0, b"0", b"1")) == (0, 2, True)
         with pytest.raises(OutOfOrderSequenceError, match="expected was 2"):
@@ -382,20 +381,20 @@ def test_a_truncation_at_the_log_start_between_two_batches_keeps_who_was_before_
 
 
 def test_a_store_that_is_replaced_by_an_older_copy_is_asked_anew(store):
-    appender = store.logs.appender("t", 0)
+    writer = store.logs.writer("t", 0)
     send(store, 0)
     shutil.copytree(store.path, f"{store.path}-copy")
     send(store, 1)
     shutil.rmtree(store.path)
     os.rename(f"{store.path}-copy", store.path)
     plain(Store.open(store.path), 3)
-    with appender.hold():
-        assert appender.append(bytearray(ready(1, b"v", timestamp=NOW)), sync=False) == (4, 5, False)
+    with writer.hold():
+        assert writer.append(bytearray(ready(1, b"v", timestamp=NOW)), sync=False) == (4, 5, False)
 
 
 def test_after_a_power_loss_a_batch_is_known_whose_end_move_was_lost(store, monkeypatch):
     store.append_batch("t", 0, ready(0, b"v", timestamp=NOW), sync=True)
-    state = Path(store.logs.appender("t", 0).place.state_path)
+    state = Path(store.logs.writer("t", 0).place.state_path)
     # The slots of moves that are not synced are as they were made.
     state.write_bytes(bytes(1024) + state.read_bytes()[1024:])
     assert store.latest_offset("t", 0) == 0
@@ -459,8 +458,8 @@ def test_an_entry_that_cannot_be_written_keeps_its_marker_out(store, fail):
 @pytest.mark.parametrize("who", ["the same", "another"])
 def test_an_entry_whose_marker_was_not_finished_goes(store, fail, who):
     send(store, 0, transactional=True)
-    with store.logs.appender("t", 0).hold() as appender:
-        path = appender.place.state_path
+    with store.logs.writer("t", 0).hold() as writer:
+        path = writer.place.state_path
     # The end is not moved, as if the process were killed there.
     fail("write", os.path.basename(path), errno.EIO)
     with pytest.raises(Exception, match="log end could not be moved"):
@@ -494,7 +493,7 @@ def test_an_index_that_another_has_made_anew_is_written_to(store):
     path.write_bytes(b"\x00\x07" + path.read_bytes()[2:])
     with open(store.segment_files("t", 0)[0], "ab") as log:
         log.write(b"a leftover, which the next one cuts away together with what stands behind the end in the index")
-    with Store.open(store.path).logs.appender("t", 0).hold():
+    with Store.open(store.path).logs.writer("t", 0).hold():
         assert len(aborted(store)) == 1
     end_transaction(store, False)
     assert len(aborted(store)) == 2
@@ -504,8 +503,8 @@ def test_a_truncation_cuts_the_index(store):
     for sequence in range(3):
         send(store, sequence, transactional=True)
         end_transaction(store, False)
-    with store.logs.appender("t", 0).hold() as appender:
-        truncate(appender, 3)
+    with store.logs.writer("t", 0).hold() as writer:
+        truncate(writer, 3)
     assert aborted(store) == [AbortedTransaction(1, 0, 1, 2)]
     assert end_transaction(store, False) == (3, 4, False)
     assert aborted(store)[1] == AbortedTransaction(1, 2, 3, 4)
@@ -517,8 +516,8 @@ def test_a_repaired_copy_has_the_indexes_and_epochs_that_the_log_gives(store, tm
         send(store, sequence, transactional=True)
         end_transaction(store, sequence % 3 == 0)
         plain(store)
-    with store.logs.appender("t", 0).hold() as appender:
-        truncate(appender, store.latest_offset("t", 0) - 1)
+    with store.logs.writer("t", 0).hold() as writer:
+        truncate(writer, store.latest_offset("t", 0) - 1)
     plain(store)
     assert len(aborted(store)) == 6
     assert len([path for path in Path(folder(store)).glob("*.txnindex") if path.stat().st_size]) > 1

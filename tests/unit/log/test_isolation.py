@@ -188,7 +188,7 @@ def test_an_index_is_made_anew_as_a_whole(tmp_path, log, kind):
         files.set_observer(None)
     # Others beside it were told of the damage, or saw what was committed.
     assert all(found in (None, [(2, b"good")]) for found in seen)
-    with log.store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(ending(False, producer=2)), sync=False)
+    with log.store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(ending(False, producer=2)), sync=False)
     log.store.close()
     assert rows(Store.open(tmp_path / "store")) == [(2, b"good")]

@@ -135,8 +135,8 @@ def test_what_is_known_of_producers_comes_from_the_others(store, late):
     for number in range(APPENDS):
         store.append_batch("t", 0, ready(number, b"%030d" % number, producer=7))
         store.append_batch("t", 0, ready(number, b"aborted" * 9, producer=8, transactional=True))
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(ending(False, producer=8)), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(ending(False, producer=8)), sync=False)
     late(store)
     assert faults(store.path) == []
     folder = store.logs.reader("t", 0).place.folder

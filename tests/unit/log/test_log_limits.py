@@ -32,8 +32,8 @@ def append(store, *values, time=None):
 
 def leave_out(store, offsets):
     """A hole of so many offsets, as a power loss leaves it."""
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(empty_batch(0, offsets, 0)), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(empty_batch(0, offsets, 0)), sync=False)
 
 
 def read(store, *bounds, **options):
@@ -101,8 +101,8 @@ def test_holes_at_the_beginning_and_the_end(store):
 def test_a_hole_may_end_a_segment(store):
     append(store, 0)
     leave_out(store, 9)
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.roll()
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.roll()
     append(store, 10)
     assert [read(store, offset) for offset in (0, 1, 9, 10)] == [[(0, 0), (10, 10)], *[[(10, 10)]] * 3]
 
@@ -138,12 +138,12 @@ def test_a_segment_takes_offsets_up_to_31_bits_from_its_base_and_then_rolls(stor
 
 def test_a_batch_that_is_not_of_its_segment_is_damage_to_the_next_writer(store):
     append(store, 0)
-    with store.logs.appender("t", 0).hold() as appender:
-        header = next(SegmentReader(appender.place.folder, 0).since(-1, 0, appender.state.position))
+    with store.logs.writer("t", 0).hold() as writer:
+        header = next(SegmentReader(writer.place.folder, 0).since(-1, 0, writer.state.position))
         for offset in (-1, INT_MAX + 1):
             with pytest.raises(CorruptRecordError, match="not of this segment"):
-                appender.segment.enter([header._replace(base_offset=offset, position=appender.state.position)])
-        appender.forget()
+                writer.segment.enter([header._replace(base_offset=offset, position=writer.state.position)])
+        writer.forget()
 
 
 # ---- taking back
@@ -154,14 +154,14 @@ def test_a_full_segment_that_is_cut_to_nothing_is_written_to_again(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1, {"retention.ms": "-1", "index.interval.bytes": "0", "segment.index.bytes": "60"})
     append(store, 0, 1, 2)
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.roll()
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.roll()
     last = 3
     while len(store.segment_files("t", 0)) == 2:
         append(store, last)
         last += 1
-    with store.logs.appender("t", 0).hold() as appender:
-        assert truncate(appender, 3) == 3
+    with store.logs.writer("t", 0).hold() as writer:
+        assert truncate(writer, 3) == 3
     path = store.segment_files("t", 0)[-1]
     # The log ends behind the last batch before the offset, in the segment of that batch or an empty one.
     assert read(store) == [(0, 0), (1, 1), (2, 2)]
@@ -176,8 +176,8 @@ def test_the_largest_time_goes_with_the_records_that_had_it(store):
     for number in range(30):
         append(store, number, time=10 * (40 + number))
     assert store.logs.reader("t", 0).find_max_timestamp().timestamp == 690
-    with store.logs.appender("t", 0).hold() as appender:
-        truncate(appender, 1)
+    with store.logs.writer("t", 0).hold() as writer:
+        truncate(writer, 1)
     for opened in (store, Store.open(store.path)):
         latest = opened.logs.reader("t", 0).find_max_timestamp()
         assert (latest.offset, latest.timestamp) == (0, 400)

@@ -72,7 +72,7 @@ class LookupsAgainstList(RuleBasedStateMachine):
     def truncate(self, part):
         if self.times:
             offset = self.start + int((len(self.times) - self.start) * part)
-            with self.store.logs.appender("t", 0).hold() as held:
+            with self.store.logs.writer("t", 0).hold() as held:
                 del self.times[truncate(held, offset) :]
             self.copies = []  # Nobody brings a file back that says something of other records.
 
@@ -145,7 +145,7 @@ store = store_with({"segment.bytes": "300", "index.interval.bytes": "0", "retent
 
 def write(store, data, count):
     """Puts batches into an empty log as they are, as a broker may have done."""
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         held.segment.log.pwrite(data, 0)
         held.save(held.state._replace(next_offset=count, position=len(data)), durable=False)
         held.forget()
@@ -183,7 +183,7 @@ def test_a_deleted_record_has_not_the_largest(store, segment_bytes):
 
 def test_the_marker_of_a_transaction_counts_as_a_record(store):
     store.append_batch("t", 0, ready(0, b"a", producer=7, transactional=True, timestamp=5))
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         held.append(bytearray(ending(commit=True, producer=7)), sync=False)
     store.append("t", rows([6]))
     found = store.offset_of_max_timestamp("t", 0)

@@ -117,9 +117,9 @@ class LogAgainstList(RuleBasedStateMachine):
     def truncate(self, data):
         """Whole batches go, from the one on in which the offset is; all of it, if that one reaches before the start."""
         offset = data.draw(st.integers(self.start, len(self.expected)))
-        with self.store.logs.appender("t", 0).hold() as appender:
-            edges = [edge for edge in [*self.edges(appender.state), len(self.expected)] if edge <= offset]
-            end = truncate(appender, offset)
+        with self.store.logs.writer("t", 0).hold() as writer:
+            edges = [edge for edge in [*self.edges(writer.state), len(self.expected)] if edge <= offset]
+            end = truncate(writer, offset)
         assert end == max([*edges, self.start])
         del self.expected[end:]
         self.sent = [sent for sent in self.sent if sent[0] + sent[1] <= end]
@@ -138,8 +138,8 @@ class LogAgainstList(RuleBasedStateMachine):
         """The machine went down when all was synced."""
         path = self.store.logs.reader("t", 0).place.state_path
         if os.path.exists(path):
-            with self.store.logs.appender("t", 0).hold() as appender:
-                appender.settle()
+            with self.store.logs.writer("t", 0).hold() as writer:
+                writer.flush()
             state = state_file.read(path).state._replace(boot=b"anotherb")
             with open(path, "r+b") as file:
                 file.write(state_file.encode_slot(state) + bytes(state_file.FILE_SIZE - state_file.SLOT_SIZE))

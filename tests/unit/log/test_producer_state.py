@@ -17,7 +17,7 @@ from pyspark_log.errors import (
     SideFileError,
     TransactionCoordinatorFencedError,
 )
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.snapshot import Snapshot
 from pyspark_log.storage.log.producers.state import (
     Duplicate,
@@ -216,15 +216,15 @@ def entries(draw):
 @searched
 @given(st.lists(entries(), max_size=4))
 def test_a_snapshot_keeps_what_it_has_room_for(known):
-    data = producer_snapshot.encode(known)
+    data = snapshot.encode(known)
     assert len(data) == 10 + 46 * len(known)
-    assert producer_snapshot.decode(data, "s") == known
+    assert snapshot.decode(data, "s") == known
 
 
 def test_a_snapshot_has_kafkas_layout():
     batch = data(7, 3, 4, producer=1000, epoch=2, transactional=True)
     states = after(batch, (marker(11, producer=9), EndTxnMarker(True, 8)))
-    known, bumped = producer_snapshot.encode(states.entries)[10:56], producer_snapshot.encode(states.entries)[56:]
+    known, bumped = snapshot.encode(states.entries)[10:56], snapshot.encode(states.entries)[56:]
     assert struct.unpack(">qhiqiqiq", known) == (1000, 2, 6, 10, 3, NOW, -1, 7)
     assert struct.unpack(">qhiqiqiq", bumped) == (9, 0, -1, -1, 0, NOW, 8, -1)
 
@@ -232,11 +232,11 @@ def test_a_snapshot_has_kafkas_layout():
 @pytest.mark.parametrize("offset", [31, 63, 79])
 def test_kafkas_snapshots_are_read_and_written_alike(offset):
     golden = (KAFKA / f"{offset:020d}.snapshot").read_bytes()
-    assert producer_snapshot.decode(golden, "golden") == []
-    assert producer_snapshot.encode([]) == golden
+    assert snapshot.decode(golden, "golden") == []
+    assert snapshot.encode([]) == golden
 
 
-SNAPSHOT = producer_snapshot.encode(after(data(0, 0), data(1, 0, producer=2, transactional=True)).entries)
+SNAPSHOT = snapshot.encode(after(data(0, 0), data(1, 0, producer=2, transactional=True)).entries)
 
 
 @pytest.mark.parametrize("at", range(len(SNAPSHOT)))
@@ -245,7 +245,7 @@ def test_a_snapshot_with_any_byte_changed_or_missing_is_refused(at):
     changed[at] ^= 1
     for bad in (bytes(changed), SNAPSHOT[:at]):
         with pytest.raises(SideFileError, match="path/s"):
-            producer_snapshot.decode(bad, "path/s")
+            snapshot.decode(bad, "path/s")
 
 
 @searched
@@ -253,18 +253,18 @@ def test_a_snapshot_with_any_byte_changed_or_missing_is_refused(at):
 def test_any_bytes_give_producers_or_the_error(body, sealed):
     data = b"\x00\x01" + crc32c(body).to_bytes(4, "big") + body if sealed else body
     with contextlib.suppress(SideFileError):
-        ProducerStates(producer_snapshot.decode(data, "s"))
+        ProducerStates(snapshot.decode(data, "s"))
 
 
 def test_a_damaged_snapshot_is_deleted_and_the_one_before_it_counts(tmp_path):
     folder, known = str(tmp_path), after(data(0, 0)).entries
     for offset in (1, 5, 9, 12):
-        producer_snapshot.write(folder, offset, known)
+        snapshot.write(folder, offset, known)
     (tmp_path / f"{9:020d}.snapshot").write_bytes(SNAPSHOT[:-1])
-    assert producer_snapshot.load_newest(folder, log_start=1, log_end=11) == Snapshot(5, known)
-    assert producer_snapshot.list_snapshots(folder) == [1, 5, 12]
-    producer_snapshot.delete(folder, [5])
-    assert producer_snapshot.load_newest(folder, log_start=1, log_end=11) is None
+    assert snapshot.load_newest(folder, log_start=1, log_end=11) == Snapshot(5, known)
+    assert snapshot.list_snapshots(folder) == [1, 5, 12]
+    snapshot.delete(folder, [5])
+    assert snapshot.load_newest(folder, log_start=1, log_end=11) is None
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_damaged_snapshot_is_deleted_and_the_one_before_it_counts(tmp_path):
     [([2, 5, 42], [5], [2]), ([1, 2, 3, 4], [1, 2, 4], [3]), ([7, 8], [5], [7]), ([7, 8], [], [7]), ([], [5], [])],
 )
 def test_snapshots_of_no_segment_are_strays_but_for_one_at_the_log_end(snapshots, bases, gone):
-    assert producer_snapshot.strays(snapshots, bases) == gone
+    assert snapshot.strays(snapshots, bases) == gone
 
 
 steps = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["data", "txn", "commit", "abort"])), max_size=30)
@@ -291,7 +291,7 @@ def test_a_snapshot_and_the_rest_of_the_log_tell_what_the_whole_log_does(steps, 
     cut = choice.draw(st.integers(0, len(log)))
     early, whole = after(*log[:cut]), after(*log)
     resumed = ProducerStates(
-        producer_snapshot.decode(producer_snapshot.encode(early.entries), "s"), early.end_offset
+        snapshot.decode(snapshot.encode(early.entries), "s"), early.end_offset
     )
     for step in log[cut:]:
         resumed.enter(*step if isinstance(step[0], tuple) else (step,))

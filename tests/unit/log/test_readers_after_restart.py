@@ -70,7 +70,7 @@ def test_indexes_of_which_a_part_was_lost_are_made_anew(store, monkeypatch, suff
         file.seek(12)
         file.write(bytes(12))
     lose_unsynced(store, monkeypatch, {})
-    with Store.open(store.path).logs.appender("t", 0).hold():
+    with Store.open(store.path).logs.writer("t", 0).hold():
         assert path.read_bytes() == whole != b""
 
 
@@ -125,7 +125,7 @@ def test_a_decision_whose_end_move_was_lost_is_found_by_a_reader(store, monkeypa
     assert last_number(reader.decisions, "q") == 0
 
 
-def test_nobody_relies_on_a_decision_log_that_cannot_be_put_right(store, monkeypatch):
+def test_no_process_relies_on_a_decision_log_that_cannot_be_recovered(store, monkeypatch):
     """A position that is committed by hand must not come before one that was decided to move."""
     at = TopicPartition("t", 0)
     decide_only(

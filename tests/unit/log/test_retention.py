@@ -69,9 +69,9 @@ def names(folder, suffix):
 
 def clean_at(store, now):
     """One pass at another time."""
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.clock = lambda: now
-        return retention.clean(appender)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.clock = lambda: now
+        return retention.clean(writer)
 
 
 @pytest.mark.parametrize(("limit", "stay"), [(10, 2), (15, 3), (14, 3), (9, 2), (4, 1), (0, 1), (-1, 3)])
@@ -297,8 +297,8 @@ def test_a_segment_rolls_by_the_times_of_its_records(store, topic):
     """Kafka's testRollingByTime: no times, then times ahead of the clock."""
     any_time = {"message_timestamp_after_max_ms": 1000 * HOUR}
     folder, span, now = topic(segment_ms=HOUR, segment_bytes=100_000, **any_time), HOUR, NOW
-    appender = store.logs.appender("t", 0)
-    appender.clock = lambda: now
+    writer = store.logs.writer("t", 0)
+    writer.clock = lambda: now
 
     def count(timestamp):
         append(store, [0], timestamp)
@@ -307,7 +307,7 @@ def test_a_segment_rolls_by_the_times_of_its_records(store, topic):
     now += span + 1
     assert count(-1) == 1, "an empty segment never rolls"
     # The first append made the files when the clock said so.
-    appender.forget()
+    writer.forget()
     for expected in (2, 3):
         os.utime(f"{folder}/{list_segments(folder)[-1]:020d}.timeindex", (now / 1000, now / 1000))
         now += span + 1

@@ -12,8 +12,7 @@ import pytest
 from leader_tools import lead
 from producer_tools import ready
 
-from pyspark_log.storage.catalog import kafka_files as checkpoint_files
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import kafka_files, log_dir
 from pyspark_log.storage.catalog.kafka_files import MetaProperties, read_offsets
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locks import lock_for
@@ -74,12 +73,12 @@ def test_kafkas_own_batches_give_kafkas_files(tmp_path):
     store.create_topic("orders", 1, {"segment.bytes": "2000", "index.interval.bytes": "200", "retention.ms": "-1"})
     names = [f"{base:020d}.log" for base in (0, 31, 63)]
     log = b"".join((LOGDIR / "orders-0" / name).read_bytes() for name in names)
-    with store.logs.appender("orders", 0).hold() as appender:
+    with store.logs.writer("orders", 0).hold() as writer:
         for header in scan(log, 0, len(log)):
-            if appender.state.next_offset == 39:
-                lead(appender, 3)
-            appender.append(bytearray(log[header.position : header.end]), sync=False)
-        appender.close_segment(appender.segment, appender.state.position)
+            if writer.state.next_offset == 39:
+                lead(writer, 3)
+            writer.append(bytearray(log[header.position : header.end]), sync=False)
+        writer.close_segment(writer.segment, writer.state.position)
     for name in [*names, *(re.sub("log", suffix, n) for n in names for suffix in ("index", "timeindex"))]:
         assert data(store, f"orders-0/{name}").read_bytes() == (LOGDIR / "orders-0" / name).read_bytes(), name
     epochs = data(store, "orders-0/leader-epoch-checkpoint").read_bytes()
@@ -109,27 +108,27 @@ def test_a_power_loss_begins_an_incarnation_and_no_epoch(store, monkeypatch):
 
 def test_a_truncation_begins_an_incarnation_and_takes_back_epochs(store):
     append(store, 3)
-    with store.logs.appender("t", 0).hold() as appender:
-        lead(appender, 2)
+    with store.logs.writer("t", 0).hold() as writer:
+        lead(writer, 2)
     append(store, 3)
-    with store.logs.appender("t", 0).hold() as appender:
-        truncate(appender, 2)
-        state = appender.state
+    with store.logs.writer("t", 0).hold() as writer:
+        truncate(writer, 2)
+        state = writer.state
     assert (state.incarnation, state.truncations, state.leader_epoch) == (1, 1, 2)
     assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n2 2\n"
 
 
 def test_a_leader_that_has_no_record_yet_leaves_one_epoch(store):
-    with store.logs.appender("t", 0).hold() as appender:
-        lead(appender, 1)
+    with store.logs.writer("t", 0).hold() as writer:
+        lead(writer, 1)
     append(store)
     assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n1\n1 0\n"
 
 
 def test_epochs_follow_the_log_start(store):
     append(store, 3)
-    with store.logs.appender("t", 0).hold() as appender:
-        lead(appender, 1)
+    with store.logs.writer("t", 0).hold() as writer:
+        lead(writer, 1)
     append(store, 3)
     store.delete_records("t", 0, 2)
     assert data(store, "t-0/leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 2\n1 3\n"
@@ -151,12 +150,12 @@ def test_a_damaged_epoch_checkpoint_is_replaced(store, monkeypatch, caplog):
 
 def test_meta_properties_are_written_once(store):
     path = str(data(store, "meta.properties"))
-    written = checkpoint_files.read_meta_properties(path)
+    written = kafka_files.read_meta_properties(path)
     assert written == MetaProperties(store.cluster_id, 0, written.directory_id)
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", written.directory_id)
     append(Store.open(store.path))
-    assert checkpoint_files.read_meta_properties(path) == written
-    kafkas = checkpoint_files.read_meta_properties(str(LOGDIR / "meta.properties"))
+    assert kafka_files.read_meta_properties(path) == written
+    kafkas = kafka_files.read_meta_properties(str(LOGDIR / "meta.properties"))
     assert (kafkas.node_id, kafkas.directory_id) == (1, "ESIzRFVmd4iZqrvM3e7_AA")
 
 
@@ -190,8 +189,8 @@ def test_a_log_start_inside_of_a_segment_is_told_until_the_segment_goes(store, a
 
 def test_a_truncation_takes_the_offsets_back(store, always):
     roll(store)
-    with store.logs.appender("t", 0).hold() as appender:
-        truncate(appender, 2)
+    with store.logs.writer("t", 0).hold() as writer:
+        truncate(writer, 2)
     assert offsets(store) == (2, 2, None)
 
 
@@ -294,7 +293,7 @@ def test_a_copy_of_the_folder_alone_reads_like_kafkas(store, always, tmp_path):
     store.append_batch("t", 0, ready(0, b"v"))
     roll(store)
     copy = shutil.copytree(data(store), tmp_path / "copy")
-    topic_id = checkpoint_files.read_partition_metadata(f"{copy}/t-0/partition.metadata")
+    topic_id = kafka_files.read_partition_metadata(f"{copy}/t-0/partition.metadata")
     assert topic_id == store.describe_topic("t").topic_id
     known = re.compile(r"\d{20}\.(log|index|timeindex|snapshot)|leader-epoch-checkpoint|partition\.metadata")
     assert all(known.fullmatch(path.name) for path in (copy / "t-0").iterdir())

@@ -17,7 +17,7 @@ from pyspark_log.storage.catalog.topics import OFFSETS_TOPIC, PUBLISH_TOPIC
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.truncation import truncate
@@ -63,8 +63,8 @@ def send(store, sequence, **fields):
 
 
 def end_transaction(store, *, commit):
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(ending(commit, timestamp=NOW)), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(ending(commit, timestamp=NOW)), sync=False)
 
 
 def plain(store, count=3):
@@ -74,8 +74,8 @@ def plain(store, count=3):
 
 
 def roll(store):
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.roll()
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.roll()
 
 
 def lose_history(store, configs):
@@ -141,7 +141,7 @@ def test_a_reader_does_not_wait_for_a_transaction_that_has_ended(a, b, configs):
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])
 def test_a_batch_that_was_truncated_is_taken_again(a, b):
     send(a, 0)
-    with b.logs.appender("t", 0).hold() as held:
+    with b.logs.writer("t", 0).hold() as held:
         truncate(held, 0)
     plain(b, 1)
     assert not send(a, 0).duplicate
@@ -154,7 +154,7 @@ def test_a_reader_does_not_wait_for_a_transaction_that_was_truncated(a, b):
     send(b, 0, transactional=True)
     plain(b, 1)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == 0
-    with b.logs.appender("t", 0).hold() as held:
+    with b.logs.writer("t", 0).hold() as held:
         truncate(held, 0)
     plain(b, 2)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == b.latest_offset("t", 0) == 2
@@ -170,7 +170,7 @@ def test_snapshots_that_were_written_without_the_history_are_found_and_repaired(
     folder = f"{a.path}/data/t-0"
     # As a process wrote it that had seen sequence 0 only.
     stale = ProducerEntry(1, 0, -1, NOW, None, (WrittenBatch(0, 0, 0, NOW),))
-    producer_snapshot.write(folder, a.latest_offset("t", 0), [stale])
+    snapshot.write(folder, a.latest_offset("t", 0), [stale])
     (found,) = damages(a.path)
     assert found.file.endswith(".snapshot")
     assert "last sequence number 0 at offset 0, but the log says epoch 0, last sequence number 8" in found.what
@@ -182,8 +182,8 @@ def test_snapshots_that_were_written_without_the_history_are_found_and_repaired(
 
 def delete_all(store, topic):
     """What nobody does to a topic of the engine: its settings forbid it, and an administrator can change them."""
-    with store.logs.appender(topic, 0).hold() as appender:
-        delete_before(appender, appender.state.next_offset)
+    with store.logs.writer(topic, 0).hold() as writer:
+        delete_before(writer, writer.state.next_offset)
 
 
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])

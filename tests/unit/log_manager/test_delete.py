@@ -12,7 +12,7 @@ from pyspark_log.errors import LockTimeoutError, StagedOutputError, TopicExistsE
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locks import lock_for
 from pyspark_log.storage.log.state_file import FILE_SIZE
-from pyspark_log.storage.log_manager import deletion as topic_remains
+from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish import applier, publishing
 from pyspark_log.storage.publish.publishing import help_apply, publish
@@ -107,13 +107,13 @@ def test_a_topic_made_again_is_another_one(store):
     other = Store.open(store.path)
     assert len(values(other)) == 6
     before = store.describe_topic("t")
-    old_appender, old_reader = other.logs.appender("t", 0), other.logs.reader("t", 0)
+    old_writer, old_reader = other.logs.writer("t", 0), other.logs.reader("t", 0)
     old_reader.state()
     store.delete_topic("t")
     store.create_topic("t", 1)
     assert store.describe_topic("t").topic_id != before.topic_id
     store.append("t", rows(b"new"))
-    with pytest.raises(UnknownTopicError, match="was deleted"), old_appender.hold():
+    with pytest.raises(UnknownTopicError, match="was deleted"), old_writer.hold():
         pass
     with pytest.raises(UnknownTopicError, match="was deleted"):
         old_reader.state()
@@ -121,7 +121,7 @@ def test_a_topic_made_again_is_another_one(store):
     other.append("t", rows(b"newer"))
     clean_after_delay(store)
     # Now without a state file, they still know.
-    with pytest.raises(UnknownTopicError, match="was deleted"), old_appender.hold():
+    with pytest.raises(UnknownTopicError, match="was deleted"), old_writer.hold():
         pass
     with pytest.raises(UnknownTopicError, match="was deleted"):
         old_reader.state()
@@ -146,7 +146,7 @@ def test_a_reader_at_work_never_sees_the_records_of_the_next_topic(store):
 
 def test_a_writer_that_waited_for_the_lock_learns_of_the_deletion(store):
     fill(store)
-    waiting, outcome = Store.open(store.path).logs.appender("t", 0), []
+    waiting, outcome = Store.open(store.path).logs.writer("t", 0), []
 
     def write():
         try:
@@ -156,7 +156,7 @@ def test_a_writer_that_waited_for_the_lock_learns_of_the_deletion(store):
             outcome.append(str(error))
 
     thread = threading.Thread(target=write)
-    with store.logs.appender("t", 0).hold():
+    with store.logs.writer("t", 0).hold():
         thread.start()
         time.sleep(0.05)
         deleter = threading.Thread(target=Store.open(store.path).delete_topic, args=("t",))
@@ -184,7 +184,7 @@ def test_what_a_killed_deletion_left_is_finished_by_whoever_comes(store, monkeyp
     fill(store)
     fill(store, partition=1)
     with monkeypatch.context() as patched:
-        patched.setattr(topic_remains, "bury", _fail)
+        patched.setattr(deletion, "schedule_delete", _fail)
         store.delete_topic("t")
     assert store.topics() == []
     assert entries(store, "data") == ["t-0", "t-1"]
@@ -223,10 +223,10 @@ def test_a_publish_to_a_deleted_topic_is_refused_or_void(store):
     both = [*stage(store, b"b"), *stage(store, b"c", topic="other")]
     apply = applier.apply
 
-    def apply_late(appender, *arguments, **options):
-        if appender.place.topic == "t":
+    def apply_late(writer, *arguments, **options):
+        if writer.place.topic == "t":
             Store.open(store.path).delete_topic("t")
-        return apply(appender, *arguments, **options)
+        return apply(writer, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(applier, "apply", apply_late)
@@ -409,7 +409,7 @@ def test_a_folder_that_a_killed_writer_of_another_topic_has_left_is_in_nobodys_w
     files.set_observer(None)
     assert os.path.isdir(f"{store.path}/data/t-0")
     with monkeypatch.context() as patched:
-        patched.setattr(topic_remains, "bury", lambda place: (_ for _ in ()).throw(LockTimeoutError("held")))
+        patched.setattr(deletion, "schedule_delete", lambda place: (_ for _ in ()).throw(LockTimeoutError("held")))
         store.delete_topic("t")
     store.create_topic("t", 3)
     store.append("t", rows(b"new"), partition=0)

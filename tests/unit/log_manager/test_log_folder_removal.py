@@ -127,7 +127,7 @@ def test_one_that_holds_partitions_stays(store, second):
     path = Path(store.logs.place("t", 0).state_path)
     state = path.read_bytes()
     path.write_bytes(bytes(len(state)))
-    with pytest.raises(LogDamagedError, match="t-0: nobody can tell"):
+    with pytest.raises(LogDamagedError, match="t-0: it is unknown in which log dir"):
         store.remove_log_dir(second)
     path.write_bytes(state)
     # What goes later.
@@ -261,8 +261,8 @@ def test_who_has_the_old_list_puts_nothing_there(store, second, monkeypatch):
 def test_who_is_about_to_write_checkpoints_writes_none_there(store, second, monkeypatch):
     monkeypatch.setattr(log_dir, "INTERVAL", 0)
     stale = Store.open(store.path)
-    with stale.logs.appender("t", 1).hold() as appender:
-        appender.note_offsets()
+    with stale.logs.writer("t", 1).hold() as writer:
+        writer.note_offsets()
     empty_second(store)
     folder = stale.logs.log_dirs.at(1)
     looked = folder.problem

@@ -48,8 +48,8 @@ def test_partitions_without_records_cost_nothing(tmp_path):
     path = tmp_path / "store" / "topics" / "t.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"partitions": HUGE}))
     for partition in (6, 5_000_000):
-        with store.logs.appender("t", partition).hold() as appender:
-            appender.append(bytearray(batch(0, b"v")), sync=False)
+        with store.logs.writer("t", partition).hold() as writer:
+            writer.append(bytearray(batch(0, b"v")), sync=False)
     store = Store.open(store.path)
     assert store.written_partitions("t") == [6, 5_000_000]
     store.flush()

@@ -14,11 +14,11 @@ from producer_tools import ending, ready
 
 from pyspark_log.errors import InvalidConfigError, LogDirOfflineError, UnknownTopicError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import reader as partition
+from pyspark_log.storage.log import reader
 from pyspark_log.storage.log.isolation import LastStableOffset
 from pyspark_log.storage.log.recovery import apply_intent
 from pyspark_log.storage.log_manager import partition_move
-from pyspark_log.storage.maintenance.verify import partition as verify_partition
+from pyspark_log.storage.maintenance.verify import partition
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -135,7 +135,7 @@ def test_a_partition_that_was_never_written_to_is_made_there(store, tmp_path):
     assert values(store, 1) == list(range(5))
 
 
-def test_readers_at_work_and_other_appenders_follow(store, tmp_path):
+def test_readers_at_work_and_other_writers_follow(store, tmp_path):
     fill(store)
     other = Store.open(store.path)
     other.append("t", rows(100), partition=0)
@@ -282,7 +282,7 @@ def test_by_its_time_alone_no_file_counts_as_unchanged(store, tmp_path, monkeypa
 def truncated(store, offset):
     from pyspark_log.storage.log.truncation import truncate  # noqa: PLC0415
 
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         truncate(held, offset)
 
 
@@ -447,13 +447,13 @@ def move_before(owner, name, monkeypatch, store, folder):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(partition, "list_segments"), (partition, "aborted_between"), (LastStableOffset, "look")]
+    ("owner", "name"), [(reader, "list_segments"), (reader, "aborted_between"), (LastStableOffset, "look")]
 )
 def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, monkeypatch, owner, name):
     """It comes between the look at the state and that at the files beside the segments."""
     store.append_batch("t", 0, ready(0, b"aborted", producer=1, transactional=True))
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(ending(False, producer=1)), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(ending(False, producer=1)), sync=False)
     store.append("t", rows(1, 1), partition=0)
     store.append_batch("t", 0, ready(0, b"open", producer=2, transactional=True))
     move_before(owner, name, monkeypatch, store, f"{tmp_path}/second")
@@ -461,7 +461,7 @@ def test_a_move_does_not_mislead_who_reads_committed_records(store, tmp_path, mo
     assert batch["value"].to_pylist() == [b"000001" + b"." * 50]
 
 
-@pytest.mark.parametrize(("owner", "name"), [(verify_partition, "slot_findings"), (PartitionCheck, "_check_log")])
+@pytest.mark.parametrize(("owner", "name"), [(partition, "slot_findings"), (PartitionCheck, "_check_log")])
 def test_a_move_is_no_damage_to_who_verifies_meanwhile(store, tmp_path, monkeypatch, owner, name):
     fill(store, 20)
     move_before(owner, name, monkeypatch, store, f"{tmp_path}/second")

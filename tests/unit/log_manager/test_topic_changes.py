@@ -99,8 +99,8 @@ def test_a_bad_setting_changes_nothing(store):
     before = store.describe_topic("t")
     for configs, delete, message in [
         ({"segment.bytes": "100", "retention.ms": "x"}, [], r"retention\.ms = 'x'"),
-        ({"segment.bytes": "100", "segmnt.ms": "1"}, [], "unknown topic setting 'segmnt.ms'"),
-        ({"segment.bytes": "100"}, ["segmnt.ms"], "unknown topic setting 'segmnt.ms'"),
+        ({"segment.bytes": "100", "segmnt.ms": "1"}, [], "unknown topic config 'segmnt.ms'"),
+        ({"segment.bytes": "100"}, ["segmnt.ms"], "unknown topic config 'segmnt.ms'"),
     ]:
         with pytest.raises(InvalidConfigError, match=message):
             store.alter_configs("t", configs, delete)
@@ -133,8 +133,8 @@ def cut(tmp_path):
     assert list_segments(f"{store.path}/data/t-0") == [0, 6, 12, 18, 24]
 
     def cut_at(offset):
-        with store.logs.appender("t", 0).hold() as appender:
-            return truncate(appender, offset)
+        with store.logs.writer("t", 0).hold() as writer:
+            return truncate(writer, offset)
 
     cut_at.store = store
     return cut_at
@@ -214,8 +214,8 @@ def test_append_and_truncate_thirty_times(tmp_path):
     for end in range(30):
         store.append("t", rows(b"stays"))
         store.append("t", rows(b"goes"))
-        with store.logs.appender("t", 0).hold() as appender:
-            assert truncate(appender, end + 1) == end + 1
+        with store.logs.writer("t", 0).hold() as writer:
+            assert truncate(writer, end + 1) == end + 1
         assert values(store)[-1] == b"stays"
     assert len(values(store)) == 30
 

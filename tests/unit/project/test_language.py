@@ -8,9 +8,13 @@ import pytest
 PACKAGE = Path(__file__).parents[3] / "pyspark_log"
 # A word, and what to write instead.
 WORDS = {
-    r"whoever|whom": "name the actor: the writer, a reader, any process",
+    r"who|whoever|whom": "name the actor: the writer, a reader, any process",
     r"he|his|him": "it, its: a process is no person",
     r"somebody": "another process",
+    r"nobody": "no process, no reader, no writer",
+    r"behind": "after (order), beyond (offsets)",
+    r"stands?|stood": "is, are, has",
+    r"tells?|told": "report, say, show, return",
     r"anew": "again; or rebuild, rewrite, recreate",
     r"puts? right": "recover, repair",
     r"lets? go|letting go": "delete, mark as deleted, release",

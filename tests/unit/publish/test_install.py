@@ -127,11 +127,11 @@ def test_an_empty_segment_that_others_have_open_is_replaced(store, far):
         other.append("t", rows("x", 1))
     others[0].delete_records("t", 0, -1)
     for other in others:
-        with other.logs.appender("t", 0).hold() as appender:
-            appender.roll()
+        with other.logs.writer("t", 0).hold() as writer:
+            writer.roll()
             break
-    with others[1].logs.appender("t", 0).hold() as appender:
-        assert appender.state.position == 0
+    with others[1].logs.writer("t", 0).hold() as writer:
+        assert writer.state.position == 0
     publish(store.decisions, "q", 0, stage(store, "p", 300))
     for other in others:
         other.append("t", rows("after", 2))
@@ -364,7 +364,7 @@ def test_a_decision_log_that_is_locked_leaves_no_copies(store, monkeypatch):
     parts = [part for task in range(8) for part in stage(store, f"task {task}", 20)]
     before = sorted(staged_files(store))
     publish(store.decisions, "another", 0, [])
-    with monkeypatch.context() as patched, store.logs.appender(PUBLISH_TOPIC, 0).hold():
+    with monkeypatch.context() as patched, store.logs.writer(PUBLISH_TOPIC, 0).hold():
         hold = DecisionLog.hold
         patched.setattr(DecisionLog, "hold", lambda decisions: hold(decisions, 0.05))
         with pytest.raises(PublishFailedError):
@@ -609,12 +609,12 @@ def test_who_has_an_empty_segment_open_notices_that_it_was_replaced_and_put_back
     """A publish is killed when the first of its two files has the name of the segment that is open elsewhere."""
     other = Store.open(store.path)
     if first:
-        with other.logs.appender("t", 0).hold():
+        with other.logs.writer("t", 0).hold():
             pass
     else:
         other.append("t", rows("before", 1))
-        with other.logs.appender("t", 0).hold() as appender:
-            appender.roll()
+        with other.logs.writer("t", 0).hold() as writer:
+            writer.roll()
     parts = stage(store, "p", 300) + stage(store, "r", 300)
 
     def kill(change):

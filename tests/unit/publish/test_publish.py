@@ -399,7 +399,7 @@ def test_discard_removes_what_was_staged(store):
     assert staged_files(store) == []
 
 
-def test_many_publishers_and_appenders_at_once(store):
+def test_many_publishers_and_writers_at_once(store):
     """Each keeps its order; no publish is mixed with another append."""
     def publishing_loop(name):
         mine = Store.open(store.path)

@@ -34,7 +34,7 @@ from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.locks import FileLock
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
-from pyspark_log.storage.publish import publishing as publish_module
+from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.publish.publishing import claim, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -52,7 +52,7 @@ def store(tmp_path, monkeypatch):
     # Nobody waits for a minute here.
     acquire = FileLock.acquire
     monkeypatch.setattr(FileLock, "acquire", lambda lock, timeout=60.0: acquire(lock, min(timeout, 0.05)))
-    monkeypatch.setattr(publish_module, "DEFAULT_TIMEOUT", 0.05)
+    monkeypatch.setattr(publishing, "DEFAULT_TIMEOUT", 0.05)
     return store
 
 
@@ -71,7 +71,7 @@ def content(store):
 
 
 def is_decided(store, publisher):
-    last = publish_module.last_number(Store.open(store.path).decisions, publisher)
+    last = publishing.last_number(Store.open(store.path).decisions, publisher)
     return last == 0
 
 
@@ -98,7 +98,7 @@ def failing(kind, *names, error=errno.ENOSPC, times=1 << 30):
 @contextlib.contextmanager
 def end_cannot_be_moved(store):
     """The decision is written, and from then on its log's state cannot be."""
-    state, written = store.logs.appender(PUBLISH_TOPIC, 0).place.state_path, []
+    state, written = store.logs.writer(PUBLISH_TOPIC, 0).place.state_path, []
 
     def fail(change):
         if change.kind == "write":
@@ -117,7 +117,7 @@ def end_cannot_be_moved(store):
 
 @contextlib.contextmanager
 def state_file_lost(store, topic):
-    state = store.logs.appender(topic, 0).place.state_path
+    state = store.logs.writer(topic, 0).place.state_path
     os.rename(state, f"{state}.lost")
     yield
     os.rename(f"{state}.lost", state)

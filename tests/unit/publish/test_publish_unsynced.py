@@ -126,7 +126,7 @@ def test_what_a_power_loss_has_taken_is_passed_over(store, monkeypatch, caplog, 
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     store = Store.open(store.path)
     assert help_apply(store.decisions) == 1
-    assert "was made without syncing, and the machine went down: t-0 gets nothing of it" in caplog.text
+    assert "was made without syncing, before a power loss: t-0 gets nothing of it" in caplog.text
     assert help_apply(Store.open(store.path).decisions) == 0
     publish(store.decisions, "q", 0, stage(store, "a"))
     assert sorted(content(store)) == ["a/0", "a/1", "a/2"]

@@ -15,8 +15,7 @@ from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.records import partition_for
 from pyspark_log.storage.maintenance import janitor
-from pyspark_log.storage.publish import publisher_admin as publishers
-from pyspark_log.storage.publish import publishing
+from pyspark_log.storage.publish import publisher_admin, publishing
 from pyspark_log.storage.publish.publisher_admin import delete_publisher
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
@@ -60,7 +59,7 @@ def test_a_publisher_that_is_deleted_goes_from_the_log_and_begins_anew(store):
     assert delete_publisher(store.decisions, "q").number == 1
     assert records(store)[-1] == ("q", True)
     fresh = Store.open(store.path)
-    assert [one.publisher for one in publishers.publishers(fresh.decisions)] == ["other"]
+    assert [one.publisher for one in publisher_admin.publishers(fresh.decisions)] == ["other"]
     assert not published(fresh, "q", 1).replayed
     with pytest.raises(InvalidConfigError, match="no publisher 'nobody'"):
         delete_publisher(store.decisions, "nobody")
@@ -69,8 +68,8 @@ def test_a_publisher_that_is_deleted_goes_from_the_log_and_begins_anew(store):
 def test_nothing_is_made_where_nothing_was_published(store):
     with pytest.raises(InvalidConfigError):
         delete_publisher(store.decisions, "q")
-    assert publishers.publishers(store.decisions) == []
-    assert publishers.forget_one_offs(store.decisions) == 0
+    assert publisher_admin.publishers(store.decisions) == []
+    assert publisher_admin.forget_one_offs(store.decisions) == 0
     assert store.topics(internal=True) == ["t"]
 
 
@@ -121,11 +120,11 @@ def test_one_whose_call_was_killed_goes_when_the_store_is_cleaned_a_week_later(s
         published(store, "one", 0, one_off=True)
     published(store, "named", 0)
     janitor.clean(store)
-    assert [one.publisher for one in publishers.publishers(store.decisions)] == ["named", "one"]
-    later = store.logs.clock() + publishers.ONE_OFF_LIFETIME_MS + 60_000
+    assert [one.publisher for one in publisher_admin.publishers(store.decisions)] == ["named", "one"]
+    later = store.logs.clock() + publisher_admin.ONE_OFF_LIFETIME_MS + 60_000
     store.logs.clock.read = lambda: later
     janitor.clean(store)
-    assert [one.publisher for one in publishers.publishers(Store.open(store.path).decisions)] == ["named"]
+    assert [one.publisher for one in publisher_admin.publishers(Store.open(store.path).decisions)] == ["named"]
     assert records(store)[-1] == ("one", True)
 
 
@@ -172,7 +171,7 @@ def test_more_records_than_a_segment_holds_are_taken_at_once(store, monkeypatch)
     publishing.help_apply(fresh.decisions)
     publishing.tidy(fresh.decisions)
     assert len(store.segment_files(PUBLISH_TOPIC, 0)) >= 3
-    assert all(one.done for one in publishers.publishers(Store.open(store.path).decisions))
+    assert all(one.done for one in publisher_admin.publishers(Store.open(store.path).decisions))
     assert store.logs.reader(PUBLISH_TOPIC, 0).state().first_undone == store.latest_offset(PUBLISH_TOPIC, 0) == 90
 
 
@@ -227,8 +226,8 @@ def test_a_publisher_is_deleted_only_by_who_says_that_it_never_comes_back(store,
     published(store, "query", 4)
     refused = pylog(path, "publishers", "delete", "query")
     assert (refused.exit_code, "published twice; give --yes" in refused.stderr) == (1, True)
-    assert len(publishers.publishers(store.decisions)) == 1
+    assert len(publisher_admin.publishers(store.decisions)) == 1
     assert output(path, "publishers", "delete", "query", "--yes") == (
         "publisher query is deleted; its last number was 4\n"
     )
-    assert publishers.publishers(store.decisions) == []
+    assert publisher_admin.publishers(store.decisions) == []

@@ -62,10 +62,10 @@ def decide(store, publisher, number, parts, only=(), participants=()):
     """Publishes, and has it applied in the topics `only`."""
     real = applier.apply
 
-    def apply(appender, *arguments, **options):
-        if appender.place.topic not in only:
+    def apply(writer, *arguments, **options):
+        if writer.place.topic not in only:
             raise OSError(28, "No space left on device")
-        return real(appender, *arguments, **options)
+        return real(writer, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(applier, "apply", apply)
@@ -132,7 +132,7 @@ def test_a_partition_that_is_locked_holds_up_only_what_is_for_it(store):
     other = decide(store, "locked", 0, stage(store, b"0", "a"))
     other = decide(other, "behind", 0, stage(store, b"1", "a", "b"))
     other = decide(other, "beside", 0, stage(store, b"2", "b"))
-    with store.logs.appender("a", 0).hold():
+    with store.logs.writer("a", 0).hold():
         help_apply(other.decisions)
     assert (content(store, "a"), content(store, "b")) == ([], [b"1", b"2"])
 
@@ -141,7 +141,7 @@ def test_a_damaged_partition_holds_up_only_what_is_for_it(store):
     store.append("a", pa.record_batch({"value": [b"before"]}))
     other = decide(store, "damaged", 0, stage(store, b"0", "a", "b"))
     other = decide(other, "beside", 0, stage(store, b"1", "b"))
-    state = store.logs.appender("a", 0).place.state_path
+    state = store.logs.writer("a", 0).place.state_path
     os.rename(state, f"{state}.lost")
     with pytest.raises(LogDamagedError, match="a-0"):
         help_apply(other.decisions)
@@ -281,9 +281,9 @@ def test_who_is_about_to_apply_what_is_set_aside_applies_nothing(store):
     """He has looked the decision up, and comes to a partition only when it is set aside."""
     real = applier.apply
 
-    def late(appender, decision, *arguments, **options):
+    def late(writer, decision, *arguments, **options):
         set_aside(Store.open(store.path).decisions, decision)
-        return real(appender, decision, *arguments, **options)
+        return real(writer, decision, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(applier, "apply", late)
@@ -293,7 +293,7 @@ def test_who_is_about_to_apply_what_is_set_aside_applies_nothing(store):
 
 
 def test_what_was_decided_for_a_topic_is_not_applied_to_a_new_one_of_its_name(store):
-    """The topic is deleted and made anew between the look at what it has and the making of its appender."""
+    """The topic is deleted and made anew between the look at what it has and the making of its writer."""
     other = decide(store, "q", 0, stage(store, b"old", "a", "b"), only=["b"])
     topic_id, real = store.describe_topic("a").topic_id, applier._apply_in
 
@@ -325,12 +325,12 @@ def test_a_publisher_is_told_that_its_decision_was_set_aside_while_it_waited(sto
 def test_a_publisher_is_told_that_some_partitions_have_what_was_set_aside_in_others(store):
     real = applier.apply
 
-    def only_the_first(appender, decision, *arguments, **options):
-        if appender.place.topic == "b":
+    def only_the_first(writer, decision, *arguments, **options):
+        if writer.place.topic == "b":
             while not content(store, "a"):
                 time.sleep(0.01)  # Its thread is at work on it.
             set_aside(Store.open(store.path).decisions, decision)
-        return real(appender, decision, *arguments, **options)
+        return real(writer, decision, *arguments, **options)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(applier, "apply", only_the_first)

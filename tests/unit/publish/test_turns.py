@@ -1,4 +1,4 @@
-"""A publisher beside appenders that never pause: it gets its turn, in real processes, and is hardly overtaken."""
+"""A publisher beside writers that never pause: it gets its turn, in real processes, and is hardly overtaken."""
 
 import statistics
 import time
@@ -12,7 +12,7 @@ from tests.processes import PROCESSES
 from tests.store_tools import stage
 
 PUBLISHES = 60
-# How long the appenders may take to begin, in seconds.
+# How long the writers may take to begin, in seconds.
 PATIENCE = 120
 
 
@@ -25,10 +25,10 @@ def rows(value, count=1):
 
 def append_for_ever(path, counts, number, stop):
     """Appends to one partition, with its lock held nearly all the time, as large appends to a slow disk have it."""
-    appender = Store.open(path).logs.appender("t", number % 2)
+    writer = Store.open(path).logs.writer("t", number % 2)
     part = stage(Store.open(path), rows(b"x" * 100))[0]
     while not stop.value:
-        with appender.hold() as held:
+        with writer.hold() as held:
             held.append(bytearray(part.data), sync=False)
             time.sleep(0.002)
         counts[number] += 1
@@ -52,43 +52,43 @@ def waits(path):
 
 
 def overtaken(path, counts):
-    """How often the appender of partition 0 gets the lock while another process waits for it, for some waits."""
-    appender, times, before = Store.open(path).logs.appender("t", 0), [], -1
+    """How often the writer of partition 0 gets the lock while another process waits for it, for some waits."""
+    writer, times, before = Store.open(path).logs.writer("t", 0), [], -1
     for _ in range(100):
         deadline = time.monotonic() + PATIENCE
         while counts[0] == before:  # This one must not be the one that never pauses.
-            assert time.monotonic() < deadline, "the appender of partition 0 does not get the lock"
+            assert time.monotonic() < deadline, "the writer of partition 0 does not get the lock"
             time.sleep(0.0001)
         before = counts[0]
-        with appender.hold():
+        with writer.hold():
             times.append(counts[0] - before)
             before = counts[0]
     return times
 
 
 @pytest.mark.slow
-def test_a_publisher_gets_its_turn_beside_appenders_that_never_pause(tmp_path, capsys):
+def test_a_publisher_gets_its_turn_beside_writers_that_never_pause(tmp_path, capsys):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 2)
     alone = waits(store.path)
     counts, stop = PROCESSES.Array("q", 2), PROCESSES.Value("b", 0)
-    appenders = [
+    writers = [
         PROCESSES.Process(target=append_for_ever, args=(store.path, counts, number, stop), daemon=True)
         for number in range(2)
     ]
-    for process in appenders:
+    for process in writers:
         process.start()
     began = time.monotonic()
     while not all(counts):
-        assert time.monotonic() < began + PATIENCE, f"the appenders have made {list(counts)} appends"
+        assert time.monotonic() < began + PATIENCE, f"the writers have made {list(counts)} appends"
         time.sleep(0.01)
     beside = waits(store.path)
     turns = overtaken(store.path, counts)
     stop.value = 1
-    for process in appenders:
+    for process in writers:
         process.join()
     with capsys.disabled():
-        for what, times in (("alone", alone), ("beside appenders", beside)):
+        for what, times in (("alone", alone), ("beside writers", beside)):
             middle, longest = (1000 * f(times) for f in (statistics.median, max))
             print(f"\na publish {what}: median {middle:.1f} ms, longest {longest:.1f} ms", end="")
         print(f"; overtaken {statistics.mean(turns):.2f} times, {max(turns)} at most")

@@ -196,7 +196,7 @@ def test_snappy_empty_block():
         (xerial(TEXT, 1024) + b"\0\0", "too early"),
         (xerial(b"", 1) + b"\xff\xff\xff\xff" + bytes(9), "not there"),
         (xerial(b"", 1)[:10], "too early"),
-        (xerial(b"", 1) + b"\0\0\0\5" + b"\xff\xff\xff\xff\xff", "does not tell its size"),
+        (xerial(b"", 1) + b"\0\0\0\5" + b"\xff\xff\xff\xff\xff", "does not say its size"),
         (b"\x80\x80\x40" + bytes(20), "claims to hold"),
     ],
 )

@@ -225,7 +225,7 @@ def test_crcs_inside_a_set_are_checked():
         (lambda m: message_set(m, "gzip", three(m), offset=2), "compressed message inside"),
         (lambda m: three(m)[:-1], "end within one"),
         (lambda m: three(m) + b"x", "end within one"),
-        (lambda m: three(m, 1) + message(m, b"", b"", offset=3), "offset 3, behind one of 3"),
+        (lambda m: three(m, 1) + message(m, b"", b"", offset=3), "offset 3, after one of 3"),
         (lambda m: message(m, b"", b"", offset=-1), "offset -1"),
         (lambda m: message(m, b"", b"", offset=9), "up to offset 8 holds offset 9"),
         (lambda m: b"", "without messages"),

@@ -91,7 +91,7 @@ def test_a_cut_keeps_the_markers_below_it(index, path):
 def test_entries_are_there_after_opening_again(index, path):
     index.close()
     again = TxnIndex(path, 0)
-    with pytest.raises(ValueError, match="behind 50"):
+    with pytest.raises(ValueError, match="not after 50"):
         again.append(C)
     later = AbortedTransaction(4, 51, 60, 61)
     again.append(later)

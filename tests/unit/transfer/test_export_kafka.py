@@ -139,7 +139,7 @@ def test_a_log_without_records_goes_on_at_its_end(store, folder):
 
 
 def test_leader_epochs_are_those_of_a_new_cluster(store, folder):
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         truncate(held, 60)
         lead(held, 1)
     append(store, 60, 9)
@@ -155,7 +155,7 @@ def test_what_is_known_of_producers_is_there(store, folder):
     now = time.time_ns() // 1_000_000
     for sequence in range(60):
         store.append_batch("t", 0, ready(sequence, b"v" * 50, transactional=True, timestamp=now))
-    with store.logs.appender("t", 0).hold() as held:
+    with store.logs.writer("t", 0).hold() as held:
         held.append(bytearray(ending(False, timestamp=now)), sync=False)
     append(store, 0, 60)
     export_kafka(store, "t", folder, ID)
@@ -278,7 +278,7 @@ def test_the_end_may_be_taken_back_meanwhile(store, folder, offset):
     assert [int(file.stem) for file in segments(source(store))][1:3] == [33, 66]
 
     def take_back():
-        with store.logs.appender("t", 0).hold() as held:
+        with store.logs.writer("t", 0).hold() as held:
             truncate(held, offset)
         append(store, offset, 60, time=2_000_000)
 
@@ -291,7 +291,7 @@ def test_the_end_may_be_taken_back_within_the_segment_that_is_copied(store, fold
     monkeypatch.setattr(scanner, "WINDOW", 400)
 
     def take_back():
-        with store.logs.appender("t", 0).hold() as held:
+        with store.logs.writer("t", 0).hold() as held:
             truncate(held, 102)
         append(store, 102, 18, time=2_000_000)
 

@@ -26,7 +26,7 @@ from pyspark_log.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import LOG_START
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.reader import LogReader
@@ -77,11 +77,11 @@ def test_a_folder_of_kafkas_log_code(store):
     assert copied == [Path(path).read_bytes() for path in source.segment_files("orders", 0)]
     epochs = f"{LOGDIR}/orders-0/leader-epoch-checkpoint"
     copy = f"{store.path}/data/orders-0/leader-epoch-checkpoint"
-    assert checkpoint_files.read_epochs(copy) == checkpoint_files.read_epochs(epochs)
+    assert kafka_files.read_epochs(copy) == kafka_files.read_epochs(epochs)
 
 
 def test_what_is_seen_is_what_comes(root, store):
-    checkpoint_files.write_offsets(str(root / LOG_START), {T0: 3})
+    kafka_files.write_offsets(str(root / LOG_START), {T0: 3})
     high_watermark(root, 14)
     add(root / "t-2", 7, batch(7, b"seven"))
     (root / "t-1").mkdir()
@@ -99,8 +99,8 @@ def test_producers_and_transactions_go_on(tmp_path, store):
     origin.create_topic("t", 1, {"segment.bytes": "500", "retention.ms": "-1"})
 
     def end(commit, producer):
-        with origin.logs.appender("t", 0).hold() as appender:
-            appender.append(bytearray(ending(commit, producer=producer)), sync=False)
+        with origin.logs.writer("t", 0).hold() as writer:
+            writer.append(bytearray(ending(commit, producer=producer)), sync=False)
 
     for number in range(6):
         origin.append_batch("t", 0, ready(number, b"%d" % number * 50, producer=1, transactional=True))

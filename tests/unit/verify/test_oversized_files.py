@@ -13,7 +13,7 @@ from damage import DAMAGES, build, log
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, DescriptionError, SideFileError
 from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.log.leader_epochs import LeaderEpochs
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify import segment
 from pyspark_log.storage.maintenance.verify.findings import Severity
@@ -56,12 +56,12 @@ def test_small_files_beside_the_logs_are_not_read_whole(tmp_path):
         LeaderEpochs.read,
         kafka_files.read_partition_metadata,
         kafka_files.read_meta_properties,
-        producer_snapshot.read,
+        snapshot.read,
         lambda path: txn_index.read_entries(path, 0),
     ):
         with pytest.raises(SideFileError, match=rf"{file}.*{HUGE} bytes"):
             read(str(file))
-    assert producer_snapshot.load_newest(str(tmp_path), -1, 10) is None
+    assert snapshot.load_newest(str(tmp_path), -1, 10) is None
     assert not file.exists()
 
 

@@ -25,7 +25,7 @@ from pyspark_log.storage.log_manager.append import append_rows
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.publish import publishing as publish
+from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.publish.publishing import help_apply
 from pyspark_log.storage.record.batch import MAX_TIMESTAMP_AT
 from pyspark_log.storage.store import Store
@@ -89,7 +89,7 @@ def test_whatever_a_killed_writer_leaves_is_no_damage(tmp_path):
         store.create_topic("p", 2, {"segment.bytes": "700", "index.interval.bytes": "100", "retention.ms": "-1"})
         for number in range(4):
             store.append("p", rows(number, 5), sync=number == 2)
-            publish.publish(store.decisions, "query", number, stage(store, 4))
+            publishing.publish(store.decisions, "query", number, stage(store, 4))
 
     def run_until(stop):
         left = [stop]
@@ -133,16 +133,16 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
     def change(number):
         store.append("t", rows(number, 4))
         if number % 7 == 0:
-            publish.publish(store.decisions, "query", number // 7, stage(store, 5, "t"))
+            publishing.publish(store.decisions, "query", number // 7, stage(store, 5, "t"))
         if number % 20 == 0:
             store.delete_records("t", 0, max(store.latest_offset("t", 0) - 5, 0))
         if number % 30 == 0:
-            with store.logs.appender("t", 1).hold() as appender:
-                truncate(appender, max(appender.state.next_offset - 3, appender.state.log_start))
+            with store.logs.writer("t", 1).hold() as writer:
+                truncate(writer, max(writer.state.next_offset - 3, writer.state.log_start))
         if number % 3 == 0:
             store.append_batch("t", 1, ready(0, b"part", producer=number, transactional=True, timestamp=now))
-            with store.logs.appender("t", 1).hold() as appender:
-                appender.append(bytearray(ending(number % 2, producer=number, timestamp=now)), sync=False)
+            with store.logs.writer("t", 1).hold() as writer:
+                writer.append(bytearray(ending(number % 2, producer=number, timestamp=now)), sync=False)
         if number % 40 == 0:
             store.create_topic("short", 2)
             store.append("short", rows(0, 50))
@@ -157,8 +157,8 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
         except Exception as error:  # noqa: BLE001  (told below, in the thread of the test)
             failed.append(error)
 
-    writer = threading.Thread(target=write)
-    writer.start()
+    thread = threading.Thread(target=write)
+    thread.start()
     reports = []
     try:
         begun = time.monotonic()
@@ -170,7 +170,7 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
             reports.append(verify(tmp_path / "store"))
     finally:
         done.set()
-        writer.join()
+        thread.join()
     assert failed == []
     assert [f for report in reports for f in report.findings if f.severity is not Severity.NOTE] == []
     assert max(report.totals.segments for report in reports) > 4
@@ -235,8 +235,8 @@ def test_a_wrong_largest_time_is_told(path):
     store = Store.open(path)
     store.create_topic("late", 1)
     data = build_batch([Record(b"k", b"v", 5), Record(b"k", b"v", 9)])
-    with store.logs.appender("late", 0).hold() as appender:
-        appender.append(bytearray(patched(data, MAX_TIMESTAMP_AT, 8, 7)), sync=False)
+    with store.logs.writer("late", 0).hold() as writer:
+        writer.append(bytearray(patched(data, MAX_TIMESTAMP_AT, 8, 7)), sync=False)
     (found,) = damage_in(path, Severity.INDEX, topic="late")
     assert "9 ms" in found.what
 
@@ -449,7 +449,7 @@ def decided(path, stop_at):
     assert {bool(part.file) for part in parts} == {True}
     stop_at(lambda change: change.kind == "write" and "/data/p-" in change.path)
     with pytest.raises(Stopped):
-        publish.publish(store.decisions, "query", 3, parts, run="run")
+        publishing.publish(store.decisions, "query", 3, parts, run="run")
     files.set_observer(None)
     return path
 
@@ -498,7 +498,7 @@ def test_a_partition_of_another_time_than_the_decision_log_is_damage(path):
     file.write_bytes(state_file.encode_slot(state._replace(applied=50)) + bytes(1792))
     assert ["decision log ends at" in f.what for f in damage_in(path)] == [True]
     file.write_bytes(state_file.encode_slot(state) + bytes(1792))
-    publish.tidy(Store.open(path).decisions)
+    publishing.tidy(Store.open(path).decisions)
     file.write_bytes(state_file.encode_slot(state._replace(applied=0)) + bytes(1792))
     assert [("recorded as done" in f.what, f.topic, f.partition) for f in damage_in(path)] == [(True, "p", 0)]
 

@@ -14,7 +14,7 @@ from transaction_tools import as_brokers
 
 from pyspark_log.cli.main import main
 from pyspark_log.errors import UnknownTopicError
-from pyspark_log.storage.catalog import kafka_files as checkpoint_files
+from pyspark_log.storage.catalog import kafka_files
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, MetaProperties
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -92,7 +92,7 @@ def test_checkpoints_are_compared_with_the_log(root):
     (found,) = damage(root)
     assert "says that the log had reached 25" in found.what
     assert (found.partition, found.first_offset) == (0, 21)
-    checkpoint_files.write_offsets(str(root / LOG_START), {T0: 30})
+    kafka_files.write_offsets(str(root / LOG_START), {T0: 30})
     (found,) = damage(root)
     assert "starts at offset 30" in found.what
     (root / LOG_START).unlink()
@@ -125,7 +125,7 @@ def test_several_folders_of_a_broker(root, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     for folder in (root, other):
-        checkpoint_files.write_meta_properties(str(folder / META_PROPERTIES), MetaProperties("c", 1))
+        kafka_files.write_meta_properties(str(folder / META_PROPERTIES), MetaProperties("c", 1))
     add(other / "t-1", 0, batch(0, b"x")[:-1] + b"y", batch(1, b"z"))
     code, told = run(f"{root},{other}", "--json")
     (found,) = (one for one in json.loads(told)["findings"] if one["severity"] == "damage")

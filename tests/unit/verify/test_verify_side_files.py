@@ -13,11 +13,10 @@ from leader_tools import lead
 from producer_tools import ending, ready
 from record_tools import with_crc
 
-from pyspark_log.storage.catalog import kafka_files as checkpoint_files
-from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.catalog import kafka_files, log_dir
 from pyspark_log.storage.catalog.kafka_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, MetaProperties
 from pyspark_log.storage.log import leader_epochs, state_file
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
 from pyspark_log.storage.log.state_file import Flags
 from pyspark_log.storage.log.truncation import truncate
@@ -35,8 +34,8 @@ NOW = int(time.time() * 1000)
 
 
 def write(store, batch):
-    with store.logs.appender("t", 0).hold() as appender:
-        appender.append(bytearray(batch), sync=False)
+    with store.logs.writer("t", 0).hold() as writer:
+        writer.append(bytearray(batch), sync=False)
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def path(tmp_path, monkeypatch):
         write(store, ready(number, b"idle", producer=IDLE, timestamp=NOW))
     for number in range(8):
         if number == 4:
-            with store.logs.appender("t", 0).hold() as held:
+            with store.logs.writer("t", 0).hold() as held:
                 lead(held, 1)
         values = [b"a" * 50, b"b", b"c"]
         write(store, ready(3 * number, *values, producer=ABORTING, transactional=True, timestamp=NOW))
@@ -75,11 +74,11 @@ def base(file):
     return int(file.name[:20])
 
 
-def lie(snapshot, change):
+def lie(path, change):
     """A snapshot that is right by its CRC."""
-    entries = {entry.producer_id: entry for entry in producer_snapshot.read(str(snapshot))}
+    entries = {entry.producer_id: entry for entry in snapshot.read(str(path))}
     change(entries)
-    snapshot.write_bytes(producer_snapshot.encode(entries.values()))
+    path.write_bytes(snapshot.encode(entries.values()))
 
 
 def moved(producer, **changes):
@@ -205,7 +204,7 @@ def test_a_copy_has_the_files_that_a_writer_leaves(path, tmp_path):
         if name.endswith(TXN):
             assert one.read_bytes() == other.read_bytes()
         else:
-            assert set(producer_snapshot.read(str(one))) == set(producer_snapshot.read(str(other)))
+            assert set(snapshot.read(str(one))) == set(snapshot.read(str(other)))
 
 
 @pytest.mark.parametrize("snapshot", ["there", "damaged"])
@@ -251,52 +250,52 @@ OF_EPOCHS = {
 def test_leader_epochs_are_compared_with_the_batches(path, tmp_path, kind):
     severity, word, change = OF_EPOCHS[kind]
     target = path / "data" / "t-0" / EPOCHS
-    epochs = checkpoint_files.read_epochs(str(target))
+    epochs = kafka_files.read_epochs(str(target))
     assert [epoch for epoch, _ in epochs] == [0, 1]
     content = change(epochs)
     if content is None:
         target.unlink()
     else:
-        target.write_bytes(content if isinstance(content, bytes) else checkpoint_files.encode_checkpoint(content))
+        target.write_bytes(content if isinstance(content, bytes) else kafka_files.encode_checkpoint(content))
     (finding,) = found(path)
     assert (finding.severity, finding.file) == (severity, f"data/t-0/{EPOCHS}")
     assert word in finding.what
     repair(path, tmp_path / "copy")
     assert found(tmp_path / "copy") == []
-    assert checkpoint_files.read_epochs(str(tmp_path / "copy" / "data" / "t-0" / EPOCHS)) == epochs
+    assert kafka_files.read_epochs(str(tmp_path / "copy" / "data" / "t-0" / EPOCHS)) == epochs
 
 
 def test_an_epoch_that_begins_behind_the_end_of_before_while_others_write_is_no_finding(path):
     store = Store.open(path)
-    appender = store.logs.appender("t", 0)
+    writer = store.logs.writer("t", 0)
 
     def write_meanwhile(_done):
         # What an append and then the beginning of a truncation do, before that has moved the end.
         if store.latest_offset("t", 0) == end:
             for _ in range(2):
                 last = store.append("t", pa.record_batch({"value": [b"a"]}))[0].base_offset
-            leader_epochs.begin(appender.place.folder, 2, last)
+            leader_epochs.begin(writer.place.folder, 2, last)
 
     end = store.latest_offset("t", 0)
-    check = PartitionCheck(appender.place, appender.config, str(path), write_meanwhile)
+    check = PartitionCheck(writer.place, writer.config, str(path), write_meanwhile)
     findings = [finding for finding in check.run().findings if finding.severity is not Severity.NOTE]
     assert store.latest_offset("t", 0) > end
     assert findings == []
 
 
 def test_epochs_are_not_compared_with_those_of_a_log_that_was_truncated_meanwhile(path):
-    appender = Store.open(path).logs.appender("t", 0)
-    (_, end) = checkpoint_files.read_epochs(f"{appender.place.folder}/{EPOCHS}")[1]
+    writer = Store.open(path).logs.writer("t", 0)
+    (_, end) = kafka_files.read_epochs(f"{writer.place.folder}/{EPOCHS}")[1]
 
     left = [sum(log.stat().st_size for log in (path / "data" / "t-0").glob("*.log"))]
 
     def truncate_meanwhile(size):
         left[0] -= size
         if left[0] == 0:
-            with appender.hold() as held:
+            with writer.hold() as held:
                 truncate(held, end - 1)
 
-    check = PartitionCheck(appender.place, appender.config, str(path), truncate_meanwhile)
+    check = PartitionCheck(writer.place, writer.config, str(path), truncate_meanwhile)
     assert [finding for finding in check.run().findings if finding.file.endswith(EPOCHS)] == []
     assert Store.open(path).latest_offset("t", 0) < end
 
@@ -320,9 +319,9 @@ def test_checkpoints_may_be_late_and_must_not_say_more_than_there_is(path, monke
     end = Store.open(path).latest_offset("t", 0)
     for name, most in ((RECOVERY_POINT, end), (HIGH_WATERMARK, end), (LOG_START, 0), (CLEANER, end)):
         for offset in (0, most):
-            checkpoint_files.write_offsets(str(data / name), {at: offset, TopicPartition("gone", 7): 10**9})
+            kafka_files.write_offsets(str(data / name), {at: offset, TopicPartition("gone", 7): 10**9})
             assert found(path) == []
-        checkpoint_files.write_offsets(str(data / name), {at: most + 1})
+        kafka_files.write_offsets(str(data / name), {at: most + 1})
         (finding,) = found(path)
         assert (finding.severity, finding.file, finding.topic, finding.partition) == (INDEX, f"data/{name}", "t", 0)
         assert f"says offset {most + 1}" in finding.what
@@ -334,16 +333,16 @@ def test_checkpoints_may_be_late_and_must_not_say_more_than_there_is(path, monke
 
 def test_what_a_writer_is_about_to_write_is_no_fault(path, monkeypatch):
     at, file = TopicPartition("t", 0), str(path / "data" / HIGH_WATERMARK)
-    checkpoint_files.write_offsets(file, {at: 10**6})
+    kafka_files.write_offsets(file, {at: 10**6})
     # It is held up for a while.
     later = iter([10**6, 10**6, 1])
-    monkeypatch.setattr(time, "sleep", lambda _: checkpoint_files.write_offsets(file, {at: next(later)}))
+    monkeypatch.setattr(time, "sleep", lambda _: kafka_files.write_offsets(file, {at: next(later)}))
     assert found(path) == []
 
 
 def test_meta_properties_must_be_the_stores(path):
     target = path / "data" / "meta.properties"
-    for content in (b"version=7\n", checkpoint_files.encode_meta_properties(MetaProperties("another", 0))):
+    for content in (b"version=7\n", kafka_files.encode_meta_properties(MetaProperties("another", 0))):
         target.write_bytes(content)
         (finding,) = found(path)
         assert (finding.severity, finding.file) == (INDEX, "data/meta.properties")

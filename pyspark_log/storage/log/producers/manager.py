@@ -19,7 +19,7 @@ from pyspark_log.errors import SideFileError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import cleaner_checkpoint
-from pyspark_log.storage.log.producers import snapshot as producer_snapshot
+from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import Duplicate, ProducerEntry, ProducerStates
 from pyspark_log.storage.log.state_file import Flags, PartitionState
 from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, EndTxnMarker, decode_end_txn_marker
@@ -87,7 +87,7 @@ class ProducerStateManager:
 
     # ---- around an append
 
-    def judge(
+    def validate(
         self, state: PartitionState, data: bytes | bytearray, header: BatchHeader, now: int
     ) -> ProducerAppendInfo:
         """Checks a batch with a producer id that is about to be appended; changes nothing.
@@ -113,7 +113,7 @@ class ProducerStateManager:
         self._open_index(state).append(aborted)
 
     def enter(self, numbered: ProducerAppendInfo) -> None:
-        """Takes in a batch that `judge` has accepted, and that is in the log by now."""
+        """Takes in a batch that `validate` has accepted, and that is in the log by now."""
         assert self._states is not None
         self._states.enter(numbered.header, numbered.marker)
         # No other replica has to acknowledge it.
@@ -144,7 +144,7 @@ class ProducerStateManager:
         there.
         """
         if state.flags & Flags.PRODUCERS:
-            producer_snapshot.write(self._folder, state.active_base, self._follow(state, now).entries)
+            snapshot.write(self._folder, state.active_base, self._follow(state, now).entries)
 
     def cut(self, state: PartitionState) -> None:
         """Removes what the files say of offsets beyond the log end."""
@@ -164,8 +164,8 @@ class ProducerStateManager:
             self._rebuild_indexes(state, first_base)
 
     def _delete_snapshots_above(self, offset: int) -> None:
-        found = producer_snapshot.list_snapshots(self._folder)
-        producer_snapshot.delete(self._folder, [one for one in found if one > offset])
+        found = snapshot.list_snapshots(self._folder)
+        snapshot.delete(self._folder, [one for one in found if one > offset])
 
     # ---- what is known
 
@@ -210,15 +210,15 @@ class ProducerStateManager:
             return ProducerStates(end_offset=end)
         bases = list_segments(self._folder)
         first = bases[0] if bases else end
-        offsets = producer_snapshot.list_snapshots(self._folder)
-        producer_snapshot.delete(self._folder, producer_snapshot.strays(offsets, bases))
+        offsets = snapshot.list_snapshots(self._folder)
+        snapshot.delete(self._folder, snapshot.strays(offsets, bases))
         # Kafka uses none at or below the log start. As long as its segment exists it is as good as any, and a process
         # that starts here must not know less of the producers than the one before.
-        snapshot = producer_snapshot.load_newest(self._folder, first - 1, end)
-        if snapshot is None:
+        found = snapshot.load_newest(self._folder, first - 1, end)
+        if found is None:
             return ProducerStates(end_offset=first)
-        entries = [entry for entry in snapshot.entries if not entry.is_expired(now, self._expiration)]
-        return ProducerStates(entries, snapshot.offset)
+        entries = [entry for entry in found.entries if not entry.is_expired(now, self._expiration)]
+        return ProducerStates(entries, found.offset)
 
     def _segments(self, start: int, state: PartitionState) -> list[tuple[int, int]]:
         """The segments from the one with offset `start` on: where each begins, and where it ends."""

@@ -58,7 +58,7 @@ def after_restart(held: HeldLog) -> None:
         position, found, flags = _whole_up_to(held.place, file, state)
         if found < state.next_offset:
             log.error(
-                "%s: the machine went down before offsets %d to %d were synced; they are lost",
+                "%s: a power loss came before offsets %d to %d were synced; they are lost",
                 held.place, found, state.next_offset - 1,
             )  # fmt: skip
         end = max(found, state.reserve)

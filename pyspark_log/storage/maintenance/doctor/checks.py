@@ -46,7 +46,7 @@ def exclusive_lock(bench: Bench) -> str:
     # The other side first, here and in the next checks: if no lock service answers, it hangs and not this process.
     sides: list[tuple[Side, Side]] = [(bench.other, bench.mine), (bench.mine, bench.other)]
     for holder, rival in sides:
-        expect(holder.ask("try_lock", "lock"), "a lock that nobody held was refused")
+        expect(holder.ask("try_lock", "lock"), "a free lock was refused")
         expect(not rival.ask("try_lock", "lock"), "two processes held one exclusive lock at once")
         expect(bytes.fromhex(rival.ask("read", "lock", 0, 4)) == b"read", "a locked file could not be read")
         holder.ask("unlock", "lock")
@@ -67,7 +67,7 @@ def lock_between_opens(bench: Bench) -> str:
     bench.other.ask("unlock", "lock")
     with files.open_write(path) as first:
         with files.open_write(path) as second:
-            expect(try_flock(first), "a lock that nobody held was refused")
+            expect(try_flock(first), "a free lock was refused")
             expect(not try_flock(second), "two openings of a file in one process both held its lock")
         expect(not bench.other.ask("try_lock", "lock"), "closing a file released the lock of another opening of it")
     return "one holder at a time; closing another opening keeps the lock"
@@ -77,7 +77,7 @@ def lock_after_kill(bench: Bench) -> str:
     """The lock of a killed process is free at once."""
     _make(bench, "lock")
     with SecondProcess(bench.folder) as victim:
-        expect(victim.ask("try_lock", "lock"), "a lock that nobody held was refused")
+        expect(victim.ask("try_lock", "lock"), "a free lock was refused")
         expect(not bench.mine.try_lock("lock"), "two processes held one exclusive lock at once")
         victim.kill()
         killed = time.monotonic()
@@ -158,7 +158,7 @@ def file_sync(bench: Bench) -> str | Remark:
             file.pwrite(bytes(4096), next(positions))
             file.sync()
 
-        return _judged_sync(write_and_sync)
+        return _timed_sync(write_and_sync)
 
 
 def folder_sync(bench: Bench) -> str | Remark:
@@ -170,8 +170,8 @@ def folder_sync(bench: Bench) -> str | Remark:
         files.sync_folder(bench.folder)
 
     if not _syncs_folders(bench.folder):
-        return Remark("not supported", "the power going can take new files away, synced or not")
-    return _judged_sync(create_and_sync)
+        return Remark("not supported", "a power loss can remove new files, synced or not")
+    return _timed_sync(create_and_sync)
 
 
 def _syncs_folders(folder: str) -> bool:
@@ -188,7 +188,7 @@ def _syncs_folders(folder: str) -> bool:
     return True
 
 
-def _judged_sync(action: Callable[[], None]) -> str | Remark:
+def _timed_sync(action: Callable[[], None]) -> str | Remark:
     times = _times_ms(action)
     measured = f"median {median(times):.2f} ms, longest {max(times):.2f} ms"
     if median(times) > _SLOW_SYNC_MS:
@@ -263,11 +263,11 @@ def truncation(bench: Bench) -> str:
         expect(bench.other.ask("size", "cut") == 8192, "another process saw a wrong size")
         file.truncate(1000)
         expect(bench.other.ask("size", "cut") == 1000, "a cut was not seen by another process")
-        expect(bench.other.ask("read", "cut", 0, 8192) == (b"x" * 1000).hex(), "bytes could be read behind a cut")
+        expect(bench.other.ask("read", "cut", 0, 8192) == (b"x" * 1000).hex(), "truncated bytes could be read")
         file.pwrite(b"y", 4096)
         gap = bench.other.ask("read", "cut", 1000, 8192)
         expect(gap == (bytes(3096) + b"y").hex(), "bytes that were cut off came back")
-    return "8192 bytes cut to 1000 and written behind: as it must be"
+    return "8192 bytes truncated to 1000, then written beyond that: as it must be"
 
 
 def creation_mode(bench: Bench) -> str | Remark:
@@ -316,10 +316,10 @@ ONE_HOST = (
     Check("lock between processes", "writers of this host take turns", _NO_LOCKS, exclusive_lock),
     Check("lock between two opens", "a reader does not end its process's lock", _NO_LOCKS, lock_between_opens),
     Check(
-        "lock after a kill", "a killed writer holds nobody up", "a killed writer would stop all others", lock_after_kill
+        "lock after a kill", "a killed writer delays no other", "a killed writer would stop all others", lock_after_kill
     ),
     Check(
-        "rename over a file", "topics and settings change in one step",
+        "rename over a file", "topics and configs change in one step",
         "readers would find broken descriptions of topics: do not keep a store here", replacing_rename,
     ),
     Check("exclusive create", "two writers never share a new file", _NO_LOCKS, exclusive_create),

@@ -80,7 +80,7 @@ def free_space(folder: str) -> Finding:
     name, segment = "free space", TopicConfig.resolve({}, {}).segment_bytes
     status = os.statvfs(folder)
     if status.f_blocks == 0:
-        return Finding(name, Verdict.OK, "not told", "this file system does not say how much room it has")
+        return Finding(name, Verdict.OK, "unknown", "this file system does not say how much room it has")
     free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
     measured = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB"
     if free < segment:

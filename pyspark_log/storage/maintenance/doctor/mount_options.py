@@ -1,4 +1,4 @@
-"""Judges a file system by its type and mount options, before any test.
+"""Assesses a file system by its type and mount options, before any test.
 
 Some mounts keep locks within one host. Every test on that host passes there, and two hosts still write over
 each other; only the options show it (or a test from two hosts, see peer.py).
@@ -49,7 +49,7 @@ _RULES = (
     ),
     _Rule(
         frozenset({"ext3", "ext4", "xfs", "btrfs"}), frozenset({"nobarrier", "barrier=0"}), Verdict.WARNING,
-        "synced records can be lost when the power goes: mount it with barriers",
+        "synced records can be lost in a power loss: mount it with barriers",
     ),
     _Rule(
         SHARED, frozenset(), Verdict.WARNING,
@@ -58,21 +58,21 @@ _RULES = (
 )
 _FUSE = _Rule(
     frozenset(), frozenset(), Verdict.WARNING,
-    "a program stands behind this mount (FUSE): if several hosts use the store, test two of them at once with --peer",
+    "a program serves this mount (FUSE): if several hosts use the store, test two of them at once with --peer",
 )
-_LOCAL = _Rule(frozenset(), frozenset(), Verdict.OK, "a local file system, as far as its type tells")
+_LOCAL = _Rule(frozenset(), frozenset(), Verdict.OK, "a local file system, as far as its type shows")
 
 
 def examine_mount(folder: str) -> Finding:
-    """Judges the file system of a folder without testing it."""
+    """Assesses the file system of a folder without testing it."""
     try:
         mount = mount_of(folder)
     except (OSError, subprocess.SubprocessError) as error:
         return _unknown(str(error))
-    return judge(mount, recovers_lost_locks=_recovers_lost_locks()) if mount else _unknown("not in the list of mounts")
+    return assess(mount, recovers_lost_locks=_recovers_lost_locks()) if mount else _unknown("not in the list of mounts")
 
 
-def judge(mount: Mount, *, recovers_lost_locks: bool = False) -> Finding:
+def assess(mount: Mount, *, recovers_lost_locks: bool = False) -> Finding:
     """What type and options mean.
 
     Args:
@@ -89,8 +89,8 @@ def judge(mount: Mount, *, recovers_lost_locks: bool = False) -> Finding:
         rule = _FUSE
     else:
         rule = next((rule for rule in _RULES if _fits(rule, mount)), _LOCAL)
-    telling = sorted(rule.options & mount.options)
-    measured = f"{mount.type} on {mount.point}" + (f" with {','.join(telling)}" if telling else "")
+    options = sorted(rule.options & mount.options)
+    measured = f"{mount.type} on {mount.point}" + (f" with {','.join(options)}" if options else "")
     return Finding("file system", rule.verdict, measured, rule.meaning)
 
 
@@ -99,7 +99,7 @@ def _fits(rule: _Rule, mount: Mount) -> bool:
 
 
 def _unknown(reason: str) -> Finding:
-    return Finding("file system", Verdict.WARNING, reason, "the system does not tell what file system this is")
+    return Finding("file system", Verdict.WARNING, reason, "the system does not say what file system this is")
 
 
 def _recovers_lost_locks() -> bool:

@@ -7,11 +7,11 @@ it writes, in place, as a message of
 
 which its reader opens again each time: on NFS, opening a file is what makes it look for changes on the server.
 
-1. Meeting. Each run counts `beat` up in its mailbox, and looks for another one whose beat changes (what a run that was
-   ended left behind stands still). It names that one in `with`, and has met it when it is named by it, too.
+1. Meeting. Each run counts `beat` up in its mailbox, and looks for another one whose beat changes (that of a run
+   that has ended does not). It names that one in `with`, and has met it when it is named by it, too.
 2. Talk. The run with the lower name leads: its message n asks for an operation (operations.py), and the other one's
    message n is the reply. So the checks are those that are made with a second process.
-3. End. The leader's last request tells the findings, so that both runs report the same. Once that is answered, the
+3. End. The leader's last request has the findings, so that both runs report the same. Once that is answered, the
    leader removes the folder. A run that gives up removes it, too; so the other one notices.
 """
 
@@ -67,7 +67,7 @@ def examine_with_peer(folder: str, wait: float = WAIT_SECONDS) -> list[Finding]:
             line = _Line(place, secrets.token_hex(8))
             them = line.meet(wait)
             if line.leads:
-                return _lead(line, place, _who(line.introduction, them))
+                return _lead(line, place, _second_run(line.introduction, them))
             findings = _follow(line, place)
         except (OSError, _GoneError) as error:
             meaning = "nothing is known of two hosts: start both runs again"
@@ -84,7 +84,7 @@ class _Line:
     """The line to the other run.
 
     Attributes:
-        introduction: what this run tells of itself.
+        introduction: what this run says of itself.
         leads: whether this run asks and the other one replies; known after `meet`.
     """
 
@@ -120,7 +120,7 @@ class _Line:
     def ask(self, operation: str, *arguments: Any) -> Any:  # noqa: ANN401
         """See Side; for the run that leads."""
         self._number += 1
-        self._tell([operation, *arguments])
+        self._say([operation, *arguments])
         return result_of(self._hear())
 
     def request(self) -> Sequence[Any]:
@@ -131,9 +131,9 @@ class _Line:
 
     def reply(self, reply: dict[str, Any]) -> None:
         """Answers the request."""
-        self._tell(reply)
+        self._say(reply)
 
-    def _tell(self, body: object) -> None:
+    def _say(self, body: object) -> None:
         message = {"beat": 0, "introduction": self.introduction, "number": self._number, "body": body}
         try:
             self._send(message)
@@ -178,7 +178,7 @@ class _Line:
         return message
 
 
-def _who(us: dict[str, Any], them: dict[str, Any]) -> Finding:
+def _second_run(us: dict[str, Any], them: dict[str, Any]) -> Finding:
     measured = f"{us['host']} (process {us['pid']}) and {them['host']} (process {them['pid']})"
     # Containers on one machine have names of their own, but one boot.
     one_machine = us["boot"] == them["boot"] if any(bytes.fromhex(us["boot"])) else us["host"] == them["host"]
@@ -188,13 +188,13 @@ def _who(us: dict[str, Any], them: dict[str, Any]) -> Finding:
     return Finding("second run", Verdict.OK, measured, "what follows was tested between two hosts")
 
 
-def _lead(line: _Line, place: str, who: Finding) -> list[Finding]:
+def _lead(line: _Line, place: str, second_run: Finding) -> list[Finding]:
     folder = f"{place}/{secrets.token_hex(8)}"
     os.mkdir(folder, files.FOLDER_MODE)
     line.ask("begin", os.path.basename(folder))
     mine = Operations(folder)
     try:
-        findings = [who, *(conduct(check, Bench(folder, mine, line)) for check in TWO_HOSTS)]
+        findings = [second_run, *(conduct(check, Bench(folder, mine, line)) for check in TWO_HOSTS)]
     finally:
         mine.close()
     with contextlib.suppress(_GoneError):

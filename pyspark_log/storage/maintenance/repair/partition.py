@@ -88,7 +88,7 @@ class DamagedPartition(NamedTuple):
         slots: what its state file says.
         bases: the segments that are there.
         uncertain: whether its end is not known for certain: whole batches beyond it then belong to it.
-        needs_decisions: whether its state does not tell which decisions it has.
+        needs_decisions: whether its state does not say which decisions it has.
     """
 
     place: PartitionPath
@@ -120,7 +120,7 @@ class DamagedPartition(NamedTuple):
         return cls(place, slots, bases, restarted or old, old)
 
 
-class PartitionMender:
+class PartitionRepairer:
     """Copies one partition; `run` does it. Not thread-safe."""
 
     def __init__(

@@ -27,7 +27,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import read_slots, state_file
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
-from pyspark_log.storage.maintenance.repair.partition import DamagedPartition, Loss, PartitionCopy, PartitionMender
+from pyspark_log.storage.maintenance.repair.partition import DamagedPartition, Loss, PartitionCopy, PartitionRepairer
 from pyspark_log.storage.maintenance.verify import (
     DecisionRecords,
     Finding,
@@ -40,7 +40,7 @@ from pyspark_log.storage.maintenance.verify import (
     unknown_files,
     written_places,
 )
-from pyspark_log.storage.publish import Decision, Region, TopicIdPartition, apply, manifest, region_fault
+from pyspark_log.storage.publish import Decision, StagedRegion, TopicIdPartition, apply, manifest, region_fault
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicDescription
 
@@ -119,7 +119,7 @@ def _new_folder(source: Store, into: str | os.PathLike[str]) -> str:
 class _Repair:
     def __init__(self, source: Store, folder: str, findings: list[Finding]) -> None:
         self._source = source
-        self._copy = Store(LogManager(folder, source.cluster_id or new_id(), source.settings))
+        self._copy = Store(LogManager(folder, source.cluster_id or new_id(), source.configs))
         self._decisions = self._copy.decisions
         self._decisions_known = True
         self._report = RepairReport(folder, findings)
@@ -127,11 +127,11 @@ class _Repair:
     def run(self, progress: Progress | None) -> RepairReport:
         described = self._topics()
         damaged = self._look(described)
-        told = ProgressCounter(progress, sum(log_bytes(found.place.folder) for found in damaged))
-        self._copy_decisions(damaged, told)
+        counter = ProgressCounter(progress, sum(log_bytes(found.place.folder) for found in damaged))
+        self._copy_decisions(damaged, counter)
         for found in damaged:
             if found.place.topic != PUBLISH_TOPIC:
-                self._copy_partition(found, told)
+                self._copy_partition(found, counter)
         self._publish()
         self._describe_store()
         return self._report
@@ -159,15 +159,17 @@ class _Repair:
     def _damaged(self, place: PartitionPath) -> DamagedPartition | None:
         return DamagedPartition.look(place, self._source.topic_config(place.topic))
 
-    def _mender(self, found: DamagedPartition, told: ProgressCounter, check: RecordCheck | None) -> PartitionMender:
+    def _repairer(
+        self, found: DamagedPartition, counter: ProgressCounter, check: RecordCheck | None
+    ) -> PartitionRepairer:
         topic, partition = found.place.topic, found.place.partition
-        return PartitionMender(
+        return PartitionRepairer(
             found, self._copy.logs.reader(topic, partition).place, self._copy.topic_config(topic),
-            (self._source.path, self._copy.path), told.add, self._copy.logs.clock, check,
+            (self._source.path, self._copy.path), counter.add, self._copy.logs.clock, check,
         )  # fmt: skip
 
-    def _copy_decisions(self, damaged: Sequence[DamagedPartition], told: ProgressCounter) -> None:
-        """Copies the decision log, first, since it tells what partitions without a state must have."""
+    def _copy_decisions(self, damaged: Sequence[DamagedPartition], counter: ProgressCounter) -> None:
+        """Copies the decision log. It comes first, as it says what partitions without a state must have."""
         applied = max((found.slots.state.applied for found in damaged if found.slots.state), default=-1)
         found = next((found for found in damaged if found.place.topic == PUBLISH_TOPIC), None)
         if found is None and applied < 0:
@@ -181,16 +183,16 @@ class _Repair:
             place = self._source.logs.place(PUBLISH_TOPIC, 0)
             found = DamagedPartition(place, read_slots(place.state_path), [], True, True)
         # No decision may get a number that a partition already counts as applied.
-        copy = self._mender(found, told, DecisionRecords().check).run(-1, applied + 1)
+        copy = self._repairer(found, counter, DecisionRecords().check).run(-1, applied + 1)
         self._finish(copy)
         self._decisions_known = not copy.losses
         self._decisions.follow()
 
-    def _copy_partition(self, found: DamagedPartition, told: ProgressCounter) -> None:
+    def _copy_partition(self, found: DamagedPartition, counter: ProgressCounter) -> None:
         place = found.place
         check = check_group_records if place.topic == OFFSETS_TOPIC else None
         last = self._copy.logs.reader(PUBLISH_TOPIC, 0).state().next_offset - 1 if self._has_decisions() else -1
-        copy = self._mender(found, told, check).run(last)
+        copy = self._repairer(found, counter, check).run(last)
         if found.needs_decisions and (reason := self._undecided(place, found.slots.state)):
             copy.state, copy.reason = None, reason
         self._finish(copy)
@@ -201,13 +203,13 @@ class _Repair:
     def _undecided(self, place: PartitionPath, state: state_file.PartitionState | None) -> str:
         """Why it is unknown which decisions a partition has; "" if it has all."""
         if not self._decisions_known:
-            return "its state is lost, and so are decisions: nobody can tell which of them it has"
+            return "its state is lost, and so are decisions: it is unknown which of them it has"
         mine = TopicIdPartition(place.topic, place.topic_id, place.partition)
         for offset, decision in sorted(self._decisions.undone.items()):
             if mine in decision.places and (state is None or state.applied < offset):
                 return (
-                    f"its state is lost, and decision {offset} (publisher {decision.publisher!r}) is not done: nobody "
-                    "can tell whether it has its records"
+                    f"its state is lost, and decision {offset} (publisher {decision.publisher!r}) is not done: "
+                    "it is unknown whether it has its records"
                 )
         return ""
 
@@ -236,17 +238,17 @@ class _Repair:
             regions = entries.get(place, ())
             fault = problem or next(filter(None, map(region_fault, regions)), "")
             if not fault:
-                appender = self._copy.logs.appender(place.topic, place.partition)
+                writer = self._copy.logs.writer(place.topic, place.partition)
                 # The staged files are those of the damaged store, which stays as it is.
-                apply(appender, decision.offset, decision.time, regions, installs=False)
+                apply(writer, decision.offset, decision.time, regions, installs=False)
                 continue
-            who = f"decision {decision.offset} (publisher {decision.publisher!r}, number {decision.number})"
+            what = f"decision {decision.offset} (publisher {decision.publisher!r}, number {decision.number})"
             self._report.unpublished.append(Loss(
                 place.topic, place.partition, f"{STAGING_FOLDER}/{decision.manifest}", -1,
-                sum(region.size for region in regions), -1, -1, f"{who} was not yet applied: {fault}",
+                sum(region.size for region in regions), -1, -1, f"{what} was not yet applied: {fault}",
             ))  # fmt: skip
 
-    def _entries(self, decision: Decision) -> tuple[Mapping[TopicIdPartition, Sequence[Region]], str]:
+    def _entries(self, decision: Decision) -> tuple[Mapping[TopicIdPartition, Sequence[StagedRegion]], str]:
         try:
             folder = f"{self._source.path}/{STAGING_FOLDER}"
             return manifest.read(folder, decision.manifest, decision.manifest_crc) if decision.manifest else {}, ""
@@ -262,5 +264,5 @@ class _Repair:
             return True  # The topic is not in the copy, which is reported.
 
     def _describe_store(self) -> None:
-        described = StoreDescription(self._copy.cluster_id, self._copy.settings)
+        described = StoreDescription(self._copy.cluster_id, self._copy.configs)
         files.create_whole(f"{self._copy.path}/{STORE_FILE}", described.encode())

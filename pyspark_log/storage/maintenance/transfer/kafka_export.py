@@ -78,7 +78,7 @@ def export_kafka(
         StoreExistsError: there is something at `folder`, or it would lie in the store.
         StoreNotFoundError: the folder above it does not exist.
         CorruptRecordError, LogDamagedError: the topic is damaged; with the place.
-        OSError: e.g. a full disk. As with the others, nothing is left behind.
+        OSError: e.g. a full disk. After any of these errors nothing of the export is left.
     """
     if store.is_brokers:
         raise ReadOnlyError(f"{store.path} is a folder of a Kafka broker: its files can be copied as they are")
@@ -90,11 +90,14 @@ def export_kafka(
         raise InvalidConfigError(f"topic id: {error}") from None
     numbers = range(store.describe_topic(topic).partitions)
     target = _new_folder(store, folder)
-    told = ProgressCounter(progress, sum(store.size(topic, number) for number in numbers))
+    counter = ProgressCounter(progress, sum(store.size(topic, number) for number in numbers))
     unfinished = f"{target}.{secrets.token_hex(8)}.tmp"
     files.make_folder(unfinished)
     try:
-        found = [_PartitionExport(store, TopicPartition(topic, n), topic_id, unfinished, told).run() for n in numbers]
+        found = [
+            _PartitionExport(store, TopicPartition(topic, number), topic_id, unfinished, counter).run()
+            for number in numbers
+        ]
         _write_checkpoints(unfinished, topic, found)
         files.rename(unfinished, target)
     except BaseException:
@@ -133,13 +136,13 @@ def _write_checkpoints(folder: str, topic: str, exported: Collection[ExportedPar
 class _PartitionExport:
     """Copies one partition; `run` does it."""
 
-    def __init__(self, store: Store, at: TopicPartition, topic_id: str, into: str, told: ProgressCounter) -> None:
+    def __init__(self, store: Store, at: TopicPartition, topic_id: str, into: str, counter: ProgressCounter) -> None:
         self._reader = store.logs.recovered(at.topic, at.partition)
         self._place = self._reader.place
         self._config, self._clock = store.topic_config(at.topic), store.logs.clock
         self._topic_id = topic_id
         self._folder = f"{into}/{at}"
-        self._told = told
+        self._counter = counter
 
     def run(self) -> ExportedPartition:
         problem = ""
@@ -171,11 +174,11 @@ class _PartitionExport:
             for piece in walker.walk(segment.log, size, segment.base_offset, None):
                 if isinstance(piece, Damaged):
                     raise CorruptRecordError(
-                        f"{piece.reason}: nothing was exported. `pylog verify` tells what to do about it",
+                        f"{piece.reason}: nothing was exported. `pylog verify` says what to do about it",
                         piece.position, piece.first_offset, segment.log.path, place.topic, place.partition,
                     )  # fmt: skip
                 log.write(_with_epoch(piece), piece.headers)
-                self._told.add(len(piece.data))
+                self._counter.add(len(piece.data))
         self._check_next(log, state.next_offset)
         if not log.is_begun:
             log.begin(log.offset)
@@ -187,7 +190,7 @@ class _PartitionExport:
         if log.offset != offset:
             raise LogDamagedError(
                 f"{self._place}: {self._place.folder} has no records of the offsets {log.offset} to {offset - 1}: "
-                "files were cut, removed or moved. Nothing was exported. `pylog verify` tells what to do about it"
+                "files were cut, removed or moved. Nothing was exported. `pylog verify` says what to do about it"
             )
 
 

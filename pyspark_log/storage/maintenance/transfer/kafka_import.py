@@ -64,7 +64,7 @@ def import_kafka(
         store: where the topic goes; it has none of that name.
         source: a broker's folder, opened as a store.
         topic: which one.
-        configs: settings of the new topic, by Kafka's names. Those of the broker are not in its folder. Without
+        configs: of the new topic, by Kafka's names. Those of the broker are not in its folder. Without
             `retention.ms` nothing is deleted by time, as old records would be with the default.
         take_what_is_there: copies a log, too, that has lost its end, or whose index of aborted transactions its markers
             refute (they count then). Both are logged.
@@ -74,7 +74,7 @@ def import_kafka(
         The partitions that are in the folder.
 
     Raises:
-        InvalidConfigError: `source` is a store, or a setting is refused.
+        InvalidConfigError: `source` is a store, or a config is refused.
         InvalidTopicError: one of the engine's own topics.
         UnknownTopicError: the folder has no partition of the topic.
         TopicExistsError: the store has a topic of that name.
@@ -93,7 +93,7 @@ def import_kafka(
         raise TopicExistsError(f"topic {topic!r} exists already")
     store.logs.make_folders()
     description = TopicDescription(topic, new_id(), found.partitions, configs)
-    config = TopicConfig.resolve(configs, store.settings)
+    config = TopicConfig.resolve(configs, store.configs)
     check_partitions(topic, found.partitions)
     for number in source.written_partitions(topic):
         fault = _fault(source, topic, number)
@@ -103,7 +103,7 @@ def import_kafka(
                 "as it is"
             )
     numbers = [number for number in source.written_partitions(topic) if source.segment_files(topic, number)]
-    told = ProgressCounter(progress, sum(source.size(topic, number) for number in numbers))
+    counter = ProgressCounter(progress, sum(source.size(topic, number) for number in numbers))
     given: Counter[int] = Counter()
     folders: dict[int, str] = {}
     states: dict[int, PartitionState] = {}
@@ -114,10 +114,10 @@ def import_kafka(
             given[log_dir] += 1
             aside = aside_name(topic, description.topic_id, number, FUTURE)
             folder = folders[number] = f"{store.logs.log_dirs.at(log_dir).path}/{aside}"
-            one = _PartitionImport(source, TopicPartition(topic, number), folder, description.topic_id, config, told)
+            one = _PartitionImport(source, TopicPartition(topic, number), folder, description.topic_id, config, counter)
             states[number] = one.run()._replace(log_dir=log_dir)
-            imported.append(one.told(states[number]))
-        TopicAdmin(store.logs).bring(description, states, folders)
+            imported.append(one.result(states[number]))
+        TopicAdmin(store.logs).adopt(description, states, folders)
     except BaseException:
         for folder in folders.values():
             files.remove_folder(folder)
@@ -134,9 +134,10 @@ def _fault(source: Store, topic: str, number: int) -> str:
 
 class _PartitionImport:
     def __init__(
-        self, source: Store, at: TopicPartition, folder: str, topic_id: str, config: TopicConfig, told: ProgressCounter
+        self, source: Store, at: TopicPartition, folder: str, topic_id: str, config: TopicConfig,
+        counter: ProgressCounter,
     ) -> None:
-        self._at, self._told = at, told
+        self._at, self._counter = at, counter
         self._reader = source.logs.reader(at.topic, at.partition)
         self._log = LogCopy(self._reader.place.folder, folder, topic_id, config, source.logs.clock)
         self._walker = SegmentScanner(config.max_batch_bytes, dense=False)
@@ -162,11 +163,11 @@ class _PartitionImport:
                         self._at.partition,
                     )  # fmt: skip
                 self._keep(piece, segment.log.path)
-                self._told.add(len(piece.data))
+                self._counter.add(len(piece.data))
         self._log.fill(state.next_offset)
         return self._log.finish(PartitionState(log_start=state.log_start))
 
-    def told(self, state: PartitionState) -> ImportedPartition:
+    def result(self, state: PartitionState) -> ImportedPartition:
         stable = max(self._stable, state.log_start)
         return ImportedPartition(
             self._at, state.log_start, state.next_offset, stable, self._log.batches, self._log.bytes

@@ -40,7 +40,7 @@ class LogCopy:
             source: the folder of the partition that is copied, for what its snapshots say of producers.
             folder: where it goes; there is nothing yet.
             topic_id: whose partition it will be.
-            config: the topic's settings.
+            config: the topic's configs.
             clock: what time it is.
             producers_seen: whether producers with ids are known to have written to it.
         """

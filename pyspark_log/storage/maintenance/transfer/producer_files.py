@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from pyspark_log.errors import CorruptRecordError, SideFileError
 from pyspark_log.storage.fs import Clock
-from pyspark_log.storage.log import ProducerEntry, ProducerStates
-from pyspark_log.storage.log import snapshot as producer_snapshot
+from pyspark_log.storage.log import ProducerEntry, ProducerStates, snapshot
 from pyspark_log.storage.record import MAX_MARKER_BYTES, BatchHeader, decode_end_txn_marker
 from pyspark_log.storage.segment import SNAPSHOT, TXN_INDEX, TxnIndex, segment_path
 
@@ -54,12 +53,12 @@ class ProducerFiles:
             self._states = ProducerStates(self._taken_over(base_offset), base_offset)
         self._states.expire(self._clock(), self._expiration)
         if self.seen and base_offset:
-            producer_snapshot.write(self._folder, base_offset, self._states.entries)
+            snapshot.write(self._folder, base_offset, self._states.entries)
         self._index = TxnIndex(segment_path(self._folder, base_offset, TXN_INDEX), base_offset)
 
     def _taken_over(self, base_offset: int) -> list[ProducerEntry]:
         try:
-            entries = producer_snapshot.read(segment_path(self._source, base_offset, SNAPSHOT))
+            entries = snapshot.read(segment_path(self._source, base_offset, SNAPSHOT))
         except (FileNotFoundError, SideFileError):
             return []
         self.seen = True

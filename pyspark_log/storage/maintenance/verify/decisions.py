@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.catalog import CUT_FOLDER, PUBLISH_TOPIC, STAGING_FOLDER, STATE_FOLDER
 from pyspark_log.storage.fs import Process, files, shown
-from pyspark_log.storage.groups import records as coordinator_records
+from pyspark_log.storage.groups import records
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.publish import (
     SUFFIX,
     Decision,
     DecisionLog,
     Origin,
-    Region,
     SetAside,
+    StagedRegion,
     TopicIdPartition,
     decode_decision,
     is_ready_name,
@@ -35,9 +35,9 @@ def check_group_records(finding: Finder, path: str, piece: Intact) -> Iterator[F
     """The records of `__consumer_offsets` that cannot be decoded. A RecordCheck."""
     for key, value, offset in _rows(piece):
         try:
-            what = coordinator_records.decode_key(key or b"")
-            if isinstance(what, coordinator_records.OffsetCommitKey) and value is not None:
-                coordinator_records.decode_offset_value(value)
+            what = records.decode_key(key or b"")
+            if isinstance(what, records.OffsetCommitKey) and value is not None:
+                records.decode_offset_value(value)
         except ValueError as error:
             yield _bad_record(finding, path, piece, offset, f"no group record of Kafka's: {error}")
 
@@ -79,9 +79,9 @@ class DecisionRecords:
 class DecisionCheck:
     """The check of a store's decisions against its partitions and its staging folder."""
 
-    def __init__(self, store: Store, records: DecisionRecords) -> None:
-        """`records`: what the decision log held when it was looked at."""
-        self._store, self._records = store, records
+    def __init__(self, store: Store, decided: DecisionRecords) -> None:
+        """`decided`: what the decision log held when it was looked at."""
+        self._store, self._records = store, decided
         self._folder = f"{store.path}/{STAGING_FOLDER}"
         self._finding = Finder(store.path, PUBLISH_TOPIC, 0)
 
@@ -143,7 +143,7 @@ class DecisionCheck:
     def _undone(self, decision: Decision, waiting: Sequence[TopicIdPartition], named: set[str]) -> Iterator[Finding]:
         named.add(decision.manifest)
         path = f"{STAGING_FOLDER}/{decision.manifest}"
-        entries: Mapping[TopicIdPartition, Sequence[Region]] = {}
+        entries: Mapping[TopicIdPartition, Sequence[StagedRegion]] = {}
         try:
             if decision.manifest:
                 entries = manifest.read(self._folder, decision.manifest, decision.manifest_crc)

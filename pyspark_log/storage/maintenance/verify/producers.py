@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from pyspark_log.errors import CorruptRecordError, SideFileError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import Flags, PartitionState, ProducerEntry, ProducerStates, replay
-from pyspark_log.storage.log import snapshot as producer_snapshot
+from pyspark_log.storage.log import Flags, PartitionState, ProducerEntry, ProducerStates, replay, snapshot
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.record import ControlRecordError
 from pyspark_log.storage.segment import (
@@ -64,11 +63,11 @@ class ProducerCheck:
         if not self._bases:
             return
         first = self._bases[0]
-        snapshots = [o for o in producer_snapshot.list_snapshots(self._folder) if first <= o <= self._end]
+        snapshots = [o for o in snapshot.list_snapshots(self._folder) if first <= o <= self._end]
         begin: list[ProducerEntry] | None = [] if first == 0 else None
         if snapshots and snapshots[0] == first:
             try:
-                begin = producer_snapshot.read(segment_path(self._folder, snapshots.pop(0), SNAPSHOT))
+                begin = snapshot.read(segment_path(self._folder, snapshots.pop(0), SNAPSHOT))
             except FileNotFoundError:
                 pass  # Its segment was deleted meanwhile.
             except SideFileError as error:
@@ -115,7 +114,7 @@ class ProducerCheck:
     def _compare_snapshot(self, offset: int) -> Iterator[Finding]:
         path = segment_path(self._folder, offset, SNAPSHOT)
         try:
-            entries = producer_snapshot.read(path)
+            entries = snapshot.read(path)
             written = files.status_of(path).st_mtime_ns // 1_000_000
         except FileNotFoundError:
             return  # Its segment was deleted meanwhile.

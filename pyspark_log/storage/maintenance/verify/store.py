@@ -151,7 +151,7 @@ def _brokers(path: str | os.PathLike[str]) -> Store | None:
 
 
 def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
-    """Opens a store even if its store.json is damaged, then without settings.
+    """Opens a store even if its store.json is damaged, then without configs.
 
     Errors as of `verify`, and ReadOnlyError: it is a folder of a Kafka broker.
     """

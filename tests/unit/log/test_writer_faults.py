@@ -111,8 +111,8 @@ def test_what_a_failed_write_has_left_is_no_record_after_a_power_loss_either(sto
 
     files.set_observer(run_full)
     try:
-        with pytest.raises(OSError, match="No space"), store.logs.appender("t", 0).hold() as appender:
-            appender.append(bytearray(2 * batch), sync=False)
+        with pytest.raises(OSError, match="No space"), store.logs.writer("t", 0).hold() as writer:
+            writer.append(bytearray(2 * batch), sync=False)
     finally:
         files.set_observer(None)
     assert os.path.getsize(path) == size
@@ -120,13 +120,13 @@ def test_what_a_failed_write_has_left_is_no_record_after_a_power_loss_either(sto
     assert values(store) == [0]
 
 
-@pytest.mark.parametrize("who", ["the same appender", "another process", "a publish"])
+@pytest.mark.parametrize("who", ["the same writer", "another process", "a publish"])
 def test_after_a_failed_sync_the_next_write_begins_a_segment(store, fail, who):
     append(store, 0)
     fail("sync", ".log", errno.EIO)
     with pytest.raises(OutcomeUnknownError):
         store.append("t", pa.record_batch({"value": [b"9"]}), sync=True)
-    other = store if who == "the same appender" else Store.open(store.path)
+    other = store if who == "the same writer" else Store.open(store.path)
     if who == "a publish":
         writer = StagedWriter(other.logs, StagingPlan.make(other.logs, ["t"]))
         writer.append("t", pa.record_batch({"value": [b"1"]}))
@@ -218,12 +218,12 @@ def test_a_store_that_is_replaced_by_a_copy_is_noticed(store):
     assert values(store) == [0, 1, 2, 3]
 
 
-def test_an_appender_goes_on_in_the_copy_that_a_store_was_replaced_by(store):
-    appender = store.logs.appender("t", 0)
+def test_an_writer_goes_on_in_the_copy_that_a_store_was_replaced_by(store):
+    writer = store.logs.writer("t", 0)
 
     def append_numbered(sequence):
-        with appender.hold():
-            appender.append(bytearray(ready(sequence, b"%d" % sequence)), sync=True)
+        with writer.hold():
+            writer.append(bytearray(ready(sequence, b"%d" % sequence)), sync=True)
 
     append_numbered(0)
     shutil.copytree(store.path, f"{store.path}-copy")

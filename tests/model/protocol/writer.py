@@ -17,7 +17,7 @@ from .apply import Applier
 from .held_log import SyncError
 
 
-class Appender(Applier):
+class LogWriter(Applier):
     """All that one process can do to a partition."""
 
     def append(self, whats: Sequence[Any], *, sync: bool, counts: Sequence[int] = ()) -> Steps:
@@ -68,7 +68,7 @@ class Appender(Applier):
         except SyncError:
             self.forget()
 
-    def settle(self) -> Steps:
+    def flush(self) -> Steps:
         """Makes all durable and gives the reserve back. SyncError."""
         if self.state.suspect:
             yield from self.roll()
@@ -81,7 +81,7 @@ class Appender(Applier):
     def delete_before(self, offset: int) -> Steps:
         """Moves the log's start, and lets go of segments below it. SyncError."""
         if offset > self.state.start:
-            yield from self.settle()
+            yield from self.flush()
             if self.keeps("the log start is written before files go"):
                 yield from self.save(self.state._replace(start=offset), durable=self.keeps("the log start is synced"))
         bases = yield self.log, "bases"

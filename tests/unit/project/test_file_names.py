@@ -1,0 +1,23 @@
+"""Source files that comments and pages name exist."""
+
+import re
+
+import pytest
+
+from tests.paths import ROOT
+
+FOLDERS = ("pyspark_log", "tests", "benchmarks", "examples")
+SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.p[xy]*")) if path.suffix != ".pyc"]
+PATHS = {f"/{path.relative_to(ROOT)}" for path in (*SOURCES, *ROOT.glob("*.py"))}
+# A path, or its last parts, as in `storage/log/writer.py`; not a pattern such as `tests/unit/*_tools.py`.
+NAMED = re.compile(r"(?<![\w*/.-])(?:\w+/)*\w+\.(?:pyx|pxd|pyi|py)\b(?!\()")
+READ = [
+    *(path for path in SOURCES if path.is_relative_to(ROOT / "pyspark_log")),
+    *sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", READ, ids=lambda path: str(path.relative_to(ROOT)))
+def test_named_files_exist(path):
+    named = NAMED.findall(path.read_text(encoding="utf-8"))
+    assert [name for name in named if not any(known.endswith(f"/{name}") for known in PATHS)] == []
