@@ -101,8 +101,8 @@ def store_path(options: Options) -> str:
     if not path:
         if not options:
             raise option_error(
-                "Option 'path' must be specified. Spark does not pass on the options of a table in its catalog: name them in "
-                "the statement, FROM t WITH (path = '...', subscribe = '...'), or use a temporary view"
+                "Option 'path' must be specified. Spark does not pass on the options of a table in its catalog: name "
+                "them in the statement, FROM t WITH (path = '...', subscribe = '...'), or use a temporary view"
             )
         instead = " in place of kafka.bootstrap.servers" if "kafka.bootstrap.servers" in options else ""
         raise option_error(
