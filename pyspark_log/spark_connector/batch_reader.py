@@ -20,8 +20,9 @@ from pyspark_log.types import TopicPartition
 class PylogBatchReader(DataSourceReader):
     """Plans one task per topic-partition, or more if options ask for it."""
 
-    def __init__(self, path: str, options: ReadOptions) -> None:
+    def __init__(self, path: str, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._path = path
+        self._columns = columns
         self._options = options
         self._start, self._end = options.batch_bounds()
 
@@ -30,7 +31,7 @@ class PylogBatchReader(DataSourceReader):
         with conditions_shown():
             store = Store.shared(self._path)
             apply_pending(store)
-            headers, level = self._options.include_headers, self._options.isolation_level
+            level, fail = self._options.isolation_level, self._options.fail_on_data_loss
             # The ids first: the tasks then refuse a topic that is recreated in between.
             assigned = self._options.subscription.partitions(store)
             topic_ids = identity_of(store, {at.topic for at in assigned}).topic_ids
@@ -39,7 +40,7 @@ class PylogBatchReader(DataSourceReader):
             ref = StoreRef.to(store)
             ranges = self._split(store, [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)])
             return [
-                RangePartition(ref, one, topic_ids.get(one.at.topic), headers, level, self._options.fail_on_data_loss)
+                RangePartition(ref, one, topic_ids.get(one.at.topic), self._columns, level, fail)
                 for one in ranges
                 if one.start != one.end
             ]

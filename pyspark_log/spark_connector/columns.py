@@ -39,14 +39,28 @@ def row_schema(headers: bool) -> StructType:
     return StructType([*_ROW.fields, StructField("headers", HEADERS)]) if headers else _ROW
 
 
-def check_row_schema(given: StructType, headers: bool) -> None:
-    """Refuses a user's schema other than the source's, which Spark passes on without asking for the source's.
+def columns_of(given: StructType, headers: bool) -> tuple[str, ...]:
+    """The columns that a read returns: all, or those that a user's schema names, in its order.
+
+    Args:
+        given: the schema that Spark passes on: the user's, without asking for the source's; or else the source's.
+        headers: the option includeHeaders; a schema with the column `headers` needs no option.
 
     Raises:
-        ConnectorError: `given` differs.
+        ConnectorError: `given` has a column that the source does not have, or none.
     """
-    if given != row_schema(headers):
-        raise option_error("pylog source has a fixed schema and cannot be set with a custom one")
+    known = row_schema(True).fields
+    unknown = [one for one in given.fields if one not in known]
+    if unknown or not given.fields:
+        what = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in unknown) or "nothing"
+        columns = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in known)
+        raise option_error(
+            f"pylog source has fixed columns, of which a schema can name some; this one names {what}. All can be null. "
+            f"The columns: {columns}"
+        )
+    if headers and "headers" not in given.names:
+        raise option_error("includeHeaders is set, but the schema that is given does not name the column headers")
+    return tuple(given.names)
 
 
 TOPIC = "topic"

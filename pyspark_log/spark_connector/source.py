@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from pyspark_log.spark_connector.columns import check_row_schema, row_schema
+from pyspark_log.spark_connector.columns import columns_of, row_schema
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path, unknown_options
 from pyspark_log.storage.catalog import local_path
@@ -55,13 +55,13 @@ class PylogDataSource(DataSource):
         """For spark.read."""
         from pyspark_log.spark_connector.batch_reader import PylogBatchReader  # noqa: PLC0415  (see above)
 
-        return PylogBatchReader(self._path, self._read_options(schema))
+        return PylogBatchReader(self._path, *self._read_options(schema))
 
     def streamReader(self, schema: StructType) -> PylogStreamReader:  # noqa: N802
         """For spark.readStream."""
         from pyspark_log.spark_connector.stream_reader import PylogStreamReader  # noqa: PLC0415
 
-        return PylogStreamReader(self._path, self._read_options(schema))
+        return PylogStreamReader(self._path, *self._read_options(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> PylogBatchWriter:
         """For DataFrame.write."""
@@ -77,7 +77,6 @@ class PylogDataSource(DataSource):
 
         return PylogStreamWriter(self._path, self.options, schema)
 
-    def _read_options(self, schema: StructType) -> ReadOptions:
+    def _read_options(self, schema: StructType) -> tuple[ReadOptions, tuple[str, ...]]:
         options = ReadOptions.parse(self.options)
-        check_row_schema(schema, options.include_headers)
-        return options
+        return options, columns_of(schema, options.include_headers)

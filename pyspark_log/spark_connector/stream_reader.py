@@ -52,8 +52,9 @@ log = logging.getLogger(__name__)
 class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches, one task per topic-partition with new records, or more if options ask for it."""
 
-    def __init__(self, path: str, options: ReadOptions) -> None:
+    def __init__(self, path: str, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._path = path
+        self._columns = columns
         self._options = options
         self._start = options.stream_start()
         self._limits = options.trigger_limits()
@@ -142,7 +143,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ref, options = StoreRef.to(store), self._options
             return [
                 RangePartition(
-                    ref, one, topic_ids.get(one.at.topic), options.include_headers, options.isolation_level,
+                    ref, one, topic_ids.get(one.at.topic), self._columns, options.isolation_level,
                     options.fail_on_data_loss,
                 )
                 for one in options.splitting.split(ranges_between(begins, until.offsets))

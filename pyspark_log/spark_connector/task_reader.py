@@ -22,7 +22,7 @@ class RangePartition(InputPartition):
         store: the store.
         range: the range to read.
         topic_id: the id of the topic that it was planned for; None: not known.
-        headers: whether rows have the column `headers`.
+        columns: the columns that the rows have.
         isolation_level: read_uncommitted or read_committed.
         fail_on_data_loss: whether records of the range that are missing are an error; if not, the others are read.
     """
@@ -30,7 +30,7 @@ class RangePartition(InputPartition):
     store: StoreRef
     range: OffsetRange
     topic_id: str | None
-    headers: bool
+    columns: tuple[str, ...]
     isolation_level: str
     fail_on_data_loss: bool = True
 
@@ -63,12 +63,13 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
                         f"The resolved start offset {start} is greater than the resolved end offset {end} for topic "
                         f"{at.topic} partition {at.partition}.",
                     )
-                rows = store.read(at.topic, at.partition, start, end, headers=partition.headers, isolation_level=level)
+                headers = "headers" in partition.columns
+                rows = store.read(at.topic, at.partition, start, end, headers=headers, isolation_level=level)
                 # Check again: from here on the rows are those of one topic, even if it is recreated.
                 if not is_same_topic(store, at, partition.topic_id, loss):
                     return
                 for batch in rows:
-                    yield batch
+                    yield batch.select(partition.columns)
                     start = batch["offset"][-1].as_py() + 1
             except (OffsetOutOfRangeError, UnknownTopicError) as error:
                 loss.report(

@@ -69,8 +69,8 @@ def read_tiny_batches(store: Store, folder: Path, amount: int) -> None:
 
 
 def spark_task(store: Store, folder: Path, amount: int) -> None:
-    end = store.latest_offset("t", 0)
-    task = RangePartition(StoreRef.to(store), OffsetRange(TopicPartition("t", 0), 0, end), None, True, READ_UNCOMMITTED)
+    records = OffsetRange(TopicPartition("t", 0), 0, store.latest_offset("t", 0))
+    task = RangePartition(StoreRef.to(store), records, None, ("key", "value", "headers"), READ_UNCOMMITTED)
     for _ in read_partition(task):
         pass
 

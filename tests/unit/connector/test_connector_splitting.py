@@ -115,7 +115,7 @@ def test_what_comes_to_an_empty_partition_is_read_where_others_are_split(tmp_pat
     store.create_topic("t", 2)
     store.append("t", pa.record_batch({"value": [b"1", b"2", b"3"]}), partition=0)
     options = ReadOptions.parse({"subscribe": "t", "minpartitions": "4"})
-    planned = PylogBatchReader(store.path, options).partitions()
+    planned = PylogBatchReader(store.path, options, ("value",)).partitions()
     assert [one.range.at.partition for one in planned] == [0, 0, 0, 1]
     store.append("t", pa.record_batch({"value": [b"4"]}), partition=1)
     assert [batch.num_rows for one in planned for batch in read_partition(one)] == [1, 1, 1, 1]

@@ -180,7 +180,8 @@ def test_look_ups_by_time_refuse_it_too(store):
 
 
 def test_a_spark_task_and_the_command_line_name_the_setting(store):
-    task = RangePartition(StoreRef.to(store), OffsetRange(TopicPartition("t", 0), 0, 3), None, False, READ_UNCOMMITTED)
+    records = OffsetRange(TopicPartition("t", 0), 0, 3)
+    task = RangePartition(StoreRef.to(store), records, None, ("value",), READ_UNCOMMITTED)
     with pytest.raises(ConnectorError, match=r"PYLOG_BATCH_TOO_LARGE.*t-0.*batch\.max\.memory\.bytes"):
         list(read_partition(task))
     for command in (["consume", "t"], ["dump", "--topic", "t", "--partition", "0", "--records"]):
