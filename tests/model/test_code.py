@@ -21,9 +21,9 @@ from tests.paths import ROOT
 from tests.scratch import memory_folder
 from tests.store_tools import Stopped, rows, stage
 
-from .protocol.appender import Appender
 from .protocol.apply import Piece
 from .protocol.setup import Setup
+from .protocol.writer import LogWriter
 from .situations.one_partition import held
 from .world.locks import Locks
 from .world.log import Log
@@ -96,8 +96,8 @@ class Code:
         self._store.append("t", rows(VALUE), sync=True)
 
     def _flush(self):
-        with self._store.logs.appender("t", 0).hold() as log:
-            log.settle()
+        with self._store.logs.writer("t", 0).hold() as log:
+            log.flush()
 
     def _publish(self):
         parts = [*stage(self._store, rows(VALUE)), *stage(self._store, rows(VALUE))]
@@ -118,7 +118,7 @@ class Twin:
         self.begin()
 
     def begin(self):
-        self._appender = Appender("p", 0, 0, SETUP)
+        self._writer = LogWriter("p", 0, 0, SETUP)
         self._values["locks"] = (-1,)
 
     def restart(self):
@@ -130,7 +130,7 @@ class Twin:
 
     def do(self, task, stop=None):
         made, result = [], None
-        program = held(self._appender, getattr(self, "_" + task.replace(" ", "_")))
+        program = held(self._writer, getattr(self, "_" + task.replace(" ", "_")))
         try:
             while True:
                 thing, name, *args = program.send(result)
@@ -146,20 +146,20 @@ class Twin:
 
     def _append(self, *, sync=False):
         self._tasks += 1
-        yield from self._appender.append((("a", self._tasks, 0),), sync=sync)
+        yield from self._writer.append((("a", self._tasks, 0),), sync=sync)
 
     def _append_synced(self):
         yield from self._append(sync=True)
 
     def _flush(self):
-        yield from self._appender.settle()
+        yield from self._writer.flush()
 
     def _publish(self):
         number, self._published = self._published, self._published + 1
-        yield from self._appender.apply(number, tuple(Piece((("d", number, part, 2),)) for part in range(2)))
+        yield from self._writer.apply(number, tuple(Piece((("d", number, part, 2),)) for part in range(2)))
 
     def _delete_records(self):
-        yield from self._appender.delete_before(self._appender.state.next)
+        yield from self._writer.delete_before(self._writer.state.next)
 
 
 def _label_of(thing, name, args):

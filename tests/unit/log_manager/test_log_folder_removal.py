@@ -281,7 +281,7 @@ def test_who_is_about_to_write_checkpoints_writes_none_there(store, second, monk
 
 def test_a_topic_that_is_being_imported_does_not_come_into_it(store, second, root, monkeypatch):
     empty_second(store)
-    bring, source = TopicAdmin.bring, Store.open(root)
+    adopt, source = TopicAdmin.adopt, Store.open(root)
     store.delete_topic("t")
     store.clean()
 
@@ -292,9 +292,9 @@ def test_a_topic_that_is_being_imported_does_not_come_into_it(store, second, roo
         away = os.rename(second, f"{second}.away")
         store.remove_log_dir(second)
         os.rename(f"{second}.away", second)
-        return bring(admin, description, states, copies) or away
+        return adopt(admin, description, states, copies) or away
 
-    monkeypatch.setattr(TopicAdmin, "bring", late)
+    monkeypatch.setattr(TopicAdmin, "adopt", late)
     store.create_topic("filler", 1)
     store.append("filler", rows(b"x"))
     with pytest.raises(LogDirOfflineError, match="does not list it"):
