@@ -7,7 +7,7 @@ ranges.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -121,7 +121,7 @@ def identity_of(store: Store, topics: Iterable[str]) -> Identity:
 
 
 def identity_after(
-    store: Store, topics: Iterable[str], known: Identity, read: Iterable[TopicPartition], loss: LossPolicy
+    store: Store, topics: Collection[str], known: Identity, read: Iterable[TopicPartition], loss: LossPolicy
 ) -> Identity:
     """The identity of a store and its topics, which must be those that a query has read.
 
@@ -153,7 +153,7 @@ def identity_after(
                 f"(topic id {topic_id}) since the query has read it ({before}). To read the new one, start the query "
                 "with a new checkpoint.",
             )
-    kept = {topic: known.topic_ids[topic] for topic in known.topic_ids.keys() & {at.topic for at in read}}
+    kept = {topic: known.topic_ids[topic] for topic in known.topic_ids.keys() & set(topics)}
     return Identity(found.cluster_id or known.cluster_id, {**kept, **found.topic_ids})
 
 

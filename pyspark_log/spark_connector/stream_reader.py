@@ -106,7 +106,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             identity = self._identity_after(store, begin)
             # Spark asks with this start only when all earlier batches are done, also after the last batch of
             # Trigger.AvailableNow, which gets no `commit`.
-            self._commit_group(store, begin)
+            self._commit_group(store, begin, identity)
             apply_pending(store)
             ends = self._up_to_target(self._log_ends_after(store, begin.offsets), begin.offsets)
             self._seen = ends
@@ -157,8 +157,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Commits the group's offsets: Spark has recorded the micro-batch that ends here as done."""
         with conditions_shown():
             store, done = Store.shared(self._path), SourceOffset.from_json(end)
-            self._identity_after(store, done)
-            self._commit_group(store, done)
+            self._commit_group(store, done, self._identity_after(store, done))
 
     def stop(self) -> None:
         """Does nothing: no resources are held."""
@@ -185,9 +184,11 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch = now
         return False
 
-    def _commit_group(self, store: Store, done: SourceOffset) -> None:
+    def _commit_group(self, store: Store, done: SourceOffset, now: Identity) -> None:
         if not done.is_initial:
-            self._group_offsets.commit(store, self._group_of(done), done.offsets)
+            same = of_same_topics(done.offsets, done.identity, now)
+            offsets = {at: offset for at, offset in same.items() if at.topic in now.topic_ids}
+            self._group_offsets.commit(store, self._group_of(done), offsets)
 
     def _log_ends(self, store: Store, partitions: Iterable[TopicPartition]) -> Offsets:
         ends = {}

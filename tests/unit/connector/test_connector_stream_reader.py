@@ -340,6 +340,10 @@ def test_a_topic_that_is_deleted_or_made_again_can_be_gone_on_without(store):
     store.create_topic("u", 1)
     store.append("u", values(1))
     lost(strict, end, r"PARTITIONS_DELETED\] Partitions u-0 have been deleted: topic 'u' was deleted and made again")
+    # The group gets no offsets of the topic before.
+    lenient.commit(end)
+    (group,) = OffsetsLog(store).groups()
+    assert {at.topic for at in OffsetsLog(store).fetch(group)} == {"t"}
     # A new topic is read from its first record.
     assert batch(lenient, without)[1] == [(0, 0, 1)]
     assert batch(lenient, end)[1] == [(0, 0, 1)]
