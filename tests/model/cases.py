@@ -151,7 +151,7 @@ CASES = (
         },
     ),
     Case(
-        "an intent with something else behind the end", leftovers.model, "I3 I7 I15",
+        "an intent with something else after the end", leftovers.model, "I3 I7 I15",
         {"quick": [given()], "middle": [given(powers=2)], "full": [given(kills=2, powers=2)]},
     ),
     Case(
@@ -177,7 +177,7 @@ CASES = (
         },
     ),
     Case(
-        "deciding: what errors tell", fencing.model, "I5 I8 I9 I17",
+        "deciding: what errors say", fencing.model, "I5 I8 I9 I17",
         {
             "quick": [given(batches=1, zombies=1, kills=0, patient=False)],
             "middle": [given(batches=2, zombies=1, kills=0, patient=False)],

@@ -62,7 +62,7 @@ RULES = (
         one_partition.model, given(tasks=2, kinds=_TWO),
         ("entering syncs a state of the synced pair", "I2"),
         ("the pairs of slots never mix", "I2"),
-        ("entering cuts what is behind the end", "I1"),
+        ("entering cuts what is beyond the end", "I1"),
         ("the cut is synced", "I1"),
     ),
     *_of(
@@ -126,14 +126,14 @@ RULES = (
         one_partition.model, given(tasks=2, kinds=("append", "publish"), failing=(0, 1)),
         ("what a failed sync left is not taken for whole", "I2"),
     ),
-    *_of(leftovers.model, given(), ("the digest tells the decision's bytes from others", "I3")),
+    *_of(leftovers.model, given(), ("the digest identifies the decision's bytes", "I3")),
     # After a power loss.
     *_of(
         one_partition.model, given(tasks=2, kinds=_TWO),
         ("the boot id is written last", "I2"),
-        ("whole batches behind the end are adopted", "I7"),
+        ("whole batches beyond the end are adopted", "I7"),
         ("the log goes on at the reserve", "I2"),
-        ("an intent behind a hole is dropped", "I1"),
+        ("an intent after a hole is dropped", "I1"),
         ("what is there of a dropped intent is cut", "I3"),
     ),
     *_of(
@@ -200,12 +200,12 @@ RULES = (
     ),
     *_of(
         publishers.model, given(numbers=(), one_offs=1, helpers=1, tidies=True, kills=0),
-        ("who is forgotten is forgotten though another was faster", "I15"),
+        ("a publisher is forgotten though another was faster", "I15"),
     ),
     *_of(
         publishers.model, given(numbers=(0,), one_offs=0, helpers=1, kills=0, powers=1),
-        ("nobody acts on a decision beyond the end", "I4"),
-        ("who looks for decisions after a restart puts their log right first", "I15"),
+        ("no process acts on a decision beyond the end", "I4"),
+        ("after a restart the log of decisions is recovered before it is read", "I15"),
     ),
     *_of(
         publishers.model, given(numbers=(0,), one_offs=1, helpers=0),
@@ -214,7 +214,7 @@ RULES = (
     *_of(
         fencing.model, given(batches=1, zombies=1, kills=0, patient=False),
         ("a refused publish leaves what is decided", "I9"),
-        ("an error behind the decision says that it is published", "I17"),
+        ("an error after the decision says that it is published", "I17"),
     ),
     *_of(
         fencing.model, given(batches=2, zombies=1, kills=0, patient=False),
@@ -227,8 +227,8 @@ RULES = (
     # Staged output and deleted topics.
     *_of(
         janitor.model, given(kills=0),
-        ("who decides looks for its manifest", "I9"),
-        ("who decides looks for its file", "I9"),
+        ("a publisher that decides looks for its manifest", "I9"),
+        ("a publisher that decides looks for its file", "I9"),
         ("the janitor holds the lock of decisions", "I9"),
         ("the janitor spares what a decision names", "I9"),
     ),
@@ -239,8 +239,8 @@ RULES = (
     # Positions of groups.
     *_of(
         group_positions.model, given(members=1, commits=1),
-        ("a commit comes behind what is decided", "I11"),
-        ("who decides holds the group's partition", "I11"),
+        ("a commit comes after what is decided", "I11"),
+        ("a publisher that decides holds the group's partition", "I11"),
     ),
     *_of(group_positions.model, given(members=2, commits=0), ("what is decided counts before it is applied", "I11")),
     *_of(
@@ -253,7 +253,7 @@ RULES = (
     ),
     *_of(
         group_positions.model, given(members=1, commits=1, sweeps=1),
-        ("a sweep comes behind what is decided", "I11"),
+        ("a sweep comes after what is decided", "I11"),
     ),
     # Compaction.
     *_of(compacted_decisions.model, given(kills=0, publishers=2), ("the last record of a publisher stays", "I13")),
@@ -264,11 +264,11 @@ RULES = (
         ("the new segment comes before the old ones go", "I16"),
         ("the new segment takes the old one's name in one step", "I16"),
         ("the new segment's name is on the disk before the old ones go", "I16"),
-        ("who enters finishes a swap", "I15"),
+        ("a process that enters finishes a swap", "I15"),
     ),
     *_of(
         segment_swap.model, given(),
-        ("who misses a segment looks at the state anew", "I16"),
+        ("a reader that misses a segment looks at the state again", "I16"),
         ("readers hear of the swap before the old segments go", "I16"),
         ("what is replaced does not count", "I16"),
     ),
@@ -284,7 +284,7 @@ RULES = (
     *_of(
         lost_locks.model, given(tasks=3),
         ("a claim comes before the log is changed", "I1"),
-        ("who finds a claim goes on in another segment", "I1"),
+        ("a writer that finds a claim goes on in another segment", "I1"),
         ("a claim comes right before a change by name", "I1"),
         ("a state written without the lock is refused", "I7"),
     ),
@@ -297,6 +297,6 @@ RULES = (
         ("newer segments go even where no claim was found", "I1"),
     ),
     # Locks.
-    *_of(lock_order.model, given(), ("nobody waits for the decision log under a partition's lock", "I15")),
+    *_of(lock_order.model, given(), ("no process waits for the decision log under a partition's lock", "I15")),
     *_of(lock_order.model, given(turns=True), ("every waiter takes its turn", "I15")),
 )  # fmt: skip

@@ -21,9 +21,9 @@ QUICK = (
     "swap, with readers", "turns",
 )  # fmt: skip
 QUICK_RULES = (
-    "an intent behind a hole is dropped", "the last number again is a replay",
+    "an intent after a hole is dropped", "the last number again is a replay",
     "readers hear of the swap before the old segments go", "what has expired is looked at again under the lock",
-    "nobody waits for the decision log under a partition's lock",
+    "no process waits for the decision log under a partition's lock",
 )  # fmt: skip
 
 

@@ -44,12 +44,12 @@ class Helper:
     def follow(self) -> Steps:
         """Reads what was decided, up to the end; no lock is needed, but once after a power loss. SyncError."""
         state = yield D + " state", "look"
-        if not state.booted and self.keeps("who looks for decisions after a restart puts their log right first"):
+        if not state.booted and self.keeps("after a restart the log of decisions is recovered before it is read"):
             yield from self.writers[D].enter()
             yield from self.writers[D].leave()
             state = yield D + " state", "look"
         batches = yield D + " log", "readable", state
-        if not self.keeps("nobody acts on a decision beyond the end"):
+        if not self.keeps("no process acts on a decision beyond the end"):
             batches = yield D + " log", "written"
         self.known = known(batches)
         self.applied = frozenset(number for number in self.applied if number in dict(self.known.undone))

@@ -227,7 +227,7 @@ class HeldLog:
         if len(cells) < self.state.position:
             raise InvariantError("I1", f"the active segment has {len(cells)} batches of {self.state.position}")
         left = len(cells) > self.state.position or self.state.cutting
-        if left and self.keeps("entering cuts what is behind the end"):
+        if left and self.keeps("entering cuts what is beyond the end"):
             yield from self.cut()
 
     def cut(self) -> Steps:

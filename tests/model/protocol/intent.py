@@ -99,7 +99,7 @@ class Intents(HeldLog):
                 return False
             found += tuple(batch.what for batch in good)
             offset = good[-1].next if good else offset
-        same = found == intent.digest or not self.keeps("the digest tells the decision's bytes from others")
+        same = found == intent.digest or not self.keeps("the digest identifies the decision's bytes")
         return offset == intent.next and same
 
     def _bases(self) -> Steps:

@@ -34,7 +34,7 @@ class Recovery(Intents):
             return
         cells = yield self.log, "cells", file
         found = self._whole(cells)
-        if not self.keeps("whole batches behind the end are adopted"):
+        if not self.keeps("whole batches beyond the end are adopted"):
             found = found[: max(0, state.position - self._known)]
         position = self._known + len(found)
         end = found[-1].next if found else state.next if self._known else state.base
@@ -79,7 +79,7 @@ class Recovery(Intents):
             cells = yield self.log, "cells", file
             reached = self._known + len(self._whole(cells))
             # With a hole before the intent's records they cannot stay where they are.
-            if reached >= self.state.position or not self.keeps("an intent behind a hole is dropped"):
+            if reached >= self.state.position or not self.keeps("an intent after a hole is dropped"):
                 whole = yield from self.is_whole()
         if whole:
             yield from self.finish(again=again)

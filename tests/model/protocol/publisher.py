@@ -78,9 +78,9 @@ class Publisher(Helper):
     def _check_staged(self, wanted: Record) -> Steps:
         """What was staged is there. RefusedError."""
         names = self.names_of(wanted)
-        if self.keeps("who decides looks for its manifest") and not (yield "staging", "has", names[-1]):
+        if self.keeps("a publisher that decides looks for its manifest") and not (yield "staging", "has", names[-1]):
             raise RefusedError("the manifest is gone")
-        if self.setup.files and self.keeps("who decides looks for its file"):
+        if self.setup.files and self.keeps("a publisher that decides looks for its file"):
             there = yield "staging", "has", names[0]
             if not there:
                 raise RefusedError("what was staged is gone")
@@ -139,7 +139,7 @@ class Publisher(Helper):
     def _outcome(self, error: Exception) -> str:
         """What an error means for the publish."""
         if self.stage == DECIDED:
-            return "pending" if self.keeps("an error behind the decision says that it is published") else "not"
+            return "pending" if self.keeps("an error after the decision says that it is published") else "not"
         if self.stage == DECIDING and isinstance(error, SyncError):
             return "unknown" if self.keeps("an error of the decision's sync leaves it open") else "not"
         return "not" if self.keeps("an error before the decision says that nothing is published") else "pending"
@@ -262,7 +262,7 @@ class Publisher(Helper):
             )
             last = self.known.of(forget)
             # Somebody else was faster with the record that it is done.
-            if last is not None and last.done and self.keeps("who is forgotten is forgotten though another was faster"):
+            if last is not None and last.done and self.keeps("a publisher is forgotten though another was faster"):
                 records = (*records, last._replace(forget=True))
             if records:
                 yield from self._append(records)

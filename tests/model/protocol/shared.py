@@ -42,7 +42,7 @@ class SharedLogWriter(LogWriter):
         yield self.slots, "acquire", self.who
         self.loaded = yield self.slots, "load"
         unfinished = self.state.claimed or self.state.cutting or self.state.intent
-        self.cut_off = bool(unfinished) and self.keeps("who finds a claim goes on in another segment")
+        self.cut_off = bool(unfinished) and self.keeps("a writer that finds a claim goes on in another segment")
         if self.cut_off:
             yield from self.claim()
         if self.state.intent:

@@ -47,7 +47,7 @@ class Member(Publisher):
     def before_deciding(self, wanted: Record) -> Steps:
         """The position must be the one that was started from, and nobody commits until the decision is made."""
         log = self.writers[O]
-        if self.keeps("who decides holds the group's partition"):
+        if self.keeps("a publisher that decides holds the group's partition"):
             yield from log.enter()
             unsynced = log.state.synced < log.state.position
             if unsynced and self.keeps("positions are durable before a decision rests on them"):
@@ -57,7 +57,7 @@ class Member(Publisher):
             raise RefusedError(f"{wanted.pub} started from {wanted.content.plan[0]}, and {position} is committed")
 
     def after_deciding(self) -> Steps:
-        if self.keeps("who decides holds the group's partition"):
+        if self.keeps("a publisher that decides holds the group's partition"):
             yield from self.writers[O].leave()
 
     def _enter_behind(self, waits: bool) -> Steps:
@@ -77,7 +77,7 @@ class Member(Publisher):
     def commit(self, mark: str, position: int) -> Steps:
         """A commit by itself, behind what was decided before. SyncError, GivenUpError."""
         log = self.writers[O]
-        yield from self._enter_behind(self.keeps("a commit comes behind what is decided"))
+        yield from self._enter_behind(self.keeps("a commit comes after what is decided"))
         yield from log.append((("c", mark, position),), sync=False)
         yield from log.leave()
 
@@ -89,7 +89,7 @@ class Member(Publisher):
         expired = yield from self._expired(now)
         if expired is None:
             return
-        yield from self._enter_behind(self.keeps("a sweep comes behind what is decided"))
+        yield from self._enter_behind(self.keeps("a sweep comes after what is decided"))
         if self.keeps("what has expired is looked at again under the lock"):
             expired = yield from self._expired(now)
         if expired is not None:

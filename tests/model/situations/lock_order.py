@@ -35,7 +35,7 @@ CARELESS = ((O, DECISIONS),)
 def work(who: int, kind: str, setup: Setup) -> Steps:
     """Takes the locks of a kind of work, and lets them go from the inside."""
     chains = NESTED[kind]
-    if kind == "apply" and not setup.keeps("nobody waits for the decision log under a partition's lock"):
+    if kind == "apply" and not setup.keeps("no process waits for the decision log under a partition's lock"):
         chains = CARELESS
     for chain in range(len(chains)):
         for number in range(len(chains[chain])):

@@ -124,7 +124,7 @@ class Cleaner(LogWriter):
 
     def resolve(self) -> Steps:
         """A swap goes on where it stopped."""
-        if self.keeps("who enters finishes a swap"):
+        if self.keeps("a process that enters finishes a swap"):
             yield from self.finish_swap(self.state.intent)
 
     def settle_intent(self, again: bool) -> Steps:
@@ -192,7 +192,8 @@ class Reader:
                     continue
             # Not there: what is looked for is in other files by now, or the segment is damaged.
             now = yield P + " state", "look"
-            if now.generation == state.generation or not self.keeps("who misses a segment looks at the state anew"):
+            looks = self.keeps("a reader that misses a segment looks at the state again")
+            if now.generation == state.generation or not looks:
                 raise InvariantError("I16", f"no records at {position}: segments {self.bases}, state {state}")
             state = now
         return found

@@ -1,11 +1,15 @@
-"""The words that docstrings, comments and messages do without (CONTRIBUTING.md, "Language")."""
+"""The words that docstrings, comments, messages and pages do without (CONTRIBUTING.md, "Language")."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[3] / "pyspark_log"
+from tests.paths import ROOT
+
+CODE = [path for path in sorted((ROOT / "pyspark_log").rglob("*.p*")) if path.suffix in (".py", ".pyx", ".pxd", ".pyi")]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONF = sorted((ROOT / "conf").iterdir())
 # A word, and what to write instead.
 WORDS = {
     r"who|whoever|whom": "name the actor: the writer, a reader, any process",
@@ -16,18 +20,31 @@ WORDS = {
     r"stands?|stood": "is, are, has",
     r"tells?|told": "report, say, show, return",
     r"anew": "again; or rebuild, rewrite, recreate",
-    r"puts? right": "recover, repair",
-    r"lets? go|letting go": "delete, mark as deleted, release",
+    r"puts?\s+right": "recover, repair",
+    r"(?:lets?|letting)\s+go": "delete, mark as deleted, release",
 }
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_words_that_are_not_used(words):
-    found = [
-        f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
-        for path in sorted(PACKAGE.rglob("*.p*"))
-        if path.suffix in (".py", ".pyx", ".pxd", ".pyi")
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if re.search(rf"\b(?:{words})\b", line, re.IGNORECASE)
-    ]
+def test_words_that_are_not_used(words: str) -> None:
+    found = []
+    for path in [*CODE, *PAGES, *CONF]:
+        text = text_of(path)
+        for match in re.finditer(rf"\b(?:{words})\b", text, re.IGNORECASE):
+            number = text.count("\n", 0, match.start()) + 1
+            found.append(f"{path.relative_to(ROOT)}:{number}: {text.splitlines()[number - 1].strip()}")
     assert found == [], f"write instead: {WORDS[words]}"
+
+
+def text_of(path: Path) -> str:
+    """What a file says; of a page without its code blocks, of which the line ends stay."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".md":
+        return text
+    return re.sub(r"^ *```.*?^ *```$", lambda block: "\n" * block[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_code_blocks_of_pages_are_left_out(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n```sh\nin it\n```\n- item\n  ```\n  in it\n  ```\nafter\n")
+    assert text_of(page) == "before\n\n\n\n- item\n\n\n\nafter\n"
