@@ -14,16 +14,16 @@ _APPEND_BYTES = 16 * 1024 * 1024
 
 
 def append_rows(
-    partitions: LogManager, topic: str, data: pa.RecordBatch | pa.Table, partition: int | None, sync: bool
+    logs: LogManager, topic: str, data: pa.RecordBatch | pa.Table, partition: int | None, sync: bool
 ) -> list[AppendResult]:
     """Appends records to any topic, also an internal one; arguments and errors are those of `Store.append`."""
-    opened = partitions.topic(topic)
+    opened = logs.topic(topic)
     count = opened.description.partitions
     if partition is not None:
         opened.check(partition)
         data = _with_partition(data, partition)
     batches: dict[int, list[bytes]] = {}
-    now = partitions.clock()
+    now = logs.clock()
     encoder = RecordAccumulator(
         topic, count, opened.config, lambda target, batch, _: batches.setdefault(target, []).append(batch),
         now if opened.config.log_append_time else None,
@@ -34,7 +34,7 @@ def append_rows(
     results: list[AppendResult] = []
     for target, encoded in sorted(batches.items()):
         try:
-            results.append(_append_all(partitions.writer(topic, target), encoded, sync))
+            results.append(_append_all(logs.writer(topic, target), encoded, sync))
         except Exception as error:
             # Whatever the error: the caller must know what was appended so far.
             error.results = results  # type: ignore[attr-defined]

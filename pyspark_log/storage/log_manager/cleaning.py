@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 _TIMEOUT = 5.0
 
 
-def clean(partitions: LogManager, topics: Iterable[str]) -> int:
+def clean(logs: LogManager, topics: Iterable[str]) -> int:
     """Deletes segments that retention no longer keeps; returns how many.
 
     Raises:
@@ -27,42 +27,42 @@ def clean(partitions: LogManager, topics: Iterable[str]) -> int:
     count = 0
     failed: PylogError | OSError | None = None
     for topic in topics:
-        for place in partitions.topic(topic).places():
+        for place in logs.topic(topic).places():
             try:
-                with partitions.writer(topic, place.partition).hold(_TIMEOUT) as writer:
+                with logs.writer(topic, place.partition).hold(_TIMEOUT) as writer:
                     count += retention.clean(writer)
             except (PylogError, OSError) as error:
-                log.warning("%s: %s could not be cleaned: %s", partitions.path, place, error)
+                log.warning("%s: %s could not be cleaned: %s", logs.path, place, error)
                 failed = failed or error
     if failed is not None:
         raise failed
     return count
 
 
-def flush(partitions: LogManager, topics: Iterable[str]) -> None:
+def flush(logs: LogManager, topics: Iterable[str]) -> None:
     """Syncs what was appended; see `Store.flush`."""
     failed: PylogError | OSError | None = None
     for topic in topics:
-        opened = partitions.topic(topic)
+        opened = logs.topic(topic)
         for partition in [place.partition for place in opened.left()]:
             try:
                 if opened.reader(partition).state().next_offset:
-                    with partitions.writer(topic, partition).hold() as writer:
+                    with logs.writer(topic, partition).hold() as writer:
                         writer.flush()
             except (PylogError, OSError) as error:
-                log.warning("%s: %s-%d could not be synced: %s", partitions.path, topic, partition, error)
+                log.warning("%s: %s-%d could not be synced: %s", logs.path, topic, partition, error)
                 failed = failed or error
-    partitions.write_checkpoints()
+    logs.write_checkpoints()
     if failed is not None:
         raise failed
 
 
-def delete_records(partitions: LogManager, topic: str, partition: int, before_offset: int) -> int:
+def delete_records(logs: LogManager, topic: str, partition: int, before_offset: int) -> int:
     """Deletes the records before an offset, or all for LATEST; returns the log start. See `Store.delete_records`."""
     check_not_internal(topic)
-    if not partitions.topic(topic).config.deletes:
+    if not logs.topic(topic).config.deletes:
         raise InvalidConfigError(f"topic {topic!r}: records are deleted only where cleanup.policy has delete")
-    with partitions.writer(topic, partition).hold() as writer:
+    with logs.writer(topic, partition).hold() as writer:
         end = writer.state.next_offset
         retention.delete_before(writer, end if before_offset == LATEST else before_offset)
         return writer.state.log_start

@@ -38,17 +38,17 @@ class LogDirDescription:
         return sum(max(size, 0) for size in self.partitions.values())
 
 
-def describe_log_dirs(partitions: LogManager) -> list[LogDirDescription]:
+def describe_log_dirs(logs: LogManager) -> list[LogDirDescription]:
     """The log dirs, in the order of store.json. ReadOnlyError; DescriptionError, OSError: of the store itself."""
-    partitions.check_writable()
-    folders = partitions.log_dirs
+    logs.check_writable()
+    folders = logs.log_dirs
     folders.refresh()
     # A process that may only read gets no warning about folders that it may not write to.
-    writes = files.may(partitions.path, os.W_OK)
+    writes = files.may(logs.path, os.W_OK)
     problems = {folder.path: folder.write_problem() if writes else folder.problem() for folder in folders}
     found: dict[str, dict[TopicPartition, int]] = {path: {} for path in problems}
-    for topic in partitions.catalog.names():
-        for place in partitions.topic(topic).places():
+    for topic in logs.catalog.names():
+        for place in logs.topic(topic).places():
             path = os.path.dirname(place.folder)
             if path in found:
                 found[path][TopicPartition(topic, place.partition)] = _size(place.folder, problems[path])

@@ -39,47 +39,47 @@ _PASSES = 10
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)")
 
 
-def move(partitions: LogManager, topic: str, partition: int, folder: str) -> int:
+def move(logs: LogManager, topic: str, partition: int, folder: str) -> int:
     """Moves a partition; returns the number of bytes copied. See `Store.move_partition`."""
-    partitions.check_writable()
-    opened = partitions.topic(topic)
+    logs.check_writable()
+    opened = logs.topic(topic)
     opened.check(partition)
-    with moving(partitions, DEFAULT_TIMEOUT):
+    with moving(logs, DEFAULT_TIMEOUT):
         # With the lock: no process takes the log dir off the list now.
-        number = partitions.log_dirs.find(folder)
-        sweep_held(partitions)
+        number = logs.log_dirs.find(folder)
+        sweep_held(logs)
         target = opened.place_in(partition, number)
-        partitions.log_dirs.check(number, target, written=True)
+        logs.log_dirs.check(number, target, written=True)
         if not files.exists(target.state_path):
-            partitions.make_state(opened, partition, number)
+            logs.make_state(opened, partition, number)
         try:
             # What a cleaner is writing beside the log is not copied.
             with cleaner_checkpoint.cleaning(target, DEFAULT_TIMEOUT):
-                copied = _Move(partitions, opened, partition, number).run()
+                copied = _Move(logs, opened, partition, number).run()
         except OSError as error:
-            explained = partitions.log_dirs.explained(error, target)
+            explained = logs.log_dirs.explained(error, target)
             if explained is error:
                 raise
             raise explained from error
-        sweep_held(partitions)
+        sweep_held(logs)
         return copied
 
 
-def sweep(partitions: LogManager) -> None:
+def sweep(logs: LogManager) -> None:
     """Deletes what moves have left: dead copies at once, old folders after file.delete.delay.ms.
 
     Errors are logged, and the rest is left to the next time. Does nothing while a partition is being moved.
     """
-    if partitions.log_dirs.had_several:
-        with contextlib.suppress(LockTimeoutError), moving(partitions, 0):
-            sweep_held(partitions)
+    if logs.log_dirs.had_several:
+        with contextlib.suppress(LockTimeoutError), moving(logs, 0):
+            sweep_held(logs)
 
 
 @contextmanager
-def moving(partitions: LogManager, timeout: float) -> Iterator[None]:
+def moving(logs: LogManager, timeout: float) -> Iterator[None]:
     """Holds the lock of all moves, which is taken before any other. LockTimeoutError, OSError."""
-    partitions.make_folders()
-    path = f"{partitions.path}/{STATE_FOLDER}/{_LOCK}"
+    logs.make_folders()
+    path = f"{logs.path}/{STATE_FOLDER}/{_LOCK}"
     files.open_or_create(path).close()
     with lock_for(path).held(timeout):
         yield
@@ -88,15 +88,15 @@ def moving(partitions: LogManager, timeout: float) -> Iterator[None]:
 class _Move:
     """One move; the lock of moves is held."""
 
-    def __init__(self, partitions: LogManager, opened: TopicLogs, partition: int, number: int) -> None:
-        self._partitions, self._opened, self._number = partitions, opened, number
-        self._writer = partitions.writer(opened.description.name, partition)
+    def __init__(self, logs: LogManager, opened: TopicLogs, partition: int, number: int) -> None:
+        self._logs, self._opened, self._number = logs, opened, number
+        self._writer = logs.writer(opened.description.name, partition)
         self._reader = opened.reader(partition)
         self._target = opened.place_in(partition, number)
 
     def run(self) -> int:
         """Runs the move; returns the number of bytes copied."""
-        target, folders = self._target, self._partitions.log_dirs
+        target, folders = self._target, self._logs.log_dirs
         state = self._reader.state()
         if state.log_dir == self._number:
             return 0
@@ -122,7 +122,7 @@ class _Move:
 
     def _make_room(self) -> None:
         # Left by an earlier move that could not delete it.
-        _remove_stray(self._partitions, self._opened, self._target.partition, self._number)
+        _remove_stray(self._logs, self._opened, self._target.partition, self._number)
         if files.exists_as_link(self._target.folder):
             raise InvalidConfigError(
                 f"{self._target.folder} is there already, and is not the partition's. If it is of a deleted topic, "
@@ -294,22 +294,22 @@ def _set_aside(place: PartitionPath) -> None:
     files.sync_folder(os.path.dirname(place.folder))
 
 
-def sweep_held(partitions: LogManager) -> None:
+def sweep_held(logs: LogManager) -> None:
     """Deletes what moves have left, as far as possible; the lock of moves is held."""
     topics: dict[str, TopicLogs] = {}
-    for name in partitions.catalog.names():
+    for name in logs.catalog.names():
         with contextlib.suppress(PylogError):
-            topics[name] = partitions.topic(name)
+            topics[name] = logs.topic(name)
     by_id = {deletion.hex_id(opened.description.topic_id): opened for opened in topics.values()}
-    for number, folder in partitions.log_dirs.numbered():
+    for number, folder in logs.log_dirs.numbered():
         try:
             names = [] if folder.problem() else files.list_folder(folder.path)
             for name in names:
                 aside, match = deletion.ASIDE_NAME.fullmatch(name), PARTITION_FOLDER.fullmatch(name)
                 if aside is not None and aside[1] in by_id:
-                    _remove_aside(f"{folder.path}/{name}", aside[2], by_id[aside[1]], partitions.clock())
+                    _remove_aside(f"{folder.path}/{name}", aside[2], by_id[aside[1]], logs.clock())
                 elif match is not None and match[1] in topics:
-                    _remove_stray(partitions, topics[match[1]], int(match[2]), number)
+                    _remove_stray(logs, topics[match[1]], int(match[2]), number)
         except (PylogError, OSError) as error:
             log.warning("%s: what moves have left there is left to the next time: %s", folder.path, error)
 
@@ -320,7 +320,7 @@ def _remove_aside(path: str, ending: str, opened: TopicLogs, now: int) -> None:
         files.remove_folder(path)
 
 
-def _remove_stray(partitions: LogManager, opened: TopicLogs, partition: int, number: int) -> None:
+def _remove_stray(logs: LogManager, opened: TopicLogs, partition: int, number: int) -> None:
     """Marks a folder as deleted that has a partition's name, if the partition's state names another log dir."""
     if partition >= opened.description.partitions:
         return
@@ -329,6 +329,6 @@ def _remove_stray(partitions: LogManager, opened: TopicLogs, partition: int, num
     if loaded is None or loaded.state.log_dir == number or place.owner() != place.topic_id:
         return
     # With the lock, the state is on the disk as well.
-    with contextlib.suppress(UnknownTopicError), partitions.writer(place.topic, partition).hold() as held:
+    with contextlib.suppress(UnknownTopicError), logs.writer(place.topic, partition).hold() as held:
         if held.state.log_dir != number:
             _set_aside(place)

@@ -28,40 +28,40 @@ _STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})")
 _NAMED = 10
 
 
-def remove(partitions: LogManager, name: str) -> str:
+def remove(logs: LogManager, name: str) -> str:
     """Takes a log dir off the list; returns what is left in it. See `Store.remove_log_dir`."""
-    partitions.check_writable()
-    with moving(partitions, DEFAULT_TIMEOUT):
-        number = partitions.log_dirs.find(name)
-        folder = partitions.log_dirs.at(number)
-        sweep_held(partitions)
-        with partitions.catalog.changing():
-            if len(partitions.log_dirs) == 1:
+    logs.check_writable()
+    with moving(logs, DEFAULT_TIMEOUT):
+        number = logs.log_dirs.find(name)
+        folder = logs.log_dirs.at(number)
+        sweep_held(logs)
+        with logs.catalog.changing():
+            if len(logs.log_dirs) == 1:
                 raise InvalidConfigError(f"{folder.path} is the only log dir; add another one first")
             problem = folder.write_problem()
-            _check_states(partitions, number, problem)
+            _check_states(logs, number, problem)
             problem = problem or _content_problem(folder)
-            store_json.remove_log_dir(partitions.path, number)
-        partitions.log_dirs.refresh()
-        log.info("%s: log dir %d, %s, is off the list", partitions.path, number, folder.path)
-        return problem or _leave(partitions, folder)
+            store_json.remove_log_dir(logs.path, number)
+        logs.log_dirs.refresh()
+        log.info("%s: log dir %d, %s, is off the list", logs.path, number, folder.path)
+        return problem or _leave(logs, folder)
 
 
-def _check_states(partitions: LogManager, number: int, problem: str) -> None:
+def _check_states(logs: LogManager, number: int, problem: str) -> None:
     """Refuses if the state of a partition names the log dir, or could do so again after a power loss."""
     names = {}
-    for topic in partitions.catalog.names():
+    for topic in logs.catalog.names():
         try:
-            names[partitions.catalog.describe(topic).topic_id] = topic
+            names[logs.catalog.describe(topic).topic_id] = topic
         except PylogError as error:
             log.debug("%s: %s", topic, error)
     inside: list[str] = []
     left: list[str] = []
-    for name in sorted(files.list_folder(f"{partitions.path}/{STATE_FOLDER}")):
+    for name in sorted(files.list_folder(f"{logs.path}/{STATE_FOLDER}")):
         match = _STATE_NAME.fullmatch(name)
         if match is None:
             continue
-        path = f"{partitions.path}/{STATE_FOLDER}/{name}"
+        path = f"{logs.path}/{STATE_FOLDER}/{name}"
         slots = read_slots(path)
         if slots.size < 0:
             continue  # That of a deleted topic, which was just removed.
@@ -78,7 +78,7 @@ def _check_states(partitions: LogManager, number: int, problem: str) -> None:
             else:
                 left.append(path)
     if inside:
-        where = partitions.log_dirs.at(number).path
+        where = logs.log_dirs.at(number).path
         advice = "move them to others first (`pylog log-dirs move TOPIC PARTITION FOLDER`)"
         if problem:
             advice = (
@@ -123,14 +123,14 @@ def _content_problem(folder: LogDir) -> str:
     return ""
 
 
-def _leave(partitions: LogManager, folder: LogDir) -> str:
+def _leave(logs: LogManager, folder: LogDir) -> str:
     """Removes the store's marks from a log dir, and an empty one inside the store; returns why something is left."""
     try:
         folder.leave()
         names = files.list_folder(folder.path)
         if names:
             return f"it has {_some(sorted(names))}"
-        if os.path.dirname(folder.path) == partitions.path:
+        if os.path.dirname(folder.path) == logs.path:
             files.remove_empty_folder(folder.path)
     except (LockTimeoutError, OSError) as error:
         log.warning("%s: what marks it as a log dir is still there: %s", folder.path, error)

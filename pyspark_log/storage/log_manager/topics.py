@@ -22,17 +22,17 @@ log = logging.getLogger(__name__)
 class TopicAdmin:
     """Changes topics, each change under the lock of all topics. Errors are documented at the methods of Store."""
 
-    def __init__(self, partitions: LogManager) -> None:
-        """For the store of `partitions`."""
-        self._partitions = partitions
-        self._catalog = partitions.catalog
-        self._path = partitions.path
+    def __init__(self, logs: LogManager) -> None:
+        """For the store of `logs`."""
+        self._logs = logs
+        self._catalog = logs.catalog
+        self._path = logs.path
 
     def create(self, name: str, partitions: int | None, configs: Mapping[str, str]) -> TopicDescription:
         """Creates a topic; None: with the store's num.partitions."""
         if partitions is None:
-            partitions = int_config(self._partitions.configs, "num.partitions")
-        self._partitions.make_folders()
+            partitions = int_config(self._logs.configs, "num.partitions")
+        self._logs.make_folders()
         with self._catalog.changing():
             self._make_room(name)
             return self._catalog.create(name, partitions, configs)
@@ -52,18 +52,18 @@ class TopicAdmin:
             LogDirOfflineError: one of the log dirs has failed, or was taken off the list meanwhile.
             OSError: what was done so far is deleted with the deleted topics.
         """
-        name, opened = description.name, self._partitions.open(description)
+        name, opened = description.name, self._logs.open(description)
         with self._catalog.changing():
-            self._partitions.log_dirs.follow()
+            self._logs.log_dirs.follow()
             for number, state in states.items():
-                self._partitions.log_dirs.check(state.log_dir, opened.place_in(number, state.log_dir))
+                self._logs.log_dirs.check(state.log_dir, opened.place_in(number, state.log_dir))
             self._make_room(name)
             self._catalog.prepare(description)
             for number, state in states.items():
                 place = opened.place_in(number, state.log_dir)
                 files.rename(folders[number], place.folder)
                 state_file.create(place.state_path, state)
-            for folder in {self._partitions.log_dirs.at(state.log_dir).path for state in states.values()}:
+            for folder in {self._logs.log_dirs.at(state.log_dir).path for state in states.values()}:
                 files.sync_folder(folder)
             self._catalog.adopt(description)
 
@@ -72,7 +72,7 @@ class TopicAdmin:
         try:
             self._catalog.describe(name)
         except UnknownTopicError:
-            if not store_config(self._partitions.configs, "auto.create.topics.enable"):
+            if not store_config(self._logs.configs, "auto.create.topics.enable"):
                 raise
         else:
             return False
@@ -86,28 +86,28 @@ class TopicAdmin:
     def add_partitions(self, name: str, total: int) -> TopicDescription:
         """Raises a topic's number of partitions to `total`."""
         check_not_internal(name)
-        self._partitions.make_folders()
+        self._logs.make_folders()
         with self._catalog.changing():
             return self._catalog.add_partitions(name, total)
 
     def alter_configs(self, name: str, configs: Mapping[str, str], delete: Collection[str]) -> TopicDescription:
         """Changes configs of a topic; those in `delete` follow the store's again."""
         check_not_internal(name)
-        self._partitions.make_folders()
+        self._logs.make_folders()
         with self._catalog.changing():
             return self._catalog.alter_configs(name, configs, delete)
 
     def delete(self, name: str) -> None:
         """Deletes a topic, and removes topics that were deleted long enough ago."""
         check_not_internal(name)
-        self._partitions.make_folders()
+        self._logs.make_folders()
         with self._catalog.changing():
             topic = self._catalog.delete(name)
             try:
                 self._schedule_delete(topic)
             except (PylogError, OSError) as error:
                 log.warning("%s: topic %s is deleted, but some files are still in place: %s", self._path, name, error)
-        self._partitions.close_writers(name, "")
+        self._logs.close_writers(name, "")
         self.remove_deleted()
 
     def _make_room(self, name: str) -> None:
@@ -130,9 +130,9 @@ class TopicAdmin:
         What is in a failed log dir waits until that is back.
         """
         touched: dict[str, PartitionPath] = {}
-        for place in self._partitions.open(topic).left():
+        for place in self._logs.open(topic).left():
             with self._failed_folder_waits(place):
-                problem = self._partitions.log_dirs.problem_of(place)
+                problem = self._logs.log_dirs.problem_of(place)
                 if problem:
                     # What is there belongs to another topic, or to another store.
                     deletion.mark_dead(place)
@@ -149,7 +149,7 @@ class TopicAdmin:
         try:
             yield
         except OSError as error:
-            explained = self._partitions.log_dirs.explained(error, place)
+            explained = self._logs.log_dirs.explained(error, place)
             if not isinstance(explained, LogDirOfflineError):
                 raise
             log.warning("%s: what is left of %s has to wait: %s", self._path, place, explained)
@@ -157,8 +157,8 @@ class TopicAdmin:
     def remove_deleted(self) -> None:
         """Deletes the files of deleted topics whose delay is over."""
         for topic, since in self._catalog.deleted():
-            opened = self._partitions.open(topic)
-            if self._partitions.clock() - since < opened.config.file_delete_delay_ms:
+            opened = self._logs.open(topic)
+            if self._logs.clock() - since < opened.config.file_delete_delay_ms:
                 continue
             try:
                 with self._catalog.changing():
@@ -179,7 +179,7 @@ class TopicAdmin:
     def _remove_folders(self, place: PartitionPath) -> str:
         """Deletes the folders of a dead partition; returns why they have to wait, if its log dir has failed."""
         problem = ""
-        for folder in self._partitions.log_dirs:
+        for folder in self._logs.log_dirs:
             there = place.in_log_dir(folder.path)
             if folder.problem():
                 problem = problem or (folder.problem() if there.folder == place.folder else "")
