@@ -182,7 +182,14 @@ class AtTimestamps:
     or_latest: bool = False
 
 
-Position = Everywhere | Specific | AtTimestamp | AtTimestamps
+@dataclass(frozen=True)
+class AtCommitted:
+    """Where the committed offsets of a group are; the first record of a partition for which it has none."""
+
+    group: str
+
+
+Position = Everywhere | Specific | AtTimestamp | AtTimestamps | AtCommitted
 
 AT_EARLIEST = Everywhere(EARLIEST)
 AT_LATEST = Everywhere(LATEST)

@@ -16,6 +16,7 @@ from pyspark_log.spark_connector.errors import ConnectorError, option_error
 from pyspark_log.spark_connector.offsets import (
     AT_EARLIEST,
     AT_LATEST,
+    AtCommitted,
     AtTimestamp,
     AtTimestamps,
     Position,
@@ -309,6 +310,11 @@ def _start(options: Options) -> Position | None:
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").strip().lower()
     if strategy not in ("error", "latest"):
         raise option_error(f"startingOffsetsByTimestampStrategy must be error or latest, got {strategy}")
+    by_time = options.keys() & {"startingtimestamp", "startingoffsetsbytimestamp"}
+    if not by_time and options.get("startingoffsets", "").strip().lower() == "group":
+        if "kafka.group.id" not in options:
+            raise option_error("startingOffsets=group needs kafka.group.id: the group whose committed offsets it means")
+        return AtCommitted(options["kafka.group.id"])
     return _bound(options, "starting", or_latest=strategy == "latest")
 
 

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.spark_connector.errors import ConnectorError, LossPolicy, data_loss, option_error
-from pyspark_log.spark_connector.offsets import AtTimestamp, Everywhere, Identity, Offsets, Position, Specific
+from pyspark_log.spark_connector.offsets import (
+    AtCommitted,
+    AtTimestamp,
+    Everywhere,
+    Identity,
+    Offsets,
+    Position,
+    Specific,
+)
 from pyspark_log.spark_connector.subscription import Subscription
 from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 
@@ -232,6 +240,9 @@ def offsets_at(
     if isinstance(position, Specific):
         _check_named(position.offsets, assigned, f"{side.upper()}_OFFSET", f"{side} offsets")
         return dict(position.offsets)
+    if isinstance(position, AtCommitted):
+        committed = store.groups[position.group].committed()
+        return {at: committed[at].offset if at in committed else EARLIEST for at in assigned}
     if isinstance(position, AtTimestamp):
         timestamps = dict.fromkeys(assigned, position.timestamp)
     else:

@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log.spark_connector import options
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.spark_connector.offsets import AT_EARLIEST, AT_LATEST, AtTimestamp, AtTimestamps, Specific
+from pyspark_log.spark_connector.offsets import AT_EARLIEST, AT_LATEST, AtCommitted, AtTimestamp, AtTimestamps, Specific
 from pyspark_log.spark_connector.options import (
     ReadOptions,
     TriggerLimits,
@@ -85,6 +85,8 @@ def test_kafka_client_settings_pass_through():
         ({"endingTimestamp": "now"}, "Expected a single long value, got now"),
         ({"startingOffsetsByTimestamp": '{"t":[1]}'}, "startingOffsetsByTimestamp: Expected e.g."),
         ({"startingOffsetsByTimestampStrategy": "first"}, "startingOffsetsByTimestampStrategy must be error or latest"),
+        ({"startingOffsets": "group"}, "startingOffsets=group needs kafka.group.id"),
+        ({"endingOffsets": "group", "kafka.group.id": "g"}, "endingOffsets: Expected e.g. .* got group"),
         ({"startingTimestamp": "now"}, "Expected a single long value, got now"),
         ({"startingOffsets": '{"t":[1]}'}, 'startingOffsets: Expected e.g. .* got {"t":\\[1\\]}'),
         ({"endingOffsets": "first"}, "endingOffsets: Expected e.g. .* got first"),
@@ -131,6 +133,12 @@ def test_timestamps_win_in_the_order_of_the_kafka_connector():
     ends = {"endingOffsets": "nonsense", "endingOffsetsByTimestamp": '{"t":{"0":9}}'}
     assert read_options(**ends).end == AtTimestamps({TopicPartition("t", 0): 9}, or_latest=True)
     assert read_options(endingTimestamp="8", **ends).end == AtTimestamp(8, or_latest=True)
+
+
+def test_a_group_can_say_where_to_begin():
+    assert read_options(startingOffsets=" Group", **{"kafka.group.id": "g"}).start == AtCommitted("g")
+    times = {"startingTimestamp": "5", "startingOffsets": "group"}
+    assert read_options(**times).start == AtTimestamp(5)
 
 
 def test_what_to_do_without_a_record_so_late():

@@ -368,3 +368,23 @@ def test_partitions_that_the_options_do_not_name_any_more_can_be_gone_on_without
 
     lost(of_one(), end, r"PARTITIONS_DELETED\] The query had read partitions t-1, which its options do not name")
     assert batch(of_one(failOnDataLoss="false"), end)[1] == [(0, 3, 4)]
+
+
+def test_a_new_query_goes_on_where_a_group_is(store):
+    append(store, 0, 5)
+    options = {"kafka__group__id": "mine", "startingOffsets": "group"}
+    reader = reader_of(store, **options)
+    end, ranges = batch(reader, reader.initialOffset())
+    assert ranges == [(0, 0, 5)]  # The group is new.
+    reader.commit(end)
+    append(store, 0, 2)
+    append(store, 1, 3)
+    again = reader_of(store, **options)
+    assert batch(again, again.initialOffset())[1] == [(0, 5, 7), (1, 0, 3)]
+    # Retention has overtaken the group.
+    store.delete_records("t", 0, 6)
+    late = reader_of(store, **options)
+    start = late.initialOffset()
+    (work, _) = late.partitions(start, late.latestOffset(start, ALL))
+    with pytest.raises(ConnectorError, match=r"PYLOG_DATA_LOSS\.COULD_NOT_READ_OFFSET_RANGE"):
+        list(late.read(work))
