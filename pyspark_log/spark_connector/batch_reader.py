@@ -12,7 +12,7 @@ from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning import OffsetRange, identity_of, offsets_at, resolved
 from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
-from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
+from pyspark_log.spark_connector.task_reader import RangePartition, in_tasks, read_partition
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -39,11 +39,12 @@ class PylogBatchReader(DataSourceReader):
             ends = offsets_at(store, assigned, self._end, "end", level)
             ref = StoreRef.to(store)
             ranges = self._split(store, [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)])
-            return [
+            planned = [
                 RangePartition(ref, one, topic_ids.get(one.at.topic), self._columns, level, fail)
                 for one in ranges
                 if one.start != one.end
             ]
+            return in_tasks(planned, self._options.partitions_per_task)
 
     def _split(self, store: Store, ranges: list[OffsetRange]) -> list[OffsetRange]:
         """Splits the ranges if options ask for it, by the current offsets; open bounds stay open."""

@@ -60,8 +60,8 @@ _OF_READS = (
     "path", "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
     "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp",
     "endingOffsetsByTimestamp", "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition",
-    "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.isolation.level",
+    "partitionsPerTask", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.isolation.level",
 )  # fmt: skip
 _OF_WRITES = (
     "path", "topic", "publishId", "publishNumber", "timestampColumn", "includeHeaders", "kafka.compression.type",
@@ -139,7 +139,8 @@ class ReadOptions:
         isolation_level: read_uncommitted or read_committed.
         given: the options as Spark passes them.
         fail_on_data_loss: whether a read ends with an error where records that it had to read are missing.
-        splitting: into how many tasks it is split.
+        splitting: into how many ranges it is split.
+        partitions_per_task: how many of them one task reads.
         group_id: the group under which a stream commits its offsets, if the user names one.
         group_id_prefix: otherwise, the prefix of the group's name.
         retries: how often the log ends are looked up again while they are below a query's position.
@@ -154,6 +155,7 @@ class ReadOptions:
     given: Options
     fail_on_data_loss: bool
     splitting: Splitting
+    partitions_per_task: int
     group_id: str | None
     group_id_prefix: str
     retries: int
@@ -184,6 +186,7 @@ class ReadOptions:
             splitting=Splitting(
                 _positive(options, "minPartitions", _INT_MAX), _positive(options, "maxRecordsPerPartition", _LONG_MAX)
             ),
+            partitions_per_task=_positive(options, "partitionsPerTask", _INT_MAX) or 1,
             group_id=options.get("kafka.group.id"),
             group_id_prefix=options.get("groupidprefix", "spark-kafka-source"),
             retries=_whole(options, "fetchOffset.numRetries", 3),

@@ -42,7 +42,7 @@ from pyspark_log.spark_connector.planning import (
     starts_of,
 )
 from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
-from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
+from pyspark_log.spark_connector.task_reader import RangePartition, in_tasks, read_partition
 from pyspark_log.storage.groups import NEVER, OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -141,13 +141,14 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             known = of_same_topics(starts, begin.identity, until.identity)
             begins = starts_of(known, until.offsets, partial(earliest, store), self._options.subscription, self._loss)
             ref, options = StoreRef.to(store), self._options
-            return [
+            planned = [
                 RangePartition(
                     ref, one, topic_ids.get(one.at.topic), self._columns, options.isolation_level,
                     options.fail_on_data_loss,
                 )
                 for one in options.splitting.split(ranges_between(begins, until.offsets))
             ]  # fmt: skip
+            return in_tasks(planned, options.partitions_per_task)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads the rows of one range."""

@@ -1,8 +1,8 @@
-"""Reads, in a task, one range of one partition as Arrow batches."""
+"""Reads, in a task, ranges of partitions as Arrow batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark_log.spark_connector.store_access import StoreRef
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):
-    """The complete input of one task, so that no reader state must be sent.
+    """A range with all that a task needs to read it, so that no reader state must be sent.
 
     Attributes:
         store: the store.
@@ -35,7 +35,30 @@ class RangePartition(InputPartition):
     fail_on_data_loss: bool = True
 
 
+@dataclass(frozen=True)
+class TaskPartition(InputPartition):
+    """Several ranges that one task reads, one after the other."""
+
+    ranges: tuple[RangePartition, ...]
+
+
+def in_tasks(ranges: Sequence[RangePartition], partitions_per_task: int) -> list[InputPartition]:
+    """Puts `partitions_per_task` ranges into each task, in order; one range stays as it is."""
+    tasks = [ranges[at : at + partitions_per_task] for at in range(0, len(ranges), partitions_per_task)]
+    return [one[0] if len(one) == 1 else TaskPartition(tuple(one)) for one in tasks]
+
+
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Reads all rows of a task's ranges. Raises: as `_read_range`."""
+    if isinstance(partition, TaskPartition):
+        for one in partition.ranges:
+            yield from _read_range(one)
+    elif isinstance(partition, RangePartition):
+        yield from _read_range(partition)
+    # Else it is Spark's placeholder for "no partitions at all".
+
+
+def _read_range(partition: RangePartition) -> Iterator[pa.RecordBatch]:
     """Reads all rows of a range, or raises.
 
     Sentinels are resolved here, when the task runs: Spark plans a batch read once for a DataFrame, and an
@@ -45,8 +68,6 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
         ConnectorError: PYLOG_DATA_LOSS if the log does not hold the range any more; any other engine error with
             its condition.
     """
-    if not isinstance(partition, RangePartition):
-        return  # Spark's placeholder for "no partitions at all"
     with conditions_shown():
         store, loss = partition.store.reopen(), LossPolicy(fail=partition.fail_on_data_loss)
         at, level = partition.range.at, partition.isolation_level

@@ -227,3 +227,10 @@ def test_a_table_of_the_catalog_has_its_options_in_each_statement(spark, store):
         assert spark.sql(f"SELECT * FROM logged WITH ({options})").count() == 3
     finally:
         spark.sql("DROP TABLE logged")
+
+
+def test_one_task_reads_several_partitions(spark, store):
+    fill(store, "t", [1], [2, 3], [4], [], [5])
+    df = read(spark, store, "t", partitionsPerTask="2")
+    assert df.rdd.getNumPartitions() == 3
+    assert values_of(df) == ["1", "2", "3", "4", "5"]

@@ -388,3 +388,16 @@ def test_a_new_query_goes_on_where_a_group_is(store):
     (work, _) = late.partitions(start, late.latestOffset(start, ALL))
     with pytest.raises(ConnectorError, match=r"PYLOG_DATA_LOSS\.COULD_NOT_READ_OFFSET_RANGE"):
         list(late.read(work))
+
+
+def test_one_task_can_read_several_partitions(store):
+    append(store, 0, 2)
+    append(store, 1, 3)
+    reader = reader_of(store, partitionsPerTask="2")
+    start = reader.initialOffset()
+    (task,) = reader.partitions(start, reader.latestOffset(start, ALL))
+    found = [(rows["partition"][0].as_py(), rows.num_rows) for rows in reader.read(task)]
+    assert found == [(0, 2), (1, 3)]
+    three = reader_of(store, partitionsPerTask="2", maxRecordsPerPartition="2")
+    tasks = three.partitions(start, three.latestOffset(start, ALL))
+    assert [sum(rows.num_rows for rows in three.read(task)) for task in tasks] == [3, 2]
