@@ -66,7 +66,9 @@ class PylogDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> PylogBatchWriter:
         """For DataFrame.write."""
         if overwrite:
-            raise option_error("Save mode overwrite not allowed for pylog. Allowed save mode is append.")
+            raise option_error(
+                "Write with mode('append'): save mode overwrite is not allowed for pylog, as a log only grows."
+            )
         from pyspark_log.spark_connector.writer import PylogBatchWriter  # noqa: PLC0415
 
         return PylogBatchWriter(self._path, self.options, schema)

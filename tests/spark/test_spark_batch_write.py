@@ -170,7 +170,7 @@ def test_refused(spark, store, columns, options, message):
 
 def test_overwriting_is_refused(spark, store):
     fill(store, "t", [1])
-    with fails("Save mode overwrite not allowed"):
+    with fails(r"\[PYLOG_INVALID_OPTION\] Write with mode\(.append.\)"):
         spark.sql("select 'v' value").write.format("pylog").mode("overwrite").option("topic", "t").save(store.path)
     assert values_in(store, "t") == [["1"]]
 
