@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import NoReturn
 
+from pyspark_log.errors import InvalidRecordError, ProducerError
 from pyspark_log.storage.catalog import LogDir, LogDirs, PartitionPath
 from pyspark_log.storage.fs import FileLock, contextmanager, files, is_shared, lock_for
 from pyspark_log.storage.log import state_file
@@ -54,7 +55,12 @@ class Lease:
                         self._state_file = lock.file
                     self._in_hand = True
                     self._loaded = state_file.load(lock.file)
-                    yield lock
+                    try:
+                        yield lock
+                    except (ProducerError, InvalidRecordError):
+                        # Records are refused before anything is changed; what is cached took long to read.
+                        self._in_hand = False
+                        raise
                     if self.state.flags & Flags.CLAIMED:
                         self.save(self.state._replace(flags=self.state.flags & ~Flags.CLAIMED), durable=False)
                     self._in_hand = False

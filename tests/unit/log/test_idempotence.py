@@ -237,6 +237,20 @@ def test_two_that_take_turns_read_only_what_the_other_has_added(store, monkeypat
     assert read == []
 
 
+def test_a_refused_batch_costs_no_reading(store, monkeypatch):
+    nine(store)
+    opened = []
+    open_read = files.open_read
+    monkeypatch.setattr(files, "open_read", lambda path: opened.append(path) or open_read(path))
+    for sequence in range(9, 14):
+        with pytest.raises(OutOfOrderSequenceError):
+            send(store, sequence + 5)
+        with pytest.raises(RecordTooLargeError), store.logs.writer("t", 0).hold() as writer:
+            writer.append(bytearray(1001), sync=False)
+        send(store, sequence)
+    assert [path for path in opened if path.endswith((".log", ".snapshot"))] == []
+
+
 def test_a_partition_without_producers_has_none_of_their_files_and_costs_nothing(store, monkeypatch):
     def never(*_):
         raise AssertionError
