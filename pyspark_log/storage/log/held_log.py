@@ -56,9 +56,9 @@ class HeldLog(Lease):
         place = self.place.in_log_dir(self._log_dir.path)
         if place is not self.place:
             self.forget()
-            self.place = place
-            self.producers = ProducerStateManager(place, self.config.producer_id_expiration_ms)
-
+            producers = ProducerStateManager(place, self.config.producer_id_expiration_ms)
+            # No call comes between the two: after an interrupt there, the producers would stay those of another folder.
+            self.place, self.producers = place, producers
 
     def reload(self) -> None:
         """Rereads everything, after an error that left it open whether the state was written."""

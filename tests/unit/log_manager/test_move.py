@@ -1,8 +1,10 @@
 """A partition goes from one log dir to another while it is read and written."""
 
+import contextlib
 import itertools
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -15,6 +17,7 @@ from producer_tools import ending, ready
 from pyspark_log.errors import InvalidConfigError, LogDirOfflineError, UnknownTopicError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import reader
+from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.isolation import LastStableOffset
 from pyspark_log.storage.log.recovery import apply_intent
 from pyspark_log.storage.log_manager import partition_move
@@ -133,6 +136,44 @@ def test_a_partition_that_was_never_written_to_is_made_there(store, tmp_path):
     assert store.move_partition("t", 1, f"{tmp_path}/second") == 0
     store.move_partition("t", 1, "data")
     assert values(store, 1) == list(range(5))
+
+
+def test_a_writer_that_is_interrupted_when_it_follows_a_move(store, tmp_path):
+    """At the beginning of each function that it calls: then it uses the producers' files in the new folder only."""
+    for moment in itertools.count(1):
+        first = store.append_batch("t", 0, ready(moment - 1, b"v"))
+        Store.open(store.path).move_partition("t", 0, ("data", f"{tmp_path}/second")[moment % 2])
+        calls = _Calls(HeldLog.find_folder, moment)
+        with contextlib.suppress(KeyboardInterrupt), calls.interrupted():
+            store.append("t", rows(0), partition=0)
+        again = store.append_batch("t", 0, ready(moment - 1, b"v"))
+        assert (again.base_offset, again.duplicate) == (first.base_offset, True), f"at call {moment}"
+        if calls.seen < moment:
+            break
+    assert moment > 4
+    assert not faults(store.path)
+
+
+class _Calls:
+    """Counts the calls that a function makes, and interrupts the one of a number."""
+
+    def __init__(self, function, number):
+        self.seen = 0
+        self._code, self._number = function.__code__, number
+
+    @contextlib.contextmanager
+    def interrupted(self):
+        sys.setprofile(self._event)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def _event(self, frame, event, _argument):
+        if event == "call" and frame.f_back.f_code is self._code:
+            self.seen += 1
+            if self.seen == self._number:
+                raise KeyboardInterrupt
 
 
 def test_readers_at_work_and_other_writers_follow(store, tmp_path):
