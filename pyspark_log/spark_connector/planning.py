@@ -103,12 +103,19 @@ def starts_of(
         loss: what to do where records are missing.
 
     Raises:
-        ConnectorError: PYLOG_DATA_LOSS, as in `check_not_lost`, or a new partition has lost its first records.
+        ConnectorError: PYLOG_DATA_LOSS, as in `check_not_lost`, or a new partition has lost its first records, or is
+            deleted by now.
     """
     check_not_lost(starts, ends, subscription, loss)
     begins = {}
     for at in sorted(ends):
-        begins[at] = starts[at] if at in starts else earliest(at)
+        try:
+            begins[at] = starts[at] if at in starts else earliest(at)
+        except UnknownTopicError as error:
+            # In a batch that was planned before, and is run again.
+            loss.report("PARTITIONS_DELETED", f"Added partition {at} has been deleted: {error}.")
+            begins[at] = ends[at]
+            continue
         if at not in starts and begins[at] != 0:
             loss.report(
                 "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",

@@ -351,6 +351,25 @@ def test_a_topic_that_is_deleted_or_made_again_can_be_gone_on_without(store):
     assert sum(rows.num_rows for rows in lenient.read(work)) == 1
 
 
+def test_a_batch_that_found_a_topic_is_run_again_without_it(store):
+    append(store, 0, 2)
+
+    def of_pattern(**more):
+        source = DefaultSource({"path": store.path, "subscribePattern": "^t", "startingOffsets": "earliest", **more})
+        return source.streamReader(source.schema())
+
+    first, _ = batch(of_pattern(), of_pattern().initialOffset())
+    append(store, 0, 1)
+    store.create_topic("t2", 1)
+    store.append("t2", values(3))
+    second, ranges = batch(of_pattern(), first)
+    assert ranges == [(0, 2, 3), (0, 0, 3)]
+    store.delete_topic("t2")
+    assert plan(of_pattern(failOnDataLoss="false"), first, second) == [(0, 2, 3)]
+    with pytest.raises(ConnectorError, match=r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\] Added partition t2-0"):
+        plan(of_pattern(), first, second)
+
+
 def test_a_topic_that_was_never_there_is_an_error_all_the_same(store):
     with pytest.raises(ConnectorError, match=r"\[PYLOG_UNKNOWN_TOPIC"):
         reader_of(store, subscribe="t,nosuch", failOnDataLoss="false").initialOffset()
