@@ -134,17 +134,18 @@ class DecisionLog:
 
     def _take(self, publisher: str, decision: Decision | None) -> None:
         before = self.last.get(publisher)
-        if decision is None:
-            self.last.pop(publisher, None)
-        else:
-            self.last[publisher] = decision
-            # Set this first, so that no other thread misses a decision that merely has a newer record.
-            if not decision.done:
-                self.undone[decision.offset] = decision
+        # Set this first, so that no other thread misses a decision that merely has a newer record.
+        if decision is not None and not decision.done:
+            self.undone[decision.offset] = decision
         # A publisher decides again only when its last decision is done.
         if before is not None and (decision is None or decision.done or decision.offset != before.offset):
             self.undone.pop(before.offset, None)
             self.applied.discard(before.offset)
+        # Last: after an interrupt the record is read again, and says again which decision it ends.
+        if decision is None:
+            self.last.pop(publisher, None)
+        else:
+            self.last[publisher] = decision
 
     @contextmanager
     def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[DecisionWriter]:

@@ -1,8 +1,11 @@
 """Records of decisions: what they say, in this version and in the one before, and who has a publisher."""
 
+import contextlib
+import itertools
 import json
 import os
 import socket
+import sys
 
 import pyarrow as pa
 import pytest
@@ -155,3 +158,34 @@ def test_what_this_process_has_decided_it_knows_as_others_read_it(store):
     assert store.decisions.last == other.last
     assert store.decisions.undone == other.undone
     assert set(store.decisions.last) == {"q", "other"}
+
+
+def test_a_view_that_is_interrupted_while_it_is_continued(store):
+    """At each return from a function in C: no decision that is done stays undone, or it is finished again and again."""
+    for moment in itertools.count(1):
+        with store.decisions.hold() as writer:
+            decision = writer.decide(Decision("q", 0))
+        view = DecisionLog(store.logs)
+        view.follow()
+        assert view.undone.keys() == {decision.offset}
+        with store.decisions.hold() as writer:
+            writer.finish([decision], "q")
+        seen = []
+
+        def strike(frame, event, _argument, seen=seen, moment=moment):
+            if event == "c_return" and frame.f_code is DecisionLog._take.__code__:
+                seen.append(event)
+                if len(seen) == moment:
+                    raise KeyboardInterrupt
+
+        sys.setprofile(strike)
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                view.follow()
+        finally:
+            sys.setprofile(None)
+        view.follow()
+        assert (view.last, view.undone) == ({}, {}), f"at return {moment}"
+        if len(seen) < moment:
+            break
+    assert moment > 3
