@@ -50,7 +50,9 @@ def columns_of(given: StructType, headers: bool) -> tuple[str, ...]:
         ConnectorError: `given` has a column that the source does not have, or none.
     """
     known = row_schema(True).fields
-    unknown = [one for one in given.fields if one not in known]
+    # Not by ==, which compares comments too.
+    kinds = [(one.name, one.dataType, one.nullable) for one in known]
+    unknown = [one for one in given.fields if (one.name, one.dataType, one.nullable) not in kinds]
     if unknown or not given.fields:
         what = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in unknown) or "nothing"
         columns = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in known)

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from pyspark_log import DefaultSource, Store
 from pyspark_log.spark_connector.errors import ConnectorError
@@ -39,3 +40,16 @@ def test_a_store_that_a_task_does_not_see(tmp_path):
     Store.create(tmp_path / "s")
     with pytest.raises(ConnectorError, match=r"\[PYLOG_STORE_DIFFERS\] .* is another store"):
         ref.reopen()
+
+
+def test_a_schema_may_have_comments(tmp_path):
+    Store.create(tmp_path / "store").create_topic("t", 1)
+    source = DefaultSource({"path": str(tmp_path / "store"), "subscribe": "t"})
+    named = StructType([StructField("offset", LongType()), StructField("value", BinaryType())])
+    commented = StructType([StructField(one.name, one.dataType, metadata={"comment": "c"}) for one in named])
+    for schema in (named, commented):
+        (work,) = source.reader(schema).partitions()
+        assert work.columns == ("offset", "value")
+    strict = StructType([StructField("value", BinaryType(), nullable=False)])
+    with pytest.raises(ConnectorError, match=r"this one names value binary\. All can be null"):
+        source.reader(strict)
