@@ -21,7 +21,7 @@ cdef class GuardedLock:
     """The base class of `locks.FileLock`: the lock between threads, around that between processes.
 
     A subclass has `lock_file(deadline, timeout)`, which locks the file and returns its descriptor, or raises with
-    nothing locked.
+    nothing locked; and `close_files()`.
     """
 
     cdef object _mutex
@@ -59,6 +59,9 @@ cdef class GuardedLock:
         self._locked = -1
         try:
             fcntl.flock(fd, fcntl.LOCK_UN)
+        except BaseException:
+            self.close_files()  # Closing unlocks, too: other hosts must not wait for a lock that is not held.
+            raise
         finally:
             self._mutex.release()
 
@@ -113,8 +116,9 @@ cdef class _Managed:
         except StopIteration as end:
             return end is not value
         except BaseException as error:
-            if error is not value:
+            # A generator cannot raise a StopIteration: Python makes a RuntimeError of it.
+            if error is not value and error.__cause__ is not value:
                 raise
-            error.__traceback__ = trace
+            value.__traceback__ = trace
             return False
         raise RuntimeError("the generator of a context manager goes on after its end")

@@ -72,9 +72,10 @@ class FileLock(GuardedLock):
     def reset(self) -> None:
         """Makes the lock free in a forked child: forgets what the parent has locked. Closing is not unlocking."""
         super().reset()
-        self._close()
+        self.close_files()
 
-    def _close(self) -> None:
+    def close_files(self) -> None:
+        """Closes what is open, which unlocks it."""
         for file in (self._main, self._turn):
             if file is not None:
                 file.close()
@@ -92,10 +93,10 @@ class FileLock(GuardedLock):
                 fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
                 if self._is_current():
                     return self._main.fd
-                self._close()
+                self.close_files()
         except BaseException:
             # Releases whatever was locked so far, also if a signal arrived in between.
-            self._close()
+            self.close_files()
             raise
 
     def _is_current(self) -> bool:

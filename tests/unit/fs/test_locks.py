@@ -1,6 +1,7 @@
 """Locks between threads and processes: exclusion, turns, forks, time-outs that name the holder."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import statistics
@@ -10,7 +11,7 @@ import time
 import pytest
 
 from pyspark_log.errors import LockTimeoutError
-from pyspark_log.storage.fs import locks
+from pyspark_log.storage.fs import contextmanager, locks
 from tests.processes import PROCESSES
 
 # How long something may take that nothing hinders, in seconds, on a machine that has much else to do.
@@ -238,3 +239,43 @@ def test_a_waiter_gets_its_turn_beside_a_process_that_never_pauses(path):
     other.join()
     # However busy the machine is. Without turns it is overtaken ten times and more.
     assert statistics.median(overtaken) <= 1, overtaken
+
+
+def test_a_lock_that_could_not_be_unlocked_is_free_all_the_same(path, monkeypatch):
+    def refuses(fd, operation):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    lock = locks.lock_for(path)
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="Input/output error"), lock.held():
+        patched.setattr(fcntl, "flock", refuses)
+    with open(path, "rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with lock.held(timeout=0.05):
+        pass
+
+
+@pytest.mark.parametrize("error", [StopIteration(), StopIteration(1), KeyError("k"), KeyboardInterrupt()])
+def test_a_context_manager_of_ours_gives_errors_back_as_they_are(error):
+    @contextmanager
+    def held():
+        yield 1
+
+    with pytest.raises(type(error)) as raised, held():
+        raise error
+    assert raised.value is error
+
+
+def test_a_context_manager_of_ours_may_swallow_and_change_errors():
+    @contextmanager
+    def changes():
+        try:
+            yield
+        except KeyError:
+            raise ValueError("changed") from None
+        except IndexError:
+            pass
+
+    with pytest.raises(ValueError, match="changed"), changes():
+        raise KeyError
+    with changes():
+        raise IndexError
