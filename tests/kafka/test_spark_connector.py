@@ -117,7 +117,6 @@ SETS = [
     ({"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "10"}, None),
     ({"endingTimestamp": str(NOW + 100), "endingOffsetsByTimestamp": "x"}, 15 + 15 + 2),
     ({"startingOffsets": offsets(100, 0, 0), "failOnDataLoss": "false"}, None),
-    ({"startingOffsets": offsets(0, 0, 0), "endingOffsets": offsets(100, 31, 2), "failOnDataLoss": "false"}, 123),
 ]
 
 
