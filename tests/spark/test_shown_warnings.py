@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from java import java_version
 
+# A session of its own takes most of a minute.
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("writes_with_warnings.py")
 
 

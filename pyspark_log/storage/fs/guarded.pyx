@@ -117,7 +117,8 @@ cdef class _Managed:
             return end is not value
         except BaseException as error:
             # A generator cannot raise a StopIteration: Python makes a RuntimeError of it.
-            if error is not value and error.__cause__ is not value:
+            stopped = isinstance(value, StopIteration) and isinstance(error, RuntimeError) and error.__cause__ is value
+            if error is not value and not stopped:
                 raise
             value.__traceback__ = trace
             return False

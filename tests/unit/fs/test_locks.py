@@ -272,10 +272,14 @@ def test_a_context_manager_of_ours_may_swallow_and_change_errors():
             yield
         except KeyError:
             raise ValueError("changed") from None
+        except OSError as error:
+            raise ValueError("explained") from error
         except IndexError:
             pass
 
     with pytest.raises(ValueError, match="changed"), changes():
         raise KeyError
+    with pytest.raises(ValueError, match="explained"), changes():
+        raise OSError
     with changes():
         raise IndexError
