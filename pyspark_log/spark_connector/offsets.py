@@ -32,12 +32,7 @@ def parse_option(option: str, text: str) -> Offsets:
     Raises:
         ConnectorError: `text` is not of the form above, or holds a number below -2.
     """
-    try:
-        offsets = _from_nested(json.loads(text))
-    except (ValueError, TypeError, AttributeError):
-        raise option_error(
-            f'{option}: Expected e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, got {text}'
-        ) from None
+    offsets = _parsed(option, text, '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}')
     for at, offset in offsets.items():
         if offset < EARLIEST:
             raise option_error(
@@ -48,13 +43,14 @@ def parse_option(option: str, text: str) -> Offsets:
 
 def parse_timestamps(option: str, text: str) -> Offsets:
     """Parses timestamps (ms) that a user gave as JSON. ConnectorError: they have another form."""
+    return _parsed(option, text, '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789}}')
+
+
+def _parsed(option: str, text: str, example: str) -> Offsets:
     try:
         return _from_nested(json.loads(text))
     except (ValueError, TypeError, AttributeError):
-        raise option_error(
-            f'{option}: Expected e.g. {{"topicA": {{"0": 123456789, "1": 123456789}}, "topicB": {{"0": 123456789}}}}, '
-            f"got {text}"
-        ) from None
+        raise option_error(f"{option}: Expected e.g. {example}, got {text}") from None
 
 
 def _from_nested(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
