@@ -352,21 +352,12 @@ def _isolation_level(options: Options) -> str:
 
 
 def _check_limits(options: Options) -> tuple[int | None, int | None]:
-    least, most = (_offsets_per_trigger(options, f"{side}OffsetsPerTrigger") for side in ("min", "max"))
+    least, most = (_positive(options, f"{side}OffsetsPerTrigger", _LONG_MAX) for side in ("min", "max"))
     if least is not None and most is not None and least > most:
         raise option_error(
             f"The value of minOffsetsPerTrigger ({least}) is higher than the maxOffsetsPerTrigger ({most})."
         )
     return least, most
-
-
-def _offsets_per_trigger(options: Options, name: str) -> int | None:
-    if name.lower() not in options:
-        return None
-    limit = _whole(options, name, 0)
-    if limit == 0:
-        raise option_error(f"{name} must be positive")
-    return limit
 
 
 def _duration(options: Options, name: str, default: str) -> int:
