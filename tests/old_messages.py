@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
-from pyspark_log.storage.record.batch import CODECS
 from pyspark_log.storage.record.compression import compress
+from pyspark_log.storage.record.layout import CODECS
 
 NOW = 1_700_000_000_000
 BOTH = pytest.mark.parametrize("magic", [0, 1])

@@ -46,7 +46,7 @@ def _set_aside(store: Store, number: int) -> None:
     result = recovery.set_aside(store.decisions, number)
     click.echo(f"decision {number} is set aside; partitions without it: {_names(result.places)}")
     click.echo(f"its staged output is kept in {result.folder}")
-    if result.taken_back:
+    if result.is_revoked:
         click.echo("no partition has got anything of it: its publisher may publish the same number again")
     else:
         click.echo("some partitions have got theirs: its publisher goes on with its next number")

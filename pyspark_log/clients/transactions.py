@@ -45,7 +45,7 @@ from pyspark_log.storage.publish import (
     claim,
     discard,
     publish,
-    take_back,
+    revoke,
 )
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
@@ -114,8 +114,8 @@ class Transactions:
         self.last_number = number
         return result
 
-    def _take_back(self, number: int, parts: list[StagedPart]) -> bool:
-        return take_back(self.store.decisions, self._publisher, number, parts, self._run)
+    def _revoke(self, number: int, parts: list[StagedPart]) -> bool:
+        return revoke(self.store.decisions, self._publisher, number, parts, self._run)
 
 
 class _Fate(Enum):
@@ -286,7 +286,7 @@ class Transaction:
             self._writer.discard()
         elif self._fate is _Fate.OPEN:
             discard(self._owner.store.logs, self._parts)
-        elif self._fate is _Fate.COMMITTED or not self._owner._take_back(self.number, self._parts):
+        elif self._fate is _Fate.COMMITTED or not self._owner._revoke(self.number, self._parts):
             self._fate = _Fate.COMMITTED
             raise self.state_error("is committed already; commit() again returns when all of it is there")
         self.ended = True

@@ -67,7 +67,7 @@ def gives_up(path, _zombie):
     store = Store.open(path)
     for one in waiting(store.decisions):
         if not any(has(store, place, one.decision) for place in one.decision.places):
-            assert set_aside(store.decisions, one.decision.offset).taken_back
+            assert set_aside(store.decisions, one.decision.offset).is_revoked
     same_id(path, None)
 
 

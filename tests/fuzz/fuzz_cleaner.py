@@ -15,7 +15,7 @@ from fuzz_decoder import LIMIT, Decoder
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.compaction.filter import BatchFilter, CleanedOutput
-from pyspark_log.storage.compaction.key_offsets import OffsetMap
+from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.record import batch
 from pyspark_log.storage.record.decoder import decode

@@ -18,9 +18,9 @@ from pyspark_log.storage.catalog.partition_path import PartitionPath
 from pyspark_log.storage.log.leader_epochs import LeaderEpochs
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates, WrittenBatch
-from pyspark_log.storage.record.batch import TRANSACTIONAL, BatchHeader
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
+from pyspark_log.storage.record.layout import TRANSACTIONAL, BatchHeader
 from pyspark_log.storage.segment import txn_index
 from pyspark_log.storage.segment.txn_index import AbortedTransaction, TxnIndex
 from pyspark_log.types import TopicPartition

@@ -9,7 +9,7 @@ from test_kafka_reads import read, shown
 from written import NOW, Row
 
 from pyspark_log.storage.catalog import kafka_files
-from pyspark_log.storage.record.batch import CODECS
+from pyspark_log.storage.record.layout import CODECS
 from pyspark_log.storage.segment.segment import LOG, segment_path
 from tests.old_messages import message, message_set
 from tests.unit.kafka_peer import LegacyRecordBatchBuilder

@@ -12,7 +12,7 @@ from record_tools import with_crc
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
-from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition

@@ -6,9 +6,9 @@ import struct
 
 from record_tools import Record, build
 
-from pyspark_log.storage.record import batch as layout
-from pyspark_log.storage.record.batch import BatchHeader
+from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker
+from pyspark_log.storage.record.layout import BatchHeader
 
 NOW = 1_700_000_000_000
 COMMIT, ABORT = EndTxnMarker(True, 0), EndTxnMarker(False, 0)

@@ -245,7 +245,7 @@ class TopicCatalog:
                 found.append(DeletedTopic(_read(path), since))
         return found
 
-    def forget(self, topic_id: str) -> None:
+    def invalidate(self, topic_id: str) -> None:
         """Removes the description of a deleted topic whose files are all deleted."""
         files.unlink(self._deleted_path(topic_id))
 

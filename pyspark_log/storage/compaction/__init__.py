@@ -1,5 +1,6 @@
 """Compaction: keeps the newest record of each key (Kafka's log cleaner), with its kernels."""
 
+from pyspark_log.storage.compaction.build_offset_map import Source, fill
 from pyspark_log.storage.compaction.cleaner import (
     BACKOFF,
     LogCleaner,
@@ -10,8 +11,7 @@ from pyspark_log.storage.compaction.cleaner import (
     due,
     uncleanable,
 )
-from pyspark_log.storage.compaction.key_offsets import OffsetMap
-from pyspark_log.storage.compaction.offset_map import Source, fill
+from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.rewrite import Rewritten, Round, remove_unfinished, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 

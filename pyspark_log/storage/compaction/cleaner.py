@@ -17,7 +17,7 @@ from types import TracebackType
 from pyspark_log.config import int_config
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
 from pyspark_log.storage.compaction import partition_cleaner
-from pyspark_log.storage.compaction.offset_map import Throttle
+from pyspark_log.storage.compaction.build_offset_map import Throttle
 from pyspark_log.storage.compaction.partition_cleaner import Cleaned
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import cleaner_checkpoint

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pyspark_log.storage.compaction.key_offsets import OffsetMap
+from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.record import BatchHeader
 
 class _Transactions(Protocol):

@@ -13,8 +13,8 @@ unchanged too, since they count from the same offset as before.
 import struct
 
 from pyspark_log.errors import SegmentOverflowError
-from pyspark_log.storage.record import batch as layout
-from pyspark_log.storage.record.batch import CODECS
+from pyspark_log.storage.record import layout
+from pyspark_log.storage.record.layout import CODECS
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.record.compression import compress
 
@@ -27,7 +27,7 @@ from pyspark_log.storage.record.headers cimport (
     MESSAGE_ATTRIBUTES_AT, MESSAGE_CRC_AT, MESSAGE_TIME_AT, SMALLEST_MESSAGE_0, SMALLEST_MESSAGE_1,
     Bytes, Header, message_checksum, write_header,
 )
-from pyspark_log.storage.compaction.key_offsets cimport OffsetMap
+from pyspark_log.storage.compaction.offset_map cimport OffsetMap
 from pyspark_log.storage.compaction.walk cimport BatchWalk, Record, Walk, begin_walk, take_records
 from pyspark_log.storage.record.wire cimport store_i32, store_i64, store_u32, varint_size, write_varint, zigzag
 

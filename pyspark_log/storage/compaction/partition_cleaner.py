@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError, LogDamagedError, SideFileError
-from pyspark_log.storage.compaction.key_offsets import OffsetMap
-from pyspark_log.storage.compaction.offset_map import Source, Throttle, fill
+from pyspark_log.storage.compaction.build_offset_map import Source, Throttle, fill
+from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.plan import InactiveSegment, Plan, make_plan, segment_groups
 from pyspark_log.storage.compaction.rewrite import LastRecord, Rewritten, Round, remove_unfinished, rewrite
 from pyspark_log.storage.compaction.transactions import CleanedTransactions

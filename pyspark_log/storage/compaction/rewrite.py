@@ -15,9 +15,9 @@ from typing import NamedTuple
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import LogDamagedError, SegmentOverflowError
 from pyspark_log.storage.catalog import PartitionPath
+from pyspark_log.storage.compaction.build_offset_map import Source, Throttle
 from pyspark_log.storage.compaction.filter import BatchFilter, CleanedOutput
-from pyspark_log.storage.compaction.key_offsets import OffsetMap
-from pyspark_log.storage.compaction.offset_map import Source, Throttle
+from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.record import CODECS, BatchHeader

@@ -7,8 +7,8 @@ any bytes give records or a fault. `record/builder.pyx` describes the layout of 
 `record/headers.pxd` that of a message of formats 0 and 1.
 """
 
-from pyspark_log.storage.record import batch as layout
-from pyspark_log.storage.record.batch import CODECS
+from pyspark_log.storage.record import layout
+from pyspark_log.storage.record.layout import CODECS
 from pyspark_log.storage.record.compression import decompress, mend_lz4_header
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 

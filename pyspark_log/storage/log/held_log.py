@@ -55,14 +55,14 @@ class HeldLog(Lease):
         self._log_dir = self._log_dirs.check(self.state.log_dir, self.place)
         place = self.place.in_log_dir(self._log_dir.path)
         if place is not self.place:
-            self.forget()
+            self.invalidate()
             producers = ProducerStateManager(place, self.config.producer_id_expiration_ms)
             # No call comes between the two: after an interrupt there, the producers would stay those of another folder.
             self.place, self.producers = place, producers
 
     def reload(self) -> None:
         """Rereads everything, after an error that left it open whether the state was written."""
-        self.forget()
+        self.invalidate()
         assert self._lock is not None
         self._loaded = state_file.load(self._lock.file)
 
@@ -137,10 +137,10 @@ class HeldLog(Lease):
 
     def forget_all(self) -> None:
         """Drops what is cached of files that were replaced."""
-        self.forget()
-        self.producers.forget()
+        self.invalidate()
+        self.producers.invalidate()
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Drops what is cached of the files; the next use reads them again."""
         previous, self._segment, self._seen = self._segment, None, (-1, -1)
         if previous is not None:
@@ -159,7 +159,7 @@ class HeldLog(Lease):
                 self._check_length(self._segment)
                 self._segment.resume(state.position)
             else:
-                self.forget()
+                self.invalidate()
         self._seen = (state.generation, state.seq)
 
     # ---- syncing
@@ -247,14 +247,14 @@ class HeldLog(Lease):
         try:
             check_length(self.place, segment.log.path, segment.log.size(), self.state.position)
         except LogDamagedError:
-            self.forget()
+            self.invalidate()
             raise
 
     def _check_leftovers(self) -> None:
         """Raises LogDamagedError if records beyond the log end may have been acknowledged."""
         reason = leftovers.acknowledged(self.place, self.state)
         if reason:
-            self.forget()
+            self.invalidate()
             raise LogDamagedError(
                 f"{self.place}: by {self.place.state_path} the log ends at offset {self.state.next_offset}, but "
                 f"{reason}: the state file is older than the log. Nothing is changed; restore both from a copy of "
@@ -275,7 +275,7 @@ class HeldLog(Lease):
         The flag makes the next holder do it again, since a power loss can undo a truncation that was not synced.
         """
         if not self.may_cut:
-            self.forget()
+            self.invalidate()
             return
         # Opened before the claim: after it, a file of that name may be one to which another holder appends.
         segment = self.segment

@@ -404,7 +404,7 @@ def store(file: files.File, before: Loaded, state: PartitionState, *, durable: b
     try:
         file.pwrite(encode_slot(state), slot * SLOT_DISTANCE)
     except OSError:
-        _take_back(file, before, slot)
+        _undo(file, before, slot)
         raise
     if durable or sync:
         file.sync()
@@ -413,7 +413,7 @@ def store(file: files.File, before: Loaded, state: PartitionState, *, durable: b
     return Loaded(state, slot, tuple(seqs))
 
 
-def _take_back(file: files.File, before: Loaded, slot: int) -> None:
+def _undo(file: files.File, before: Loaded, slot: int) -> None:
     """Undoes a write that failed: if a part of it is in the slot, the previous state replaces it.
 
     A partial slot would be damage. A complete one stays, as readers may have used it.

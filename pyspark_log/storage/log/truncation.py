@@ -53,7 +53,7 @@ def truncate(held: LogWriter, offset: int) -> int:
         ),
         durable=True,
     )  # fmt: skip
-    held.forget()
+    held.invalidate()
     held.cut()
     held.update_side_files()
     if empty:

@@ -83,7 +83,7 @@ class LogWriter(HeldLog):
         if loaded.state.boot != state_file.this_boot() and not self.shared:
             after_restart(self)
         elif loaded.state.intent != Intent.NONE:
-            self.forget()
+            self.invalidate()
             apply_intent.resolve(self)
         elif not mine:
             self.catch_up()
@@ -156,7 +156,7 @@ class LogWriter(HeldLog):
             # A power loss can undo this and leave the batches, which are then adopted.
             self.save(moved, durable=False)
         except OSError as error:
-            self.forget()
+            self.invalidate()
             raise OutcomeUnknownError(
                 f"{self.place}: the log end could not be moved to {end} ({error}); read it before trying again"
             ) from error
@@ -205,7 +205,7 @@ class LogWriter(HeldLog):
         try:
             self.cut()
         except (OSError, OutcomeUnknownError) as error:
-            self.forget()
+            self.invalidate()
             raise OutcomeUnknownError(
                 f"{self.place}: an append failed ({failure}), and what it wrote could not be removed now ({error})"
             ) from failure
@@ -220,7 +220,7 @@ class LogWriter(HeldLog):
             self.segment.enter(headers)
         except OSError as error:
             log.warning("%s: index entries could not be written: %s", self.place, error)
-            self.forget()
+            self.invalidate()
 
     def maintain(self) -> None:
         """Deletes expired segments. Errors are logged, never raised; the next append tries again."""

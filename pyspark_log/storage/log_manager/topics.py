@@ -172,7 +172,7 @@ class TopicAdmin:
                     if place.folder not in failed:
                         deletion.remove(place)
                 if not failed:
-                    self._catalog.forget(topic.topic_id)
+                    self._catalog.invalidate(topic.topic_id)
             except (PylogError, OSError) as error:
                 log.warning("%s: files of the deleted topic %s are still there: %s", self._path, topic.name, error)
 

@@ -68,7 +68,7 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
 
 def check_number(wanted: Decision, last: Decision | None) -> None:
     """Accepts only the next number, or the last one with the same plan. PublishNumberError, which says what to do."""
-    if last is not None and last.is_taken_back:
+    if last is not None and last.is_revoked:
         _check_after_taking_back(wanted, last)
         return
     if last is None or last.number == NO_NUMBER:

@@ -128,11 +128,11 @@ class Decision:
     one_off: bool = False
 
     @property
-    def is_taken_back(self) -> bool:
+    def is_revoked(self) -> bool:
         """Whether the number's decision was set aside before it was applied in any partition."""
         return self.set_aside is not None and self.set_aside.number == self.number + 1
 
-    def taken_over(self, run: str, origin: Origin) -> Decision:
+    def fenced_by(self, run: str, origin: Origin) -> Decision:
         """The same decision, held by a newer run of its publisher at that origin."""
         replaced = (*self.replaced, self.run)[-_REPLACED_RUNS:] if self.run else self.replaced
         return replace(self, run=run, replaced=replaced, holder=origin)

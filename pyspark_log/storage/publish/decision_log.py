@@ -208,12 +208,12 @@ class DecisionWriter:
         """Syncs the log to its end. OSError, OutcomeUnknownError."""
         self._writer.flush()
 
-    def take_over(self, publisher: str, run: str) -> None:
+    def fence(self, publisher: str, run: str) -> None:
         """Records that a newer run holds the publisher, which may be a new publisher."""
         last, origin = self._log.last.get(publisher), Origin.here(self._log.logs.clock())
         if last is None:
             last = Decision(publisher, NO_NUMBER, done=True, host=origin.host, process=origin.process, time=origin.time)
-        self._append([(publisher, last.taken_over(run, origin))], None)
+        self._append([(publisher, last.fenced_by(run, origin))], None)
 
     def finish(self, done: Sequence[Decision], forget: str | None, *, sync: bool = True) -> None:
         """Records that decisions are applied everywhere, and forgets the publisher `forget` (None: no publisher)."""
@@ -231,7 +231,7 @@ class DecisionWriter:
         self._end([], [(publisher, None) for publisher in publishers])
 
     def set_aside(
-        self, decision: Decision, places: Sequence[TopicIdPartition], origin: Origin, taken_back: bool
+        self, decision: Decision, places: Sequence[TopicIdPartition], origin: Origin, is_revoked: bool
     ) -> None:
         """Records that an undone decision must not be applied any more.
 
@@ -239,10 +239,10 @@ class DecisionWriter:
             decision: the decision.
             places: the partitions in which it is not applied.
             origin: which process sets it aside, and when.
-            taken_back: it is applied in no partition; its publisher may decide its number again.
+            is_revoked: it is applied in no partition; its publisher may decide its number again.
         """
         aside = replace(decision, set_aside=SetAside(decision.offset, decision.number, origin, tuple(places)))
-        if taken_back:
+        if is_revoked:
             before = decision.number - 1
             aside = replace(
                 aside, number=before, offset=-1, plan="", records=0, places=(), manifest="", manifest_crc=0

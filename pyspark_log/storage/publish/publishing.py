@@ -291,7 +291,7 @@ class _Publish:
                 if last is not None and wanted.number == last.number:
                     self._stage = _Stage.DECIDED
                     if wanted.run and wanted.run != last.run:
-                        writer.take_over(wanted.publisher, wanted.run)
+                        writer.fence(wanted.publisher, wanted.run)
                     return last, True
                 if last is None or last.done or is_applied(decisions, last):
                     check_parts(self._logs, output.parts, wanted.manifest)
@@ -382,7 +382,7 @@ def _compact_begun(decisions: DecisionLog, decision: Decision, before: Mapping[T
         log.warning("%s: it could not be found out whether to compact the decisions: %s", decisions.logs.path, error)
 
 
-def take_back(decisions: DecisionLog, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
+def revoke(decisions: DecisionLog, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:
     """Removes staged output after a failed call of `publish`, of a run that has claimed the publisher.
 
     After an OutcomeUnknownError it is unknown whether that call made the decision. This settles it.
@@ -473,7 +473,7 @@ def _claim(decisions: DecisionLog, publisher: str, run: str, number: int | None)
             check_fenced(Decision(publisher, number, run=run), last, claimed=False)
             check_number(Decision(publisher, number), last)
         if last is None or last.run != run:
-            writer.take_over(publisher, run)
+            writer.fence(publisher, run)
         last = decisions.last[publisher]
     _finish(decisions, last, last.number if number is None else number)
     return last.number
@@ -559,7 +559,7 @@ def tidy(decisions: DecisionLog, forget: str | None = None, *, sync: bool = True
 def _inheriting(wanted: Decision, last: Decision) -> Decision:
     """The publisher's next decision, with its earlier runs and checkpoint location."""
     run = wanted.run or last.run
-    before = last if run == last.run else last.taken_over(run, last.holder)
+    before = last if run == last.run else last.fenced_by(run, last.holder)
     location = wanted.location or last.location
     return replace(wanted, run=run, replaced=before.replaced, location=location, set_aside=last.set_aside)
 
@@ -591,5 +591,5 @@ def _raise_if_set_aside(decisions: DecisionLog, decision: Decision, replayed: bo
         f"was set aside ({aside.origin}); what it had for {where} does not appear"
     )
     if not replayed:
-        raise SetAsideError(what) if last is not None and last.is_taken_back else PartlySetAsideError(what)
+        raise SetAsideError(what) if last is not None and last.is_revoked else PartlySetAsideError(what)
     log.warning("%s: %s", decisions.logs.path, what)

@@ -48,12 +48,12 @@ class SetAsideResult:
 
     Attributes:
         places: the partitions in which it was not applied, and never will be.
-        taken_back: it was applied in no partition, so its publisher may publish the same number again.
+        is_revoked: it was applied in no partition, so its publisher may publish the same number again.
         folder: where the staged output is kept.
     """
 
     places: tuple[TopicIdPartition, ...]
-    taken_back: bool
+    is_revoked: bool
     folder: str
 
 
@@ -148,17 +148,17 @@ def set_aside(decisions: DecisionLog, number: int) -> SetAsideResult:
     # A process that applies it in a partition holds its lock, so what is found now stays true.
     has = [_has(logs, decision, place) for place in decision.places]
     lacking = tuple(place for place, had in zip(decision.places, has, strict=True) if had is False)
-    taken_back = True not in has
+    is_revoked = True not in has
     with decisions.hold() as writer:
         decision = decisions.undone.get(number)
         if decision is None:
             raise InvalidConfigError(f"{logs.path}: decision {number} was finished, or set aside, by another process")
-        writer.set_aside(decision, lacking, Origin.here(logs.clock()), taken_back)
+        writer.set_aside(decision, lacking, Origin.here(logs.clock()), is_revoked)
     log.warning(
         "%s: decision %d (publisher %s, number %d) was set aside; its staged output is in %s",
         logs.path, number, decision.publisher, decision.number, folder,
     )  # fmt: skip
-    return SetAsideResult(lacking, taken_back, folder)
+    return SetAsideResult(lacking, is_revoked, folder)
 
 
 def _aside_folder(logs: LogManager, number: int) -> str:

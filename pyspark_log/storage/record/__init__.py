@@ -1,6 +1,18 @@
 """Kafka's record batches, formats 0 to 2: bytes to Arrow and back, without I/O."""
 
-from pyspark_log.storage.record.batch import (
+from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
+from pyspark_log.storage.record.checksum import crc32c
+from pyspark_log.storage.record.compression import BytesLike
+from pyspark_log.storage.record.decoder import Chunk, decode
+from pyspark_log.storage.record.empty_batch import empty_batch
+from pyspark_log.storage.record.end_txn_marker import (
+    MAX_MARKER_BYTES,
+    ControlRecordError,
+    EndTxnMarker,
+    decode_end_txn_marker,
+)
+from pyspark_log.storage.record.headers import assign_offsets, headers_in, scan, set_log_append_time
+from pyspark_log.storage.record.layout import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
     CODEC_MASK,
@@ -18,18 +30,6 @@ from pyspark_log.storage.record.batch import (
     BatchHeader,
     crcs_of,
 )
-from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
-from pyspark_log.storage.record.checksum import crc32c
-from pyspark_log.storage.record.compression import BytesLike
-from pyspark_log.storage.record.decoder import Chunk, decode
-from pyspark_log.storage.record.empty_batch import empty_batch
-from pyspark_log.storage.record.end_txn_marker import (
-    MAX_MARKER_BYTES,
-    ControlRecordError,
-    EndTxnMarker,
-    decode_end_txn_marker,
-)
-from pyspark_log.storage.record.headers import assign_offsets, headers_in, scan, set_log_append_time
 from pyspark_log.storage.record.rows import RowBuilder, WriteColumns, row_schema
 
 __all__ = [

@@ -12,9 +12,9 @@ A length of -1 is null. The length of the record counts what follows it.
 
 import pyarrow as pa
 
-from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.arrow_view import bytes_view, fixed_view, list_view, struct_view
-from pyspark_log.storage.record.batch import CODECS, ROW_BYTES
+from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.storage.record.compression import check_codec, compress
 from pyspark_log.errors import InvalidRecordError, RecordTooLargeError

@@ -6,8 +6,8 @@ possible number of rows is known, all their records are read at once, without a 
 Any bytes give rows or a CorruptRecordError.
 """
 
-from pyspark_log.storage.record import batch as layout
-from pyspark_log.storage.record.batch import CODECS, ROW_BYTES
+from pyspark_log.storage.record import layout
+from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.storage.record.compression import decompress, mend_lz4_header
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError

@@ -6,8 +6,8 @@ where the one before it ends, and any other place is damaged.
 
 from __future__ import annotations
 
-from pyspark_log.storage.record.batch import ATTRIBUTES_AT, CRC_AT, HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC
 from pyspark_log.storage.record.checksum import crc32c
+from pyspark_log.storage.record.layout import ATTRIBUTES_AT, CRC_AT, HEADER, HEADER_SIZE, LENGTH_PREFIX, MAGIC
 from pyspark_log.types import NO_TIMESTAMP
 
 

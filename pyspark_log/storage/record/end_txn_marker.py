@@ -11,8 +11,8 @@ import struct
 from typing import NamedTuple
 
 from pyspark_log.errors import CorruptRecordError
-from pyspark_log.storage.record.batch import HEADER_SIZE, BatchHeader
 from pyspark_log.storage.record.compression import decompress
+from pyspark_log.storage.record.layout import HEADER_SIZE, BatchHeader
 
 _ABORT, _COMMIT = 0, 1
 _KEY = struct.Struct(">hh")

@@ -1,6 +1,6 @@
 from typing import Any
 
-from pyspark_log.storage.record.batch import BatchHeader
+from pyspark_log.storage.record.layout import BatchHeader
 
 # `buffer`, `window`: any contiguous bytes-like object (bytes, memoryview, mmap, pa.Buffer); of `stamp` and
 # `set_log_append_time` a writable one.

@@ -7,8 +7,8 @@ last offset only: the others are known once it is decompressed.
 
 from zlib import crc32
 
-from pyspark_log.storage.record import batch as layout
-from pyspark_log.storage.record.batch import CODECS, BatchHeader
+from pyspark_log.storage.record import layout
+from pyspark_log.storage.record.layout import CODECS, BatchHeader
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.errors import CorruptRecordError
 

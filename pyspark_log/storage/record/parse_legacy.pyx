@@ -13,7 +13,7 @@ Unlike Kafka's reader, this one reports a set that ends within a message as dama
 the rest silently.
 """
 
-from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record import layout
 from pyspark_log.errors import CorruptRecordError
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t

@@ -5,7 +5,7 @@ Every number and length from a batch is checked against the end of the bytes bef
 any bytes give rows or a reason why not.
 """
 
-from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record import layout
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 

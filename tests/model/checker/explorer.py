@@ -166,7 +166,8 @@ class Explorer:
         """The first state."""
         firsts = (first for _, first in self.model.things.values())
         state = [values.number(first) for values, first in zip(self._values, firsts, strict=True)]
-        state += [self._programs.first((who, 0), lives[0]) for who, lives in enumerate(self.model.lives.values())]
+        first_lives = enumerate(lives[0] for lives in self.model.lives.values())
+        state += [self._programs.first((process, 0), life) for process, life in first_lives]
         state += [0] * len(self._who)
         state += [self.model.kills, self.model.powers]
         for thing in range(len(self._names)):
@@ -197,8 +198,8 @@ class Explorer:
         found: list[tuple[Any, State]] = []
         undoable, waiting = False, False
         calm = not state[self._powers_left]
-        for who in range(len(self._who)):
-            operation = self._programs.pending[state[self._first_local + who]]
+        for process in range(len(self._who)):
+            operation = self._programs.pending[state[self._first_local + process]]
             if operation is None:
                 continue
             outcomes = self._outcomes(operation, state[operation.thing], calm)
@@ -206,19 +207,20 @@ class Explorer:
                 waiting = True
                 continue
             undoable = undoable or operation.kind is not SYNC
-            steps = self._steps_of(state, who, operation, outcomes)
-            if self.model.reduce and (calm or operation.kind is not SYNC) and self._is_private(operation, state, who):
-                return steps, who, undoable
+            steps = self._steps_of(state, process, operation, outcomes)
+            alone = self.model.reduce and (calm or operation.kind is not SYNC)
+            if alone and self._is_private(operation, state, process):
+                return steps, process, undoable
             found += steps
         if waiting and not found:
-            waits = [name for who, name in enumerate(self._who) if state[self._first_local + who]]
+            waits = [name for process, name in enumerate(self._who) if state[self._first_local + process]]
             raise InvariantError("I15", "nobody can go on: " + ", ".join(waits))
         return found, None, undoable
 
     def _steps_of(
-        self, state: State, who: int, operation: Operation, outcomes: Iterable[tuple[int, int]]
+        self, state: State, process: int, operation: Operation, outcomes: Iterable[tuple[int, int]]
     ) -> list[tuple[Any, State]]:
-        local = self._first_local + who
+        local = self._first_local + process
         found = []
         for value, result in outcomes:
             new = list(state)
@@ -226,19 +228,19 @@ class Explorer:
             if value != state[operation.thing]:
                 new[operation.thing] = value
                 self._look(new, operation.thing)
-            found.append(((who, operation), tuple(new)))
+            found.append(((process, operation), tuple(new)))
         return found
 
     def _kills(self, state: State, whose: Iterable[int]) -> list[tuple[Any, State]]:
         found = []
-        for who in whose:
-            operation = self._programs.pending[state[self._first_local + who]]
+        for process in whose:
+            operation = self._programs.pending[state[self._first_local + process]]
             if operation is not None and (operation.kind is not READ or not self.model.reduce):
                 new = list(state)
                 new[self._kills_left] -= 1
-                self._release(new, who)
-                self._begin_next_life(new, who)
-                found.append((("kill", who), tuple(new)))
+                self._release(new, process)
+                self._begin_next_life(new, process)
+                found.append((("kill", process), tuple(new)))
         return found
 
     def _power_losses(self, state: State) -> list[tuple[Any, State]]:
@@ -256,9 +258,9 @@ class Explorer:
         for chosen in itertools.product(*choices):
             new = [*chosen, *state[self._first_local :]]
             new[self._powers_left] -= 1
-            for who in range(len(self._who)):
-                self._release(new, who)
-                self._begin_next_life(new, who)
+            for process in range(len(self._who)):
+                self._release(new, process)
+                self._begin_next_life(new, process)
             for thing in range(len(self._names)):
                 self._look(new, thing)
             found.append((("power",), tuple(new)))
@@ -289,9 +291,9 @@ class Explorer:
             )
         return found
 
-    def _is_private(self, operation: Operation, state: State, who: int) -> bool:
+    def _is_private(self, operation: Operation, state: State, process: int) -> bool:
         guard = self._private.get(operation.thing)
-        if guard is None or self._values[guard[0]].all[state[guard[0]]][guard[1]] != who:
+        if guard is None or self._values[guard[0]].all[state[guard[0]]][guard[1]] != process:
             return False
         value = state[operation.thing]
         hidden = operation.hidden.get(value)
@@ -312,28 +314,28 @@ class Explorer:
                 found = memo[key] = values.number(look(values.all[state[remembers]], *seen))
             state[remembers] = found
 
-    def _release(self, state: list[int], who: int) -> None:
+    def _release(self, state: list[int], process: int) -> None:
         for number in self._holding:
-            key = (state[number], who)
+            key = (state[number], process)
             found = self._released[number].get(key)
             if found is None:
                 values = self._values[number]
-                found = values.number(self._kinds[number].released(values.all[state[number]], who))
+                found = values.number(self._kinds[number].released(values.all[state[number]], process))
                 self._released[number][key] = found
             state[number] = found
 
-    def _begin_next_life(self, state: list[int], who: int) -> None:
-        lives = self.model.lives[self._who[who]]
-        life = state[self._first_life + who] = min(state[self._first_life + who] + 1, len(lives) - 1)
-        state[self._first_local + who] = self._programs.first((who, life), lives[life])
+    def _begin_next_life(self, state: list[int], process: int) -> None:
+        lives = self.model.lives[self._who[process]]
+        life = state[self._first_life + process] = min(state[self._first_life + process] + 1, len(lives) - 1)
+        state[self._first_local + process] = self._programs.first((process, life), lives[life])
 
     # ---- one alone
 
     def _finish_alone(self, state: State) -> None:
         """All processes are dead; one that comes then finishes everything."""
         left = list(state[: self._first_local])
-        for who in range(len(self._who)):
-            self._release(left, who)
+        for process in range(len(self._who)):
+            self._release(left, process)
         local = self._programs.first("alone", self.model.alone)
         path: list[State] = []
         while (key := (*left, local)) not in self._settled:
@@ -370,9 +372,9 @@ class Explorer:
             label = next(label for label, new in self._successors(before) if new == now)
             lines.append(self._line(label, before, now))
         opened = [
-            f"{self._who[who]}: {self._told(operation)}"
-            for who in range(len(self._who))
-            if state and (operation := self._programs.pending[state[self._first_local + who]]) is not None
+            f"{self._who[process]}: {self._told(operation)}"
+            for process in range(len(self._who))
+            if state and (operation := self._programs.pending[state[self._first_local + process]]) is not None
         ]
         return [*lines, "then one of: " + "; ".join(opened) if opened else "then all have ended"]
 

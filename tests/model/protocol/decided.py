@@ -27,17 +27,17 @@ class Helper:
     It keeps what it knows of the decision log, and which decisions it found to be applied.
     """
 
-    def __init__(self, who: int, places: Sequence[str], setup: Setup, *, patient: bool = True) -> None:
+    def __init__(self, process: int, places: Sequence[str], setup: Setup, *, patient: bool = True) -> None:
         """`patient`: it waits for the locks of partitions."""
-        self.who, self.setup, self.patient = who, setup, patient
+        self.process, self.setup, self.patient = process, setup, patient
         self.keeps = setup.keeps
-        self.writers = {name: LogWriter(name, lock, who, setup) for lock, name in enumerate((D, *places))}
+        self.writers = {name: LogWriter(name, lock, process, setup) for lock, name in enumerate((D, *places))}
         self.known = Known()
         self.applied: frozenset[int] = frozenset()
 
     def frozen(self) -> Any:
         at = tuple(writer.frozen() for writer in self.writers.values() if writer.loaded or writer.file)
-        return self.who, self.known, self.applied, at
+        return self.process, self.known, self.applied, at
 
     # ---- looking
 
@@ -126,7 +126,7 @@ class Helper:
         """Takes a partition's lock; False if it is dead. GivenUpError."""
         if self.patient:
             return (yield from writer.enter())
-        if not (yield "locks", "try", writer.lock, self.who):
+        if not (yield "locks", "try", writer.lock, self.process):
             raise GivenUpError("it is locked")
         return (yield from writer.entered())
 

@@ -26,9 +26,9 @@ class HeldLog:
     What it keeps between two holds is which state it saw last and which file it has open.
     """
 
-    def __init__(self, name: str, lock: int, who: int, setup: Setup) -> None:
+    def __init__(self, name: str, lock: int, process: int, setup: Setup) -> None:
         self.slots, self.log = name + " state", name + " log"
-        self.lock, self.who, self.setup = lock, who, setup
+        self.lock, self.process, self.setup = lock, process, setup
         self.keeps = setup.keeps
         self.loaded: Loaded | None = None
         self.seen: State | None = None
@@ -36,7 +36,7 @@ class HeldLog:
         self.file_base = 0
 
     def frozen(self) -> Any:
-        return self.slots, self.lock, self.who, self.loaded, self.seen, self.file, self.file_base
+        return self.slots, self.lock, self.process, self.loaded, self.seen, self.file, self.file_base
 
     @property
     def state(self) -> State:
@@ -47,7 +47,7 @@ class HeldLog:
 
     def enter(self) -> Steps:
         """Takes the lock and puts the log in order; False if the partition is dead (and the lock free again)."""
-        yield "locks", "acquire", self.lock, self.who
+        yield "locks", "acquire", self.lock, self.process
         return (yield from self.entered())
 
     def entered(self) -> Steps:
@@ -78,7 +78,7 @@ class HeldLog:
         self.loaded = None
         if not self.setup.handles:
             self.forget()
-        yield "locks", "release", self.lock, self.who
+        yield "locks", "release", self.lock, self.process
 
     def resolve(self) -> Steps:
         """Finishes or drops the intent that a killed holder left."""
@@ -189,7 +189,7 @@ class HeldLog:
 
     def replace(self, base: int) -> Steps:
         """Puts an empty file in the place of a segment, in one step; gives its number."""
-        new = ("new", self.who)
+        new = ("new", self.process)
         yield from self.unlink(new)
         file = yield from self.create(new)
         yield from self.rename(new, base)

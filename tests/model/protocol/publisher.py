@@ -45,8 +45,8 @@ class Publisher(Helper):
         stage: how far its publish has come.
     """
 
-    def __init__(self, who: int, places: Sequence[str], setup: Setup, *, patient: bool = True) -> None:
-        super().__init__(who, places, setup, patient=patient)
+    def __init__(self, process: int, places: Sequence[str], setup: Setup, *, patient: bool = True) -> None:
+        super().__init__(process, places, setup, patient=patient)
         self.stage = BEFORE
 
     def frozen(self) -> Any:

@@ -2,7 +2,7 @@
 
 Stands for what pyspark_log/storage/log/lease.py does where it is `shared`; docs/protocol.md, "when a lock is lost". A
 holder's writes to the state file, which is the locked one, are refused once it has lost the lock; all its other changes
-go through, however late. Who changes a log says so in the state first, by a claim; who finds one that was not taken
+go through, however late. Who changes a log says so in the state first, by a claim; process finds one that was not taken
 back goes on in another segment.
 """
 
@@ -26,8 +26,8 @@ class LockLostError(SyncError):
 class SharedLogWriter(LogWriter):
     """A writer on a shared file system, whose files are with one `Server`."""
 
-    def __init__(self, name: str, who: int, setup: Setup) -> None:
-        super().__init__(name, 0, who, setup)
+    def __init__(self, name: str, process: int, setup: Setup) -> None:
+        super().__init__(name, 0, process, setup)
         self.slots = self.log = name
         #: Whether the holder before may have lost its lock, and may still write to the log.
         self.cut_off = False
@@ -39,7 +39,7 @@ class SharedLogWriter(LogWriter):
 
     def enter(self) -> Steps:
         """Takes the lock; if it finds a claim, it puts right what is there, and goes on in another segment."""
-        yield self.slots, "acquire", self.who
+        yield self.slots, "acquire", self.process
         self.loaded = yield self.slots, "load"
         unfinished = self.state.claimed or self.state.cutting or self.state.intent
         self.cut_off = bool(unfinished) and self.keeps("a writer that finds a claim goes on in another segment")
@@ -63,14 +63,14 @@ class SharedLogWriter(LogWriter):
         """Lets the lock go after an error: the claim stays."""
         self.loaded, self.cut_off = None, False
         self.forget()
-        yield self.slots, "release", self.who
+        yield self.slots, "release", self.process
 
     def save(self, state: State, *, durable: bool) -> Steps:
         """Writes a state. LockLostError."""
         if self.cut_off:
             state = self.claiming(state)
         guarded = self.keeps("a state written without the lock is refused")
-        done = yield self.slots, "save", self.who, state, guarded
+        done = yield self.slots, "save", self.process, state, guarded
         if not done:
             raise LockLostError
         self.loaded = Loaded(state, durable)
@@ -92,7 +92,7 @@ class SharedLogWriter(LogWriter):
 
     @property
     def may_cut(self) -> bool:
-        """Whether files may be cut or replaced: not by who may have lost its lock to one that goes on with them."""
+        """Whether files may be cut or replaced: not by a process that may have lost its lock to another."""
         return self.cut_off
 
     def create(self, name: Any) -> Steps:
@@ -105,9 +105,9 @@ class SharedLogWriter(LogWriter):
         yield from self._by_name("rename", name, target)
 
     def _by_name(self, name: str, *args: Any) -> Steps:
-        """LockLostError, also if there is a file of that name that nobody has made who had the lock."""
+        """LockLostError, also if a file of that name was made by a process that did not have the lock."""
         claimed = self.keeps("a claim comes right before a change by name")
-        done = yield self.log, "by_name", self.who, claimed, name, *args
+        done = yield self.log, "by_name", self.process, claimed, name, *args
         if not done:
             raise LockLostError
         return done[0]
@@ -140,7 +140,7 @@ class SharedLogWriter(LogWriter):
             yield from self.cut()
 
     def cut(self) -> Steps:
-        """As where nobody else is at work, if nobody can be; else it is left to who comes next. LockLostError."""
+        """As where nobody else is at work, if nobody can be; else it is left to the next process. LockLostError."""
         if self.may_cut:
             yield from super().cut()
         else:

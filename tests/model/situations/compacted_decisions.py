@@ -53,9 +53,9 @@ def _without(batch: Batch, later: Sequence[Batch], keeps_last: bool) -> Batch:
     return batch._replace(what=tuple(left))
 
 
-def compactor(who: int, setup: Setup) -> Steps:
+def compactor(process: int, setup: Setup) -> Steps:
     """Compacts twice."""
-    access = Publisher(who, PLACES, setup)
+    access = Publisher(process, PLACES, setup)
     log = access.writers[D]
     for _time in range(2):
         yield from log.enter()
@@ -77,9 +77,9 @@ def model(
 ) -> Model:  # fmt: skip
     """Publishers, and a compactor."""
     lives: dict[str, Sequence[Program | None]] = {}
-    for who in range(publishers):
-        lives[f"publisher {who}"] = [
-            partial(publisher, who, setup, attempts(f"a{who}", numbers, PLACES, life), False, PLACES)
+    for process in range(publishers):
+        lives[f"publisher {process}"] = [
+            partial(publisher, process, setup, attempts(f"a{process}", numbers, PLACES, life), False, PLACES)
             for life in range(2)
         ]
     lives["compactor"] = [partial(compactor, publishers, setup)]

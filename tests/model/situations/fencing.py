@@ -52,12 +52,12 @@ class Checkpoint(Thing):
         return plans._replace(committed=number + 1), None
 
 
-def run(who: int, setup: Setup, name: str, batches: int, checkpoint: str, located: bool, patient: bool) -> Steps:
+def run(process: int, setup: Setup, name: str, batches: int, checkpoint: str, located: bool, patient: bool) -> Steps:
     """A run of the query, until all batches are done or one is refused.
 
     After an error it publishes once more: the same if it is pending, and staged anew if it is not published.
     """
-    access = Publisher(who, PLACES, setup, patient=patient)
+    access = Publisher(process, PLACES, setup, patient=patient)
     claimed = False
     while True:
         batch = yield checkpoint, "plan", batches
@@ -115,16 +115,17 @@ def model(
     """
     lives: dict[str, list[Program | None]] = {}
     for _ in range(1 + zombies):
-        who = len(lives)
-        lives[f"query {who}"] = [
-            partial(run, who, setup, f"r{who}{life}", batches, "checkpoint", located, patient) for life in range(2)
+        process = len(lives)
+        lives[f"query {process}"] = [
+            partial(run, process, setup, f"r{process}{life}", batches, "checkpoint", located, patient)
+            for life in range(2)
         ]
     if copied:
-        who = len(lives)
-        lives[f"query {who}"] = [partial(run, who, setup, f"r{who}", batches, "copy", located, patient)]
+        process = len(lives)
+        lives[f"query {process}"] = [partial(run, process, setup, f"r{process}", batches, "copy", located, patient)]
     for _ in range(helpers):
-        who = len(lives)
-        lives[f"helper {who}"] = [partial(helper, who, setup, True, PLACES)]
+        process = len(lives)
+        lives[f"helper {process}"] = [partial(helper, process, setup, True, PLACES)]
     return Model(
         things=things(PLACES) | {"checkpoint": (Checkpoint, Plans()), "copy": (Checkpoint, Plans((0,), 1, 100))},
         lives=lives, kills=kills, powers=powers, watches=watches(PLACES), private=private(PLACES),

@@ -121,10 +121,10 @@ def position_after(batches: Sequence[Batch]) -> int:
     return last.what[2] if last.what[0] == "c" else last.what[4].plan[1]
 
 
-def member(who: int, setup: Setup, count: int, life: int) -> Steps:
+def member(process: int, setup: Setup, count: int, life: int) -> Steps:
     """Processes `count` records, one by one; stops when it is refused."""
-    access = Member(who, PLACES, setup)
-    pub = f"t{who}{life}"
+    access = Member(process, PLACES, setup)
+    pub = f"t{process}{life}"
     for number in range(count):
         position = yield from access.committed()
         content = Content(pub, number, (position, position + 1), 0)
@@ -134,20 +134,20 @@ def member(who: int, setup: Setup, count: int, life: int) -> Steps:
             return
 
 
-def committer(who: int, setup: Setup, life: int) -> Steps:
+def committer(process: int, setup: Setup, life: int) -> Steps:
     """Reads the position and commits the next one by itself."""
-    access = Member(who, PLACES, setup)
+    access = Member(process, PLACES, setup)
     position = yield from access.committed()
     try:
-        yield from access.commit(f"c{who}{life}", position + 1)
+        yield from access.commit(f"c{process}{life}", position + 1)
     except (SyncError, GivenUpError):
         return
 
 
-def sweeper(who: int, setup: Setup, life: int) -> Steps:
+def sweeper(process: int, setup: Setup, life: int) -> Steps:
     """Looks once for a position that has expired."""
     try:
-        yield from Member(who, PLACES, setup).expire(f"x{who}{life}")
+        yield from Member(process, PLACES, setup).expire(f"x{process}{life}")
     except (SyncError, GivenUpError):
         return
 
@@ -180,14 +180,14 @@ def model(
 ) -> Model:  # fmt: skip
     """Members that process `count` records each, and plain commits and sweeps beside them."""
     lives: dict[str, Sequence[Program | None]] = {}
-    for who in range(members):
-        lives[f"member {who}"] = [partial(member, who, setup, count, life) for life in range(2)]
+    for process in range(members):
+        lives[f"member {process}"] = [partial(member, process, setup, count, life) for life in range(2)]
     for _ in range(commits):
-        who = len(lives)
-        lives[f"committer {who}"] = [partial(committer, who, setup, life) for life in range(2)]
+        process = len(lives)
+        lives[f"committer {process}"] = [partial(committer, process, setup, life) for life in range(2)]
     for _ in range(sweeps):
-        who = len(lives)
-        lives[f"sweeper {who}"] = [partial(sweeper, who, setup, life) for life in range(2)]
+        process = len(lives)
+        lives[f"sweeper {process}"] = [partial(sweeper, process, setup, life) for life in range(2)]
     groups = Watch("nothing", (O + " state", O + " log"), look)
     return Model(
         things=things(PLACES), lives=lives, kills=kills, powers=powers, watches=[*watches(PLACES), groups],

@@ -1,4 +1,4 @@
-"""The janitor, who may take anything for old, beside publishers that decide and apply, and readers that help."""
+"""The janitor, which may take anything for old, beside publishers that decide and apply, and readers that help."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .publishers import attempts, last, private, publisher, settled, things
 PLACES = ("p",)
 
 
-def janitor(who: int, setup: Setup) -> Steps:
+def janitor(process: int, setup: Setup) -> Steps:
     """One pass."""
-    access = Publisher(who, PLACES, setup)
+    access = Publisher(process, PLACES, setup)
     try:
         yield from access.sweep()
     except (SyncError, GivenUpError):
@@ -32,9 +32,9 @@ def model(
     """Publishers of some numbers each, which are killed and start again, and a janitor."""
     setup = setup._replace(files=files)
     lives: dict[str, Sequence[Program | None]] = {}
-    for who in range(publishers):
-        lives[f"publisher {who}"] = [
-            partial(publisher, who, setup, attempts(f"a{who}", numbers, PLACES, life), False, PLACES)
+    for process in range(publishers):
+        lives[f"publisher {process}"] = [
+            partial(publisher, process, setup, attempts(f"a{process}", numbers, PLACES, life), False, PLACES)
             for life in range(2)
         ]
     lives["janitor"] = [partial(janitor, publishers, setup), None]

@@ -32,16 +32,16 @@ NESTED: Mapping[str, tuple[tuple[int, ...], ...]] = {
 CARELESS = ((O, DECISIONS),)
 
 
-def work(who: int, kind: str, setup: Setup) -> Steps:
+def work(process: int, kind: str, setup: Setup) -> Steps:
     """Takes the locks of a kind of work, and lets them go from the inside."""
     chains = NESTED[kind]
     if kind == "apply" and not setup.keeps("no process waits for the decision log under a partition's lock"):
         chains = CARELESS
     for chain in range(len(chains)):
         for number in range(len(chains[chain])):
-            yield "locks", "acquire", chains[chain][number], who
+            yield "locks", "acquire", chains[chain][number], process
         for number in range(len(chains[chain]) - 1, -1, -1):
-            yield "locks", "release", chains[chain][number], who
+            yield "locks", "release", chains[chain][number], process
 
 
 class Turns(Thing):
@@ -50,44 +50,44 @@ class Turns(Thing):
     reads = frozenset({"acquire_turn", "release_turn", "acquire", "release"})
 
     @classmethod
-    def do_acquire_turn(cls, value: tuple[int, int, int], who: int) -> Any:
-        """The lock for whose turn it is; any of those who wait for it may get it."""
+    def do_acquire_turn(cls, value: tuple[int, int, int], process: int) -> Any:
+        """The lock for whose turn it is; any process that waits for it may get it."""
         turn, holder, _ = value
-        return [((who, holder, 0), None)] if turn < 0 else []
+        return [((process, holder, 0), None)] if turn < 0 else []
 
     @classmethod
-    def do_acquire(cls, value: tuple[int, int, int], who: int) -> Any:
+    def do_acquire(cls, value: tuple[int, int, int], process: int) -> Any:
         turn, holder, overtaken = value
         if holder >= 0:
             return []
-        if turn not in (-1, who):
+        if turn not in (-1, process):
             overtaken += 1
             if overtaken > 1:
                 raise InvariantError("I15", f"{turn} has its turn, and was overtaken {overtaken} times")
-        return [((turn, who, overtaken), None)]
+        return [((turn, process, overtaken), None)]
 
     @classmethod
-    def do_release_turn(cls, value: tuple[int, int, int], who: int) -> Any:
-        return ((-1, value[1], 0) if value[0] == who else value), None
+    def do_release_turn(cls, value: tuple[int, int, int], process: int) -> Any:
+        return ((-1, value[1], 0) if value[0] == process else value), None
 
     @classmethod
-    def do_release(cls, value: tuple[int, int, int], who: int) -> Any:
-        return ((value[0], -1, value[2]) if value[1] == who else value), None
+    def do_release(cls, value: tuple[int, int, int], process: int) -> Any:
+        return ((value[0], -1, value[2]) if value[1] == process else value), None
 
     @classmethod
-    def released(cls, value: tuple[int, int, int], who: int) -> Any:
-        return (-1 if value[0] == who else value[0], -1 if value[1] == who else value[1], value[2])
+    def released(cls, value: tuple[int, int, int], process: int) -> Any:
+        return (-1 if value[0] == process else value[0], -1 if value[1] == process else value[1], value[2])
 
 
-def again_and_again(who: int, setup: Setup) -> Steps:
+def again_and_again(process: int, setup: Setup) -> Steps:
     """One that takes the lock without a pause."""
     for _time in range(3):
         # Who does not ask for its turn takes the lock whenever it is free.
-        if who == 0 or setup.keeps("every waiter takes its turn"):
-            yield "turns", "acquire_turn", who
-        yield "turns", "acquire", who
-        yield "turns", "release_turn", who
-        yield "turns", "release", who
+        if process == 0 or setup.keeps("every waiter takes its turn"):
+            yield "turns", "acquire_turn", process
+        yield "turns", "acquire", process
+        yield "turns", "release_turn", process
+        yield "turns", "release", process
 
 
 def model(
@@ -97,9 +97,9 @@ def model(
     """Processes at each kind of work; with `turns`, processes that all want one lock without a pause."""
     lives: dict[str, Sequence[Program | None]]
     if turns:
-        lives = {f"process {who}": [partial(again_and_again, who, setup), None] for who in range(processes)}
+        lives = {f"process {process}": [partial(again_and_again, process, setup), None] for process in range(processes)}
     else:
-        lives = {kind: [partial(work, who, kind, setup), None] for who, kind in enumerate(kinds)}
+        lives = {kind: [partial(work, process, kind, setup), None] for process, kind in enumerate(kinds)}
     return Model(
         things={"locks": (Locks, (-1,) * 5), "turns": (Turns, (-1, -1, 0))}, lives=lives, kills=kills,
     )  # fmt: skip

@@ -18,9 +18,9 @@ from .one_partition import P, Script, Tasks, pieces
 TWO_BATCHES = Setup(segment_size=2)
 
 
-def client(who: int, setup: Setup, kinds: tuple[str, ...]) -> Steps:
+def client(process: int, setup: Setup, kinds: tuple[str, ...]) -> Steps:
     """Does tasks until none is left, or it finds that it was cut off."""
-    access = SharedLogWriter(P, who, setup)
+    access = SharedLogWriter(P, process, setup)
     while True:
         task = yield "script", "next", kinds
         if task is None:
@@ -31,7 +31,7 @@ def client(who: int, setup: Setup, kinds: tuple[str, ...]) -> Steps:
                 decided = yield "script", "decide", kind
                 yield from apply_all(access, len(decided))
             else:
-                yield from append(access, ("a", number, who))
+                yield from append(access, ("a", number, process))
         except LockLostError:
             yield from access.give_up()
             return
@@ -91,12 +91,12 @@ def model(
     Args:
         clients, tasks, kinds: how many, and what they do.
         losses: how often a lock is given to another.
-        stray: where a segment is, above the end, that one has made who stood still behind its claim; 0: nowhere.
+        stray: where a segment is, above the end, that one has made process stood still behind its claim; 0: nowhere.
         begun: a publish was killed when it had written its intent.
         kills, setup: as in Model.
     """
     lives: dict[str, Sequence[Program | None]] = {
-        f"client {who}": [partial(client, who, setup, kinds)] for who in range(clients)
+        f"client {process}": [partial(client, process, setup, kinds)] for process in range(clients)
     }
     folder = Log.new()
     if stray:

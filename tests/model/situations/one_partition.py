@@ -117,9 +117,9 @@ def held(writer: LogWriter, task: Callable[..., Steps], *args: Any) -> Steps:
     return found
 
 
-def worker(who: int, setup: Setup, kinds: tuple[str, ...], again: bool) -> Steps:
+def worker(process: int, setup: Setup, kinds: tuple[str, ...], again: bool) -> Steps:
     """Does tasks until none is left; `again`: after a restart, with a look at the partition first."""
-    writer = LogWriter(P, 0, who, setup)
+    writer = LogWriter(P, 0, process, setup)
     if again:
         yield from held(writer, nothing)
     while True:
@@ -180,11 +180,11 @@ def nothing() -> Steps:
     yield from ()
 
 
-def flip(who: int) -> Steps:
+def flip(process: int) -> Steps:
     """A bit of the slot that counts is damaged at any time between two holds: in one, a writer knows the state."""
-    yield "locks", "acquire", 0, who
+    yield "locks", "acquire", 0, process
     yield P + " state", "flip"
-    yield "locks", "release", 0, who
+    yield "locks", "release", 0, process
 
 
 def last(setup: Setup) -> Steps:
@@ -225,8 +225,8 @@ def model(
 ) -> Model:  # fmt: skip
     """Writers that do `tasks` of `kinds` in any order; `flips`: and a bit of the state file is damaged at some time."""
     lives: dict[str, Sequence[Program | None]] = {
-        f"writer {who}": (partial(worker, who, setup, kinds, False), partial(worker, who, setup, kinds, True))
-        for who in range(writers)
+        f"writer {process}": tuple(partial(worker, process, setup, kinds, again) for again in (False, True))
+        for process in range(writers)
     }
     if flips:
         lives["damage"] = (partial(flip, writers), None)

@@ -23,11 +23,11 @@ PLACES = ("p", "q")
 
 
 def publisher(
-    who: int, setup: Setup, wanted: Sequence[Record], one_off: bool, places: Sequence[str] = PLACES,
+    process: int, setup: Setup, wanted: Sequence[Record], one_off: bool, places: Sequence[str] = PLACES,
     kind: type[Publisher] = Publisher,
 ) -> Steps:  # fmt: skip
     """Publishes each of `wanted`, in order; stops at an error."""
-    access = kind(who, places, setup)
+    access = kind(process, places, setup)
     for number in range(len(wanted)):
         try:
             yield from access.publish(wanted[number], one_off=one_off)
@@ -36,10 +36,10 @@ def publisher(
 
 
 def helper(
-    who: int, setup: Setup, tidies: bool, places: Sequence[str] = PLACES, kind: type[Publisher] = Publisher
+    process: int, setup: Setup, tidies: bool, places: Sequence[str] = PLACES, kind: type[Publisher] = Publisher
 ) -> Steps:
     """One that comes by; `tidies`: and records what is done."""
-    access = kind(who, places, setup, patient=False)
+    access = kind(process, places, setup, patient=False)
     try:
         yield from access.help()
         if tidies:
@@ -119,7 +119,7 @@ def model(
     Args:
         numbers: what the first one publishes.
         one_offs: publishers of one number each, which are forgotten then.
-        helpers: passers-by; `tidies`: who record what is done.
+        helpers: passers-by; `tidies`: process record what is done.
         skips: after a restart the first one goes on with its second number.
         failing: so many syncs of the decision log may fail; then with one kill or loss of power at most, as the last
             life publishes what it was told of once more.
@@ -135,8 +135,8 @@ def model(
             partial(publisher, len(lives), setup, attempts(f"b{one}", (0,), PLACES[1:], 0), True), None
         ]
     for _ in range(helpers):
-        who = len(lives)
-        lives[f"helper {who}"] = [partial(helper, who, setup, tidies)]
+        process = len(lives)
+        lives[f"helper {process}"] = [partial(helper, process, setup, tidies)]
     return Model(
         things=things() | {D + " log": (Log, Log.new(failing=failing))}, lives=lives, kills=kills, powers=powers,
         watches=watches(PLACES), private=private(),

@@ -132,22 +132,22 @@ class Cleaner(LogWriter):
         yield from self.resolve()
 
 
-def cleaner(who: int, setup: Setup) -> Steps:
+def cleaner(process: int, setup: Setup) -> Steps:
     """Cleans once."""
-    yield from Cleaner(P, 0, who, setup).clean()
+    yield from Cleaner(P, 0, process, setup).clean()
 
 
-def writer(who: int, setup: Setup, mark: str) -> Steps:
+def writer(process: int, setup: Setup, mark: str) -> Steps:
     """Appends a record, as others go on to do."""
-    access = Cleaner(P, 0, who, setup)
+    access = Cleaner(P, 0, process, setup)
     yield from access.enter()
     yield from access.append((mark,), sync=False)
     yield from access.leave()
 
 
-def truncater(who: int, setup: Setup) -> Steps:
+def truncater(process: int, setup: Setup) -> Steps:
     """Takes back what stands from offset 3 on."""
-    access = Cleaner(P, 0, who, setup)
+    access = Cleaner(P, 0, process, setup)
     yield from access.enter()
     if access.state.next > TRUNCATED:
         yield from access.truncate(TRUNCATED)

@@ -64,26 +64,26 @@ class Careful(Publisher):
                 raise RefusedError(f"the topic of {wanted.places[number]} is gone")
 
 
-def deleter(who: int, place: str, setup: Setup) -> Steps:
-    """Deletes the topic of a partition: first the description, then it is dead for who waits for its lock."""
-    yield "locks", "acquire", TOPICS_LOCK, who
+def deleter(process: int, place: str, setup: Setup) -> Steps:
+    """Deletes the topic of a partition: first the description, then the log is dead for a waiting process."""
+    yield "locks", "acquire", TOPICS_LOCK, process
     yield "topics", "delete", place
     if setup.keeps("a partition of a deleted topic is dead"):
-        dead = LogWriter(place, 1 + PLACES.index(place), who, setup)
-        yield "locks", "acquire", dead.lock, who
+        dead = LogWriter(place, 1 + PLACES.index(place), process, setup)
+        yield "locks", "acquire", dead.lock, process
         dead.loaded = yield dead.slots, "load"
         yield from dead.save(dead.state._replace(dead=True), durable=True)
         yield from dead.leave()
     yield "topics", "deleted", place
-    yield "locks", "release", TOPICS_LOCK, who
+    yield "locks", "release", TOPICS_LOCK, process
 
 
-def writer(who: int, place: str, setup: Setup) -> Steps:
+def writer(process: int, place: str, setup: Setup) -> Steps:
     """Appends to a topic that was there a moment ago."""
     there = yield "topics", "has", place
     if not there:
         return
-    access = LogWriter(place, 1 + PLACES.index(place), who, setup)
+    access = LogWriter(place, 1 + PLACES.index(place), process, setup)
     alive = yield from access.enter()
     if alive:
         yield from access.append((("a", "late", 0),), sync=False)
@@ -109,11 +109,11 @@ def model(
         "deleter": [partial(deleter, 1, "p", setup), partial(deleter, 1, "p", setup)],
     }
     for _ in range(helpers):
-        who = len(lives)
-        lives[f"helper {who}"] = [partial(helper, who, setup, True, PLACES, Careful)]
+        process = len(lives)
+        lives[f"helper {process}"] = [partial(helper, process, setup, True, PLACES, Careful)]
     for _ in range(writers):
-        who = len(lives)
-        lives[f"writer {who}"] = [partial(writer, who, "p", setup), None]
+        process = len(lives)
+        lives[f"writer {process}"] = [partial(writer, process, "p", setup), None]
     names = [f"{name} {what}" for name in PLACES for what in ("state", "log")]
     sees = ("topics", "staging", "promises", D + " state", D + " log", *names)
     return Model(

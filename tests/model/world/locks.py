@@ -13,25 +13,25 @@ class Locks(Thing):
     reads = frozenset({"acquire", "try", "release"})
 
     @classmethod
-    def do_acquire(cls, holders: tuple[int, ...], lock: int, who: int) -> Any:
-        return [(_with(holders, lock, who), None)] if holders[lock] < 0 else []
+    def do_acquire(cls, holders: tuple[int, ...], lock: int, process: int) -> Any:
+        return [(_with(holders, lock, process), None)] if holders[lock] < 0 else []
 
     @classmethod
-    def do_try(cls, holders: tuple[int, ...], lock: int, who: int) -> Any:
+    def do_try(cls, holders: tuple[int, ...], lock: int, process: int) -> Any:
         """Takes it if it is free; gives whether it was."""
-        return (_with(holders, lock, who), True) if holders[lock] < 0 else (holders, False)
+        return (_with(holders, lock, process), True) if holders[lock] < 0 else (holders, False)
 
     @classmethod
-    def do_release(cls, holders: tuple[int, ...], lock: int, who: int) -> Any:
-        return (_with(holders, lock, -1) if holders[lock] == who else holders), None
+    def do_release(cls, holders: tuple[int, ...], lock: int, process: int) -> Any:
+        return (_with(holders, lock, -1) if holders[lock] == process else holders), None
 
     @classmethod
-    def released(cls, holders: tuple[int, ...], who: int) -> Any:
-        return tuple(-1 if holder == who else holder for holder in holders)
+    def released(cls, holders: tuple[int, ...], process: int) -> Any:
+        return tuple(-1 if holder == process else holder for holder in holders)
 
 
-def _with(holders: tuple[int, ...], lock: int, who: int) -> tuple[int, ...]:
-    return (*holders[:lock], who, *holders[lock + 1 :])
+def _with(holders: tuple[int, ...], lock: int, process: int) -> tuple[int, ...]:
+    return (*holders[:lock], process, *holders[lock + 1 :])
 
 
 class Chance(Thing):

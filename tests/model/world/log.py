@@ -212,7 +212,7 @@ class Log(Thing):
 
     @classmethod
     def do_readable(cls, folder: Folder, state: State) -> Any:
-        """The batches that a reader comes to who has seen `state`, up to the first that is damaged."""
+        """The batches that a reader comes to that has seen `state`, up to the first that is damaged."""
         return folder, readable(state, folder)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A partition's files on a server that other hosts use, too; and who it thinks holds the partition's lock.
+"""A partition's files on a server that other hosts use, too; and the process that it thinks holds the partition's lock.
 
 Every write is with the server at once. What a host has in its memory and sends late is a step that comes late.
 """
@@ -26,32 +26,32 @@ class Server(Thing):
     reads = frozenset({"acquire", "release", "load", "bases", "has", "open", "cells"})
 
     @classmethod
-    def do_acquire(cls, value: Served, who: int) -> Any:
-        return [(value._replace(holder=who), None)] if value.holder < 0 else []
+    def do_acquire(cls, value: Served, process: int) -> Any:
+        return [(value._replace(holder=process), None)] if value.holder < 0 else []
 
     @classmethod
-    def do_release(cls, value: Served, who: int) -> Any:
-        return value._replace(holder=-1 if value.holder == who else value.holder), None
+    def do_release(cls, value: Served, process: int) -> Any:
+        return value._replace(holder=-1 if value.holder == process else value.holder), None
 
     @classmethod
-    def released(cls, value: Served, who: int) -> Any:
-        return cls.do_release(value, who)[0]
+    def released(cls, value: Served, process: int) -> Any:
+        return cls.do_release(value, process)[0]
 
     @classmethod
     def do_load(cls, value: Served) -> Any:
         return value, StateFile.do_load(value.file)[1]
 
     @classmethod
-    def do_save(cls, value: Served, who: int, state: State, guarded: bool) -> Any:
+    def do_save(cls, value: Served, process: int, state: State, guarded: bool) -> Any:
         """Writes a state; False if the writer has lost its lock (and the server is `guarded`: it minds)."""
-        if guarded and value.holder != who:
+        if guarded and value.holder != process:
             return value, False
         return value._replace(file=StateFile.calm(StateFile.do_write(value.file, (0, 1, 2, 3), state)[0])), True
 
     @classmethod
-    def do_by_name(cls, value: Served, who: int, claimed: bool, name: str, *args: Any) -> Any:
+    def do_by_name(cls, value: Served, process: int, claimed: bool, name: str, *args: Any) -> Any:
         """Makes, removes or renames a file right behind a claim, as one step: (result,), or False if it was refused."""
-        if claimed and value.holder != who:
+        if claimed and value.holder != process:
             return value, False
         if name == "create" and args[0] in value.folder.names:
             return value, False

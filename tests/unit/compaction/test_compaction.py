@@ -16,7 +16,7 @@ from pyspark_log.cli.main import main
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, ReadOnlyError, UnknownTopicError
 from pyspark_log.storage.compaction import cleaner, partition_cleaner
 from pyspark_log.storage.compaction.cleaner import IoRate, LogCleaner, compact, compact_if_due, compact_partition, due
-from pyspark_log.storage.compaction.key_offsets import OffsetMap
+from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.plan import InactiveSegment, segment_groups
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import cleaner_checkpoint, state_file
@@ -292,13 +292,13 @@ def test_where_there_is_no_memory_for_keys_the_partition_is_not_marked_and_the_o
     place = store.logs.reader("t", 0).place
     files = {name: Path(place.folder, name).read_bytes() for name in os.listdir(place.folder)}
 
-    def key_offsets(size):
+    def small_map(size):
         if next(made):
             return OffsetMap(size)
         with nothing_more_mapped():
             return OffsetMap(size)
 
-    monkeypatch.setattr(partition_cleaner, "OffsetMap", key_offsets)
+    monkeypatch.setattr(partition_cleaner, "OffsetMap", small_map)
     poor, rich = (compact_partition(store.logs, TopicPartition(topic, 0)) for topic in ("t", "u"))
     assert (poor.rounds, "log.cleaner.dedupe.buffer.size" in poor.problem, "t-0" in poor.problem) == ((), True, True)
     assert rich.rounds[0].finished

@@ -11,12 +11,12 @@ from producer_tools import ending
 from record_tools import NOW, Record, build
 
 from pyspark_log.errors import CorruptRecordError, LogDamagedError, SegmentOverflowError
-from pyspark_log.storage.compaction.key_offsets import OffsetMap
+from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.rewrite import remove_unfinished, rewrite
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.record import batch as layout
-from pyspark_log.storage.record.batch import CODECS
+from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.compression import compress, decompress
+from pyspark_log.storage.record.layout import CODECS
 from pyspark_log.storage.segment.indexes import OffsetIndex, TimeIndex
 from pyspark_log.storage.segment.segment import INDEX, LOG, TIME_INDEX, SegmentWriter
 from pyspark_log.types import NO_TIMESTAMP

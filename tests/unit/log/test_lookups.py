@@ -16,8 +16,8 @@ from record_tools import Record, build, patched
 from searching import examples
 
 from pyspark_log.storage.log.truncation import truncate
-from pyspark_log.storage.record.batch import MAX_TIMESTAMP_AT
 from pyspark_log.storage.record.empty_batch import empty_batch
+from pyspark_log.storage.record.layout import MAX_TIMESTAMP_AT
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetAndTimestamp
 from tests.old_messages import message, message_set

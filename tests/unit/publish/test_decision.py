@@ -26,8 +26,8 @@ from pyspark_log.storage.publish.decision import (
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.publishing import claim, help_apply, last_number, publish, tidy
 from pyspark_log.storage.publish.staging import StagedPart
-from pyspark_log.storage.record.batch import CRC_AT
 from pyspark_log.storage.record.checksum import crc32c
+from pyspark_log.storage.record.layout import CRC_AT
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 from tests.store_tools import rows, stage, store_with
@@ -55,7 +55,7 @@ def test_a_record_of_the_first_version_is_read():
 
 def test_a_record_says_all_that_is_known():
     aside = SetAside(20, 5, Origin("admin", 1, 2), (TopicIdPartition("t", ID, 3),))
-    decision = decode_decision("q", json.dumps(FIRST).encode(), 31).taken_over("r3", Origin.here(2))
+    decision = decode_decision("q", json.dumps(FIRST).encode(), 31).fenced_by("r3", Origin.here(2))
     assert (decision.holder.host, decision.holder.process) == (socket.gethostname(), os.getpid())
     for known in (decision, Decision("q", -1, 31, True, set_aside=aside)):
         assert decode_decision("q", encode_decision(known), 40) == known

@@ -674,7 +674,7 @@ def test_what_is_set_aside_while_it_is_made_ready_is_not_applied(store, far, mon
         real(self, *args, **kwargs)
         other = Store.open(store.path)
         (waits,) = waiting(other.decisions)
-        assert set_aside(other.decisions, waits.decision.offset).taken_back
+        assert set_aside(other.decisions, waits.decision.offset).is_revoked
 
     with monkeypatch.context() as patched:
         patched.setattr(install.ReadySegment, "__init__", late)

@@ -198,7 +198,7 @@ def test_after_a_number_was_taken_back_no_other_is_taken(store):
             publish(store.decisions, publisher, 3, stage(store, b"3", "b"), plan="three")
         other = decide(store, publisher, first, stage(store, b"x", "a"), only=[])
         (found,) = waiting(other.decisions)
-        assert set_aside(other.decisions, found.decision.offset).taken_back
+        assert set_aside(other.decisions, found.decision.offset).is_revoked
         for number in (first - 1, first + 1):
             with pytest.raises(PublishNumberError, match=rf"{first} was expected, which was .* set aside \(process"):
                 publish(store.decisions, publisher, number, [], plan="another")
@@ -213,7 +213,7 @@ def test_a_decision_that_some_have_is_given_up_for_the_others(store, caplog):
     other = decide(store, "q", 0, parts, only=["b"])
     (found,) = waiting(other.decisions)
     result = set_aside(other.decisions, found.decision.offset)
-    assert ([place.topic for place in result.places], result.taken_back) == (["a"], False)
+    assert ([place.topic for place in result.places], result.is_revoked) == (["a"], False)
     assert (content(store, "a"), content(store, "b"), last_number(store.decisions, "q")) == ([], [b"1"], 0)
     # The damage that `verify` sees otherwise, where something is done and not applied, this is not.
     assert any("is not in a-0" in note for note in notes(store))
@@ -230,7 +230,7 @@ def test_what_waits_behind_a_decision_goes_on_when_it_is_set_aside(store):
     number = waiting(other.decisions)[0].decision.offset
     lose_manifest(store)
     other = decide(other, "behind", 0, stage(store, b"1", "a"))
-    assert set_aside(other.decisions, number).taken_back
+    assert set_aside(other.decisions, number).is_revoked
     assert help_apply(store.decisions) == 1
     assert content(store, "a") == [b"1"]
 

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log.errors import CorruptRecordError, InvalidConfigError
-from pyspark_log.storage.record.batch import CODECS, HEADER_SIZE
 from pyspark_log.storage.record.compression import LEVELS, compress, decompress
+from pyspark_log.storage.record.layout import CODECS, HEADER_SIZE
 from tests.paths import KAFKA_JAVA
 
 LIMIT = 1 << 24

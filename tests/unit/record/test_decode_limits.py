@@ -20,12 +20,12 @@ from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
-from pyspark_log.storage.record import batch as layout
-from pyspark_log.storage.record.batch import CODECS, ROW_BYTES
+from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.compression import compress
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.headers import scan
+from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_UNCOMMITTED, TopicPartition
 from tests.store_tools import damages

@@ -13,9 +13,9 @@ from record_tools import EVERYTHING, NOW, Record, build, read
 
 from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.record.batch import CODECS, UNKNOWN_COUNT
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.headers import assign_offsets, scan, set_log_append_time
+from pyspark_log.storage.record.layout import CODECS, UNKNOWN_COUNT
 from pyspark_log.storage.segment.batch_stream import batch_at
 from pyspark_log.storage.segment.segment import read_headers
 from tests.old_messages import BOTH, SET_CODECS, message, message_set, three, with_wrong_checksum

@@ -26,7 +26,7 @@ from pyspark_log.errors import (
     InvalidRecordError,
     RecordTooLargeError,
 )
-from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.compression import compress
 from pyspark_log.storage.record.decoder import decode

@@ -11,7 +11,7 @@ from record_tools import EVERYTHING, NOW, Record, build, columns_of, read, rows_
 from searching import examples, searched
 
 from pyspark_log.errors import CorruptRecordError
-from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.builder import BatchBuilder
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.headers import assign_offsets, scan

@@ -10,9 +10,9 @@ from record_tools import Record, build
 from searching import searched
 
 from pyspark_log.errors import CorruptRecordError
-from pyspark_log.storage.record.batch import CODECS, HEADER_SIZE
 from pyspark_log.storage.record.end_txn_marker import EndTxnMarker, decode_end_txn_marker
 from pyspark_log.storage.record.headers import scan
+from pyspark_log.storage.record.layout import CODECS, HEADER_SIZE
 from tests.paths import KAFKA_JAVA
 
 GOLDEN = KAFKA_JAVA / "19_control_commit.json"

@@ -21,7 +21,7 @@ from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import publishing
-from pyspark_log.storage.record.batch import HEADER_SIZE
+from pyspark_log.storage.record.layout import HEADER_SIZE
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.store_tools import Stopped, faults

@@ -27,7 +27,7 @@ from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.publish.publishing import help_apply
-from pyspark_log.storage.record.batch import MAX_TIMESTAMP_AT
+from pyspark_log.storage.record.layout import MAX_TIMESTAMP_AT
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
 from tests.store_tools import Stopped

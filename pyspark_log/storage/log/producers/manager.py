@@ -74,7 +74,7 @@ class ProducerStateManager:
         self._next_check: int | None = None
         self._index: tuple[int, TxnIndex] | None = None
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Drops what is cached; the next use reads the files again."""
         self._states = None
         self.close()
@@ -158,7 +158,7 @@ class ProducerStateManager:
 
         Snapshots at offsets inside them are deleted.
         """
-        self.forget()
+        self.invalidate()
         if state.flags & Flags.PRODUCERS:
             self._delete_snapshots_above(first_base)
             self._rebuild_indexes(state, first_base)
@@ -177,7 +177,7 @@ class ProducerStateManager:
         """The state of all producers, up to the log end."""
         states = self._states
         if states is None or self._incarnation != state.incarnation or not self._follows(states.end_offset, state):
-            self.forget()
+            self.invalidate()
             states = self._restored(state, state.next_offset, now)
             self._states, self._incarnation = states, state.incarnation
         if states.end_offset < state.next_offset:

@@ -64,7 +64,7 @@ def renew_empty(held: HeldLog) -> None:
 
 def drop(held: HeldLog) -> None:
     """Drops the intent with all of its records, so that no later append can be taken for it."""
-    held.forget()
+    held.invalidate()
     if not held.may_cut:
         return
     renew_empty(held)

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 def after_restart(held: HeldLog) -> None:
     """Recovers files and state of a partition. Its lock is held, and its state is of an earlier boot."""
-    held.forget()
+    held.invalidate()
     # What is read now is on the disk, except for what an earlier attempt has written and could not sync.
     again = bool(held.state.flags & Flags.SUSPECT)
     held.trust()

@@ -50,13 +50,13 @@ class ProducerFiles:
         """A segment begins."""
         self.end()
         if self._states is None:
-            self._states = ProducerStates(self._taken_over(base_offset), base_offset)
+            self._states = ProducerStates(self._adopted(base_offset), base_offset)
         self._states.expire(self._clock(), self._expiration)
         if self.seen and base_offset:
             snapshot.write(self._folder, base_offset, self._states.entries)
         self._index = TxnIndex(segment_path(self._folder, base_offset, TXN_INDEX), base_offset)
 
-    def _taken_over(self, base_offset: int) -> list[ProducerEntry]:
+    def _adopted(self, base_offset: int) -> list[ProducerEntry]:
         try:
             entries = snapshot.read(segment_path(self._source, base_offset, SNAPSHOT))
         except (FileNotFoundError, SideFileError):

@@ -15,7 +15,7 @@ the first write to memory takes longer than all the rest.
 
 import secrets
 
-from pyspark_log.storage.record import batch as layout
+from pyspark_log.storage.record import layout
 from pyspark_log.errors import InvalidConfigError
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t

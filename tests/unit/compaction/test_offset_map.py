@@ -13,10 +13,10 @@ from producer_tools import ending, ready
 from record_tools import Record, build, patched, with_crc
 
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError, LogDamagedError
-from pyspark_log.storage.compaction.key_offsets import OffsetMap, siphash128
-from pyspark_log.storage.record import batch as layout
-from pyspark_log.storage.record.batch import CODECS
+from pyspark_log.storage.compaction.offset_map import OffsetMap, siphash128
+from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.headers import assign_offsets, scan
+from pyspark_log.storage.record.layout import CODECS
 from tests.old_messages import message, message_set, three
 
 ENTRY = 24

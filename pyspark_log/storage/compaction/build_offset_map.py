@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pyspark_log.errors import InvalidConfigError, LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
-from pyspark_log.storage.compaction.key_offsets import OffsetMap
+from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.log import AbortedRanges
 from pyspark_log.storage.segment import BatchStream, SegmentReader
 
