@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.scratch import IN_MEMORY
+from tests.spark_home import spark_home
 
 # A busy machine is no failure, neither of a test nor of how its examples are made.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -28,11 +29,16 @@ _ROOM = 2 << 30
 
 
 def pytest_configure(config):
-    """Files of tests are in memory where there is room, as they sync all the time; PYTEST_DEBUG_TEMPROOT moves them."""
+    """Files of tests are in memory where there is room, as they sync all the time; PYTEST_DEBUG_TEMPROOT moves them.
+
+    Spark starts its processes of Python fast, unless SPARK_HOME names another Spark.
+    """
     if config.option.basetemp is None and IN_MEMORY is not None:
         status = os.statvfs(IN_MEMORY)
         if status.f_bavail * status.f_frsize >= _ROOM:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", IN_MEMORY)
+    if (home := spark_home()) is not None:
+        os.environ.setdefault("SPARK_HOME", str(home))
 
 
 class _Spread(LoadScopeScheduling):

@@ -15,7 +15,7 @@ import pyspark
 from tests.campaign.processes import send, session
 from tests.ports import HOST, free_ports
 
-SPARK_HOME = Path(pyspark.__file__).parent
+SPARK_HOME = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 #: How long master and workers may take to find each other, in seconds.
 PATIENCE = 120
 
