@@ -17,7 +17,7 @@ from pyspark_log.errors import CorruptRecordError
 from pyspark_log.storage.compaction.filter import BatchFilter, CleanedOutput
 from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.transactions import CleanedTransactions
-from pyspark_log.storage.record import batch
+from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.segment.txn_index import AbortedTransaction
@@ -28,7 +28,7 @@ _EVERYTHING = {"from_offset": 0, "until_offset": 1 << 62, "max_bytes": 1, "max_b
 
 def _first_offset(data: bytes) -> int:
     """Where the first batch begins; that of a compressed set is known once it is decompressed."""
-    if data[batch.MAGIC_AT : batch.MAGIC_AT + 1] in (b"\0", b"\1"):
+    if data[layout.MAGIC_AT : layout.MAGIC_AT + 1] in (b"\0", b"\1"):
         with contextlib.suppress(CorruptRecordError):
             chunk = decode(data, 0, len(data), **_EVERYTHING)
             if chunk.num_rows:
@@ -74,15 +74,15 @@ class Cleaner(Decoder):
         follows = base
         for header in headers:
             # A compressed set shows its last offset only.
-            assert header.base_offset == follows or header.magic < batch.MAGIC
+            assert header.base_offset == follows or header.magic < layout.MAGIC
             follows = header.next_offset
 
     def input(self, pick: random.Random) -> tuple[bytes, int]:
         follows, pieces = pick.choice((0, 7, 1 << 40)), []
         for _ in range(pick.choice((1, 2, 3, 5))):
             piece = bytearray(self._piece(pick))
-            if len(piece) > batch.HEADER_SIZE and piece[batch.MAGIC_AT] == batch.MAGIC:
+            if len(piece) > layout.HEADER_SIZE and piece[layout.MAGIC_AT] == layout.MAGIC:
                 struct.pack_into(">q", piece, 0, follows)
-                follows += max(struct.unpack_from(">i", piece, batch.LAST_OFFSET_DELTA_AT)[0], 0) + 1
+                follows += max(struct.unpack_from(">i", piece, layout.LAST_OFFSET_DELTA_AT)[0], 0) + 1
             pieces.append(bytes(piece))
         return b"".join(pieces), pick.randrange(8)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pyspark_log.storage.record import batch
+from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.record.decoder import Chunk, decode
@@ -73,9 +73,9 @@ def read(data: bytes, **changes) -> list[Record]:
 def with_crc(data: bytes) -> bytes:
     """One batch with its length field and CRC set to what its bytes are."""
     fixed = bytearray(data)
-    fixed[batch.LENGTH_AT : batch.LEADER_EPOCH_AT] = (len(data) - batch.LENGTH_PREFIX).to_bytes(4, "big")
-    crc = crc32c(bytes(fixed[batch.ATTRIBUTES_AT :]))
-    fixed[batch.CRC_AT : batch.ATTRIBUTES_AT] = crc.to_bytes(4, "big")
+    fixed[layout.LENGTH_AT : layout.LEADER_EPOCH_AT] = (len(data) - layout.LENGTH_PREFIX).to_bytes(4, "big")
+    crc = crc32c(bytes(fixed[layout.ATTRIBUTES_AT :]))
+    fixed[layout.CRC_AT : layout.ATTRIBUTES_AT] = crc.to_bytes(4, "big")
     return bytes(fixed)
 
 
