@@ -135,7 +135,9 @@ def test_without_the_lock_an_order_is_found_that_loses_records(store_of, records
 class TestWithASample:
     pytestmark = SAMPLED
 
-    @pytest.mark.parametrize(("records", "least"), [(1, 35), (FULL, 100)], ids=["append", "roll"])
+    @pytest.mark.parametrize(
+        ("records", "least"), [(1, 35), pytest.param(FULL, 100, marks=pytest.mark.slow)], ids=["append", "roll"]
+    )
     def test_a_kill_in_every_order_of_two_appends_and_a_power_loss(
         self, store_of, memory_path, monkeypatch, records, least
     ):

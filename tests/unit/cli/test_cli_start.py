@@ -88,7 +88,7 @@ def command(moment, *words):
     return [sys.executable, "-c", STRUCK, moment, *words]
 
 
-@pytest.mark.parametrize("steps", few_or_many(4, 12))
+@pytest.mark.parametrize("steps", few_or_many(2, 12))
 def test_ctrl_c_while_it_loads_is_quiet(path, steps):
     words = ["--store", path, "consume", "t"]
     told = subprocess.run(command("tell", *words), capture_output=True, check=True)

@@ -7,6 +7,7 @@ import fcntl
 import importlib.metadata
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -78,12 +79,13 @@ def test_the_command_prints_a_line_a_finding(tmp_path, monkeypatch):
 
 def test_the_command_ends_with_1_and_names_what_failed(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "link", _refuse(errno.EPERM))
+    monkeypatch.setattr(examination, "ONE_HOST", [CHECKS["hard link"], CHECKS["state slots"]])
     result = CliRunner().invoke(doctor, [str(tmp_path), "--json"])
     assert result.exit_code == 1
     failed = [finding for finding in json.loads(result.stdout) if finding["verdict"] == "failed"]
     assert {finding["name"] for finding in failed} == {"hard link", "state slots"}
     assert "Operation not permitted" in failed[0]["measured"]
-    assert "2 of 25 checks failed" in result.stderr
+    assert re.search(r"2 of \d+ checks failed", result.stderr)
     assert os.listdir(tmp_path) == []
 
 

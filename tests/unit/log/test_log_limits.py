@@ -143,7 +143,7 @@ def test_a_batch_that_is_not_of_its_segment_is_damage_to_the_next_writer(store):
         for offset in (-1, INT_MAX + 1):
             with pytest.raises(CorruptRecordError, match="not of this segment"):
                 writer.segment.enter([header._replace(base_offset=offset, position=writer.state.position)])
-        writer.forget()
+        writer.invalidate()
 
 
 # ---- taking back

@@ -148,7 +148,7 @@ def write(store, data, count):
     with store.logs.writer("t", 0).hold() as held:
         held.segment.log.pwrite(data, 0)
         held.save(held.state._replace(next_offset=count, position=len(data)), durable=False)
-        held.forget()
+        held.invalidate()
 
 
 def test_a_log_without_records_or_times_has_no_largest(store):
