@@ -214,7 +214,7 @@ def test_a_driver_that_comes_back_does_no_harm(template, capsys):
         finally:
             first.end()
             second.end()
-        # The first one can have gone on before the second one had begun; the process that goes on from there then is a third.
+        # The first one can have gone on before the second one had begun: a third goes on from there then.
         done = max(first.done, second.done)
         last = second if second.done == BATCHES else Driver(path, "run 3", done)
         assert last.wait(), where
