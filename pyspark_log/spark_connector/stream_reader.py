@@ -211,7 +211,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             with missing_is_lost(known):
                 ends = self._log_ends(store, self._partitions(store))
             retries -= 1
-            if retries <= 0 or all(ends.get(at, 0) >= offset for at, offset in known.items()):
+            if retries <= 0 or all(ends[at] >= known[at] for at in ends.keys() & known.keys()):
                 return ends
             time.sleep(self._options.retry_interval_ms / 1000)
 
