@@ -84,8 +84,12 @@ def _read_range(partition: RangePartition) -> Iterator[pa.RecordBatch]:
                         f"The resolved start offset {start} is greater than the resolved end offset {end} for topic "
                         f"{at.topic} partition {at.partition}.",
                     )
-                headers = "headers" in partition.columns
-                rows = store.read(at.topic, at.partition, start, end, headers=headers, isolation_level=level)
+                # By the offset it is known how far the rows have come.
+                wanted = list(dict.fromkeys((*partition.columns, "offset")))
+                rows = store.read(
+                    at.topic, at.partition, start, end, columns=wanted, headers="headers" in wanted,
+                    isolation_level=level,
+                )  # fmt: skip
                 # Check again: from here on the rows are those of one topic, even if it is recreated.
                 if not is_same_topic(store, at, partition.topic_id, loss):
                     return

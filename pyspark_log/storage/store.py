@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -37,7 +37,7 @@ from pyspark_log.storage.log_manager import (
     remove_log_dir,
 )
 from pyspark_log.storage.publish import DecisionLog
-from pyspark_log.storage.record import RowBuilder
+from pyspark_log.storage.record import RowBuilder, row_schema
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.topic import Topic
 from pyspark_log.types import (
@@ -392,6 +392,7 @@ class Store:
         end: int | None = None,
         *,
         max_bytes: int = READ_BYTES,
+        columns: Sequence[str] | None = None,
         headers: bool = False,
         check_crcs: bool = True,
         isolation_level: str = READ_UNCOMMITTED,
@@ -403,6 +404,7 @@ class Store:
             start: the first offset, or EARLIEST or LATEST.
             end: the exclusive end; None or LATEST: the log end at the call, or the last stable offset.
             max_bytes: about how many bytes of records a batch holds, uncompressed; at least one record batch.
+            columns: of the row schema, those that the batches have; None: all. Others are not copied.
             headers: adds the column of headers.
             check_crcs: False skips the checksums, as Kafka's check.crcs does.
             isolation_level: read_uncommitted, or read_committed: only records below the last stable offset, without
@@ -410,12 +412,13 @@ class Store:
 
         Raises:
             UnknownTopicError: no such topic or partition.
-            InvalidConfigError: no such isolation level, or `max_bytes` is not from 1 to 2^63 - 1.
+            InvalidConfigError: no such isolation level or column, or `max_bytes` is not from 1 to 2^63 - 1.
             OffsetOutOfRangeError: with the valid range.
             CorruptRecordError: a damaged batch; the records before it are returned first.
             BatchTooLargeError: a batch that takes more memory than batch.max.memory.bytes.
         """
         check_whole("max_bytes", max_bytes, low=1)
+        schema = row_schema(headers, columns)
         reader, committed = self.logs.recovered(topic, partition), check_isolation(isolation_level)
         state = None
         if committed or start in (EARLIEST, LATEST) or end in (None, LATEST):
@@ -427,10 +430,10 @@ class Store:
                 raise OffsetOutOfRangeError(topic, partition, end, state.log_start, last)
         assert end is not None
         chunks = reader.read(
-            start, end, max_bytes=max_bytes, headers=headers, check_crcs=check_crcs, committed=committed,
+            start, end, max_bytes=max_bytes, columns=schema.names, check_crcs=check_crcs, committed=committed,
             state=state,
         )
-        rows = RowBuilder(topic, partition, headers)
+        rows = RowBuilder(topic, partition, schema)
         return (rows.rows(chunk.columns, chunk.num_rows) for chunk in chunks)
 
     def flush(self, topic: str | None = None) -> None:

@@ -93,11 +93,7 @@ class Topic:
         ends = self._offsets(end, numbers, LATEST, isolation_level)
         starts = self._offsets(start, numbers, EARLIEST, isolation_level)
         ranges = {number: (starts[number], max(starts[number], ends[number])) for number in numbers}
-        names = row_schema(headers).names
-        unknown = [name for name in columns or () if name not in names]
-        if unknown:
-            raise InvalidConfigError(f"columns: no column {unknown[0]!r}; these are: {', '.join(names)}")
-        return Scan(self, ranges, list(columns or names), headers, max_bytes, isolation_level)
+        return Scan(self, ranges, row_schema(headers, columns), headers, max_bytes, isolation_level)
 
     def follow(
         self,
@@ -180,15 +176,13 @@ class Scan:
     """
 
     def __init__(
-        self, topic: Topic, ranges: Mapping[int, tuple[int, int]], columns: list[str], headers: bool, max_bytes: int,
+        self, topic: Topic, ranges: Mapping[int, tuple[int, int]], schema: pa.Schema, headers: bool, max_bytes: int,
         isolation_level: str,
     ) -> None:  # fmt: skip
         """For Topic.read."""
-        self._topic, self._columns = topic, columns
+        self._topic, self.schema = topic, schema
         self._headers, self._max_bytes, self._isolation_level = headers, max_bytes, isolation_level
         self.ranges = dict(ranges)
-        whole = row_schema(headers)
-        self.schema = pa.schema([whole.field(name) for name in columns])
 
     def __repr__(self) -> str:
         records = sum(end - start for start, end in self.ranges.values())
@@ -197,11 +191,10 @@ class Scan:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """The record batches, partition after partition."""
         for number, (start, end) in self.ranges.items():
-            for batch in self._topic.store.read(
-                self._topic.name, number, start, end, max_bytes=self._max_bytes, headers=self._headers,
-                isolation_level=self._isolation_level,
-            ):  # fmt: skip
-                yield batch.select(self._columns)
+            yield from self._topic.store.read(
+                self._topic.name, number, start, end, max_bytes=self._max_bytes, columns=self.schema.names,
+                headers=self._headers, isolation_level=self._isolation_level,
+            )  # fmt: skip
 
     def to_reader(self) -> pa.RecordBatchReader:
         """An Arrow reader, for tools that accept one (DuckDB, Polars, a Parquet writer); streams the batches."""

@@ -8,7 +8,7 @@ covers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import partial
 
 from pyspark_log.errors import LogDamagedError
@@ -26,15 +26,15 @@ class RangeReader:
     """Reads from the segments of one partition, with one buffer for all of them."""
 
     def __init__(
-        self, place: PartitionPath, max_bytes: int, headers: bool, check_crcs: bool, max_batch_bytes: int, dense: bool,
-        aborted: AbortedRanges | None,
+        self, place: PartitionPath, max_bytes: int, columns: Container[str], check_crcs: bool, max_batch_bytes: int,
+        dense: bool, aborted: AbortedRanges | None,
     ) -> None:  # fmt: skip
         """Opens nothing yet.
 
         Args:
             place: which partition.
             max_bytes: about how many bytes of records a chunk holds, before compression.
-            headers: whether to add their column.
+            columns: of key, value and headers, those that the chunks have.
             check_crcs: whether to verify checksums.
             max_batch_bytes: the most that one batch may take in memory; a larger one is an error.
             dense: whether each offset has a record; if not, a range may have gaps, also at its end.
@@ -43,7 +43,8 @@ class RangeReader:
         self._place = place
         self._dense = dense
         self._decode = partial(
-            decode, max_bytes=max_bytes, check_crcs=check_crcs, headers=headers, dense=dense,
+            decode, max_bytes=max_bytes, check_crcs=check_crcs, dense=dense,
+            keys="key" in columns, values="value" in columns, headers="headers" in columns,
             max_batch_bytes=max_batch_bytes, aborted=aborted.hold if aborted else None,
         )  # fmt: skip
         self._stream = BatchStream(max_batch_bytes, place.topic, place.partition, tries=_TRIES)

@@ -7,7 +7,7 @@ counts, and none beyond it, whatever the files hold.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import NoReturn, TypeVar
 
 import pyarrow as pa
@@ -208,11 +208,12 @@ class LogReader:
         return aborted_between(self._folder(state), bases, start, end)
 
     def read(
-        self, start: int, end: int, *, max_bytes: int, headers: bool = False, check_crcs: bool = True,
-        committed: bool = False, state: PartitionState | None = None,
+        self, start: int, end: int, *, max_bytes: int, columns: Container[str] = ("key", "value"),
+        check_crcs: bool = True, committed: bool = False, state: PartitionState | None = None,
     ) -> Iterator[Chunk]:  # fmt: skip
         """Reads the records of [start, end) in order, in chunks of some `max_bytes` before compression.
 
+        Of the columns key, value and headers the chunks have those that are named.
         With `committed`, records of aborted transactions are left out; `end` is at most the last stable offset.
         `state` is the one that the caller has read before; None: it is read when the first chunk is asked for.
 
@@ -228,7 +229,7 @@ class LogReader:
         state = state or self.state()
         self._check_range(start, end, state)
         aborted = self._aborted(start, end) if committed and state.flags & Flags.PRODUCERS else None
-        reader = RangeReader(self.place, max_bytes, headers, check_crcs, self._max_batch_bytes, self._dense, aborted)
+        reader = RangeReader(self.place, max_bytes, columns, check_crcs, self._max_batch_bytes, self._dense, aborted)
         position, listed = start, self._closed is None
         while position < end:
             try:

@@ -23,8 +23,8 @@ cdef struct Rows:
     int32_t* time_type
     int32_t* key_edge
     int32_t* value_edge
-    uint8_t* key
-    uint8_t* value
+    uint8_t* key  # NULL: no column of keys is asked for
+    uint8_t* value  # NULL: no column of values is asked for
     uint8_t* key_valid
     uint8_t* value_valid
     int64_t count
@@ -68,9 +68,9 @@ cdef class RowColumns:
     cdef Rows rows
     cdef dict buffers
 
-    # Reserves room for `capacity` rows with `size` bytes of keys and values, and for columns of headers if
-    # there may be more than -1 of them.
-    cdef int allocate_all(self, int64_t capacity, Py_ssize_t size, int64_t header_limit) except -1
+    # Reserves room for `capacity` rows with `size` bytes of keys and values, for those of both that are asked for, and
+    # for columns of headers if there may be more than -1 of them.
+    cdef int allocate_all(self, int64_t capacity, Py_ssize_t size, bint keys, bint values, int64_t header_limit) except -1
 
     # The filled columns by name.
     cdef dict finish(self)

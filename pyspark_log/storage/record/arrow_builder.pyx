@@ -44,7 +44,9 @@ cdef class RowColumns:
     def __dealloc__(self):
         free(self.rows.header)
 
-    cdef int allocate_all(self, int64_t capacity, Py_ssize_t size, int64_t header_limit) except -1:
+    cdef int allocate_all(
+        self, int64_t capacity, Py_ssize_t size, bint keys, bint values, int64_t header_limit
+    ) except -1:
         cdef Rows* rows = &self.rows
         rows.offset = <int64_t*>self.allocate("offset", capacity * sizeof(int64_t))
         rows.time = <int64_t*>self.allocate("time", capacity * sizeof(int64_t))
@@ -55,8 +57,10 @@ cdef class RowColumns:
         rows.value_valid = self.allocate_bitmap("value_valid", capacity)
         # Room for all bytes of the batches, since it is not known what part of them is keys. Pages that
         # are not written to cost nothing.
-        rows.key = self.allocate("key", size + BLOCK)
-        rows.value = self.allocate("value", size + BLOCK)
+        if keys:
+            rows.key = self.allocate("key", size + BLOCK)
+        if values:
+            rows.value = self.allocate("value", size + BLOCK)
         if header_limit >= 0:
             rows.headers_edge = self.allocate_edges("headers_edge", capacity)
             rows.headers_valid = self.allocate_bitmap("headers_valid", capacity)
@@ -101,12 +105,14 @@ cdef class RowColumns:
         cdef Rows* rows = &self.rows
         buffers = self.buffers
         columns = {
-            "key": self.bytes_column("key", rows.key_edge, rows.count, rows.key_nulls),
-            "value": self.bytes_column("value", rows.value_edge, rows.count, rows.value_nulls),
             "offset": pa.Array.from_buffers(INT64, rows.count, [None, buffers["offset"]], 0),
             "timestamp": pa.Array.from_buffers(TIMESTAMP, rows.count, [None, buffers["time"]], 0),
             "timestampType": pa.Array.from_buffers(INT32, rows.count, [None, buffers["time_type"]], 0),
         }
+        if rows.key != NULL:
+            columns["key"] = self.bytes_column("key", rows.key_edge, rows.count, rows.key_nulls)
+        if rows.value != NULL:
+            columns["value"] = self.bytes_column("value", rows.value_edge, rows.count, rows.value_nulls)
         if rows.headers_edge != NULL:
             columns["headers"] = self.headers_column()
         return columns

@@ -25,6 +25,8 @@ def decode(
     until_offset: int,
     max_bytes: int,
     check_crcs: bool = True,
+    keys: bool = True,
+    values: bool = True,
     headers: bool = False,
     dense: bool = False,
     follows: int = -1,

@@ -57,8 +57,8 @@ cdef class Chunk:
     """The result of `decode`.
 
     Attributes:
-        columns: key, value (binary), offset (int64), timestamp (timestamp[us, UTC]), timestampType
-            (int32: 0 created, 1 appended, -1 none), and headers if they were asked for.
+        columns: offset (int64), timestamp (timestamp[us, UTC]), timestampType (int32: 0 created, 1 appended, -1 none),
+            and those that were asked for of key, value (binary) and headers.
         num_rows: length of the columns.
         position: where the last batch that was consumed ends, in bytes from the start of the buffer.
         next_offset: the offset after that batch; what was asked for, if there was none. `until_offset`, if the
@@ -223,7 +223,7 @@ cdef class Decoder:
         self.span_room = room
         return 0
 
-    cdef int read_all(self, bint headers) except -1:
+    cdef int read_all(self, bint keys, bint values, bint headers) except -1:
         """Fill the columns with the records of all admitted batches, up to one that is bad."""
         cdef Rows* rows = &self.columns.rows
         cdef int64_t header_limit = -1
@@ -235,7 +235,7 @@ cdef class Decoder:
             header_limit = self.limit // ROW_COST
             if self.span_count:
                 header_limit = (self.limit - self.spans[0].cost) // ROW_COST
-        self.columns.allocate_all(self.capacity, self.taken, header_limit)
+        self.columns.allocate_all(self.capacity, self.taken, keys, values, header_limit)
         with nogil:
             reason = read_spans(
                 self.spans, self.span_count, self.from_offset, self.until_offset, rows, &done, &bad
@@ -268,8 +268,8 @@ cdef class Decoder:
 
 def decode(
     buffer, Py_ssize_t start, Py_ssize_t end, *, int64_t from_offset, int64_t until_offset,
-    Py_ssize_t max_bytes, bint check_crcs=True, bint headers=False, bint dense=False, int64_t follows=-1,
-    int64_t max_batch_bytes=MAX_BATCH_BYTES, aborted=None,
+    Py_ssize_t max_bytes, bint check_crcs=True, bint keys=True, bint values=True, bint headers=False,
+    bint dense=False, int64_t follows=-1, int64_t max_batch_bytes=MAX_BATCH_BYTES, aborted=None,
 ):
     """Decodes the records of the complete batches in `buffer[start:end]` to columns.
 
@@ -284,7 +284,7 @@ def decode(
         max_bytes: bytes of uncompressed records after which to stop, at the end of a batch. At least
             one batch is read.
         check_crcs: whether to verify each batch's CRC.
-        headers: whether to return a column of headers.
+        keys, values, headers: whether to return these columns; those of others are checked, and not copied.
         dense: whether each batch must begin where the one before it ends. The CRC does not cover the base
             offset, so in a log without gaps this is what reveals that it is damaged. With gaps, each must at
             least not begin before that. A compressed set of messages of format 0 or 1 that is skipped does not
@@ -318,5 +318,5 @@ def decode(
     decoder.aborted = aborted
     decoder.limit = max_batch_bytes
     decoder.admit_all(end, max_bytes)
-    decoder.read_all(headers)
+    decoder.read_all(keys, values, headers)
     return decoder.finish()

@@ -154,16 +154,16 @@ cdef const char* read_messages(
         rows.time_type[row] = time_type
         rows.key_edge[row + 1] = rows.key_edge[row] + max(key_length, 0)
         rows.value_edge[row + 1] = rows.value_edge[row] + max(value_length, 0)
-        if key_length >= 0:
-            copy_value(rows.key + rows.key_edge[row], key, key_length, end)
-        else:
+        if key_length < 0:
             clear_bit(rows.key_valid, row)
             rows.key_nulls += 1
-        if value_length >= 0:
-            copy_value(rows.value + rows.value_edge[row], value, value_length, end)
-        else:
+        elif rows.key != NULL:
+            copy_value(rows.key + rows.key_edge[row], key, key_length, end)
+        if value_length < 0:
             clear_bit(rows.value_valid, row)
             rows.value_nulls += 1
+        elif rows.value != NULL:
+            copy_value(rows.value + rows.value_edge[row], value, value_length, end)
         if rows.headers_edge != NULL:
             clear_bit(rows.headers_valid, row)
             rows.headers_nulls += 1

@@ -131,13 +131,13 @@ cdef const char* read_records(
         out_offset[row] = offset
         out_time[row] = time * 1000
         out_type[row] = append_time
-        if key_length > 0:
+        if key_length > 0 and out_key != NULL:
             copy_value(out_key + key_end, key, key_length, end)
             key_end += key_length
         elif key_length < 0:
             clear_bit(rows.key_valid, row)
             key_nulls += 1
-        if value_length > 0:
+        if value_length > 0 and out_value != NULL:
             copy_value(out_value + value_end, value, value_length, end)
             value_end += value_length
         elif value_length < 0:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.errors import InvalidRecordError
+from pyspark_log.errors import InvalidConfigError, InvalidRecordError
 from pyspark_log.storage.record.builder import RecordColumns
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -28,25 +28,34 @@ _ROW_SCHEMA_WITH_HEADERS = ROW_SCHEMA.append(pa.field("headers", HEADERS))
 _CONSTANT_ROWS = 64 * 1024
 
 
-def row_schema(headers: bool = False) -> pa.Schema:
-    """The columns of a read, with or without the column of headers."""
-    return _ROW_SCHEMA_WITH_HEADERS if headers else ROW_SCHEMA
+def row_schema(headers: bool = False, columns: Sequence[str] | None = None) -> pa.Schema:
+    """The columns of a read, with or without the column of headers; or `columns` of them, in their order.
+
+    Raises:
+        InvalidConfigError: there is no such column.
+    """
+    schema = _ROW_SCHEMA_WITH_HEADERS if headers else ROW_SCHEMA
+    if not columns:
+        return schema
+    unknown = [name for name in columns if name not in schema.names]
+    if unknown:
+        raise InvalidConfigError(f"columns: no column {unknown[0]!r}; these are: {', '.join(schema.names)}")
+    return pa.schema([schema.field(name) for name in columns])
 
 
 class RowBuilder:
     """Adds topic and partition number to a partition's columns."""
 
-    def __init__(self, topic: str, partition: int, headers: bool) -> None:
-        self._schema = row_schema(headers)
-        self._constants = {
-            "topic": pa.scalar(topic, pa.string()),
-            "partition": pa.scalar(partition, pa.int32()),
-        }
+    def __init__(self, topic: str, partition: int, schema: pa.Schema) -> None:
+        """For rows of `schema`, as `row_schema` returns it."""
+        self._schema = schema
+        constants = {"topic": pa.scalar(topic, pa.string()), "partition": pa.scalar(partition, pa.int32())}
+        self._constants = {name: value for name, value in constants.items() if name in schema.names}
         self._columns: dict[str, pa.Array] = {}
         self._rows = 0
 
     def rows(self, columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
-        """A batch of `count` rows in the row schema."""
+        """A batch of `count` rows in the schema."""
         if count > self._rows:
             self._rows = max(count, _CONSTANT_ROWS)
             self._columns = {name: pa.repeat(value, self._rows) for name, value in self._constants.items()}

@@ -31,6 +31,7 @@ from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.compression import compress
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.headers import assign_offsets, scan, set_log_append_time
+from tests.old_messages import three
 from tests.paths import GOLDEN as GOLDEN_FOLDER
 
 GOLDEN = {
@@ -144,6 +145,16 @@ def test_records_without_nulls_have_no_bitmaps():
 def test_headers_only_if_asked_for():
     data = build(THREE)
     assert "headers" not in decode(data, 0, len(data), **EVERYTHING).columns
+
+
+@pytest.mark.parametrize("name", ["key", "value"])
+@pytest.mark.parametrize("magic", [2, 1])
+def test_a_column_that_is_not_asked_for_is_left_out_and_changes_no_other(name, magic):
+    records = [Record(b"k" * 40, None, 1), Record(None, b"v" * 40, 2), Record(b"short", b"", 3)]
+    data = build(records) if magic == layout.MAGIC else three(magic)
+    whole = decode(data, 0, len(data), **EVERYTHING).columns
+    other = decode(data, 0, len(data), **{f"{name}s": False}, **EVERYTHING).columns
+    assert other == {column: array for column, array in whole.items() if column != name}
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_all_partitions_are_read_in_one_call(topic):
     assert scan.schema.names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
     assert topic.read(headers=True).schema.names[-1] == "headers"
     assert topic.read(partitions=[1]).ranges == {1: (0, 3)}
+    assert topic.read(columns=["offset", "key"]).to_table() == topic.read().to_table().select(["offset", "key"])
     with pytest.raises(InvalidConfigError, match="no column 'val'; these are: key, value"):
         topic.read(columns=["val"])
 
