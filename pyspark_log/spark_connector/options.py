@@ -38,6 +38,7 @@ _UNITS = {
     "us": 1, "": 1000, "ms": 1000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000,
     "d": 86_400_000_000,
 }  # fmt: skip
+_SIZE = re.compile(r"([0-9]{1,18})\s*([kmgtp]?)b?")
 _LONG_MAX = 2**63 - 1
 _INT_MAX = 2**31 - 1
 
@@ -60,8 +61,8 @@ _OF_READS = (
     "path", "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
     "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp",
     "endingOffsetsByTimestamp", "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition",
-    "partitionsPerTask", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix",
-    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.isolation.level",
+    "partitionsPerTask", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay",
+    "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.isolation.level",
 )  # fmt: skip
 _OF_WRITES = (
     "path", "topic", "publishId", "publishNumber", "timestampColumn", "includeHeaders", "kafka.compression.type",
@@ -119,11 +120,13 @@ class TriggerLimits:
     Attributes:
         least: minOffsetsPerTrigger, or None: a trigger with fewer new offsets waits.
         most: maxOffsetsPerTrigger, or None.
+        most_bytes: maxBytesPerTrigger, or None: about so many bytes as they are stored.
         delay_ms: maxTriggerDelay: after so long since the last micro-batch, `least` does not count.
     """
 
     least: int | None
     most: int | None
+    most_bytes: int | None
     delay_ms: int
 
 
@@ -212,7 +215,9 @@ class ReadOptions:
             ConnectorError: one of them is malformed, or they contradict each other.
         """
         least, most = _check_limits(self.given)
-        return TriggerLimits(least, most, _duration(self.given, "maxTriggerDelay", "15m"))
+        return TriggerLimits(
+            least, most, _bytes(self.given, "maxBytesPerTrigger"), _duration(self.given, "maxTriggerDelay", "15m")
+        )
 
     def batch_bounds(self) -> tuple[Position, Position]:
         """Where a batch read begins and ends.
@@ -367,6 +372,18 @@ def _duration(options: Options, name: str, default: str) -> int:
     if found is None:
         raise option_error(f"{name} must be a time such as 500ms, 30s, 15m or 2h, got {text}")
     return int(found[1]) * _UNITS[found[2]] // 1000
+
+
+def _bytes(options: Options, name: str) -> int | None:
+    """A number of bytes, written as Spark has them: 1000, 64k, 128m, 1g, with or without a b at the end."""
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    found = _SIZE.fullmatch(text.strip().lower())
+    size = int(found[1]) << 10 * " kmgtp".index(found[2] or " ") if found else 0
+    if not 0 < size <= _LONG_MAX:
+        raise option_error(f"{name} must be a number of bytes such as 64k, 128m or 1g, got {text}")
+    return size
 
 
 def _positive(options: Options, name: str, largest: int) -> int | None:

@@ -214,6 +214,11 @@ def earliest(store: Store, at: TopicPartition) -> int:
     return store.earliest_offset(at.topic, at.partition)
 
 
+def end_within(store: Store, at: TopicPartition, start: int, end: int, max_bytes: int) -> tuple[int, int]:
+    """How far from `start` about `max_bytes` of a partition reach: an offset up to `end`, and the bytes up to it."""
+    return store.logs.recovered(at.topic, at.partition).end_within(start, end, max_bytes)
+
+
 def latest(store: Store, at: TopicPartition, isolation_level: str) -> int:
     """The offset that the partition's next record will get; for committed records, the last stable offset."""
     return store.latest_offset(at.topic, at.partition, isolation_level=isolation_level)
@@ -346,6 +351,35 @@ def _pieces(one: OffsetRange, count: int) -> list[OffsetRange]:
             pieces.append(OffsetRange(one.at, start, end))
         start = end
     return pieces
+
+
+def limit_ends_by_bytes(
+    limit: int,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    end_within: Callable[[TopicPartition, int, int, int], tuple[int, int]],
+) -> Offsets:
+    """The ends of a batch of about `limit` bytes: as many of each partition as of any other that has more.
+
+    Args:
+        limit: bytes, as they are stored, for all partitions together. At least one record batch of each is read.
+        starts: where each partition of `ends` begins.
+        ends: the exclusive ends of what can be read.
+        end_within: returns for a partition, its start and end and a number of bytes how far these reach: an offset,
+            and the bytes up to it.
+    """
+    limited = dict(ends)
+    left = sorted(at for at, end in ends.items() if starts[at] < end)
+    while left:
+        share = limit // len(left)
+        found = {at: end_within(at, starts[at], ends[at], max(share, 1)) for at in left}
+        whole = {at: size for at, (end, size) in found.items() if end >= ends[at] and size <= share}
+        if not whole:
+            return {**limited, **{at: end for at, (end, _) in found.items()}}
+        # What these do not need the others share.
+        limit -= sum(whole.values())
+        left = [at for at in left if at not in whole]
+    return limited
 
 
 _LONG_MAX = 2**63 - 1

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
@@ -30,10 +31,12 @@ from pyspark_log.spark_connector.offsets import Identity, Offsets, SourceOffset,
 from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning import (
     earliest,
+    end_within,
     identity_after,
     identity_of,
     latest,
     limit_ends,
+    limit_ends_by_bytes,
     missing_is_lost,
     of_same_topics,
     offsets_at,
@@ -81,10 +84,13 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`maxOffsetsPerTrigger` or `minOffsetsPerTrigger`; Trigger.Once ignores them."""
-        if self._limits.most is not None:
-            return ReadMaxRows(self._limits.most)
-        return ReadAllAvailable() if self._limits.least is None else ReadMinRows(self._limits.least)
+        """One of the limits of a trigger: Spark takes one, `latestOffset` keeps to all. Trigger.Once ignores them."""
+        limits = self._limits
+        if limits.most is not None:
+            return ReadMaxRows(limits.most)
+        if limits.most_bytes is not None:
+            return ReadMaxBytes(limits.most_bytes)
+        return ReadAllAvailable() if limits.least is None else ReadMinRows(limits.least)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fixes the offsets at which the query ends."""
@@ -114,8 +120,8 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begins = starts_of(known, ends, partial(earliest, store), self._options.subscription, self._loss)
             if not ends or (not isinstance(limit, ReadAllAvailable) and self._waits(begins, ends)):
                 return start
-            if isinstance(limit, ReadMaxRows):
-                ends = limit_ends(limit.max_rows, begins, ends)
+            if not isinstance(limit, ReadAllAvailable):
+                ends = self._limited(store, begins, ends)
             if begin.is_initial:
                 return SourceOffset(ends, self._new_group, begin.offsets, identity).to_json()
             # A batch without records is run to store ids that an earlier version did not keep.
@@ -184,6 +190,14 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         self._last_batch = now
         return False
+
+    def _limited(self, store: Store, begins: Offsets, ends: Offsets) -> Offsets:
+        """The ends of a micro-batch within `maxOffsetsPerTrigger` and `maxBytesPerTrigger`."""
+        if self._limits.most is not None:
+            ends = limit_ends(self._limits.most, begins, ends)
+        if self._limits.most_bytes is not None:
+            ends = limit_ends_by_bytes(self._limits.most_bytes, begins, ends, partial(end_within, store))
+        return ends
 
     def _commit_group(self, store: Store, done: SourceOffset, now: Identity) -> None:
         if not done.is_initial:

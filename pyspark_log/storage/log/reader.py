@@ -302,6 +302,49 @@ class LogReader:
             return state.position
         return segment.size_up_to(state.next_offset)
 
+    def end_within(self, start: int, end: int, max_bytes: int) -> tuple[int, int]:
+        """How far from `start` some `max_bytes` of the log reach, by the offset indexes.
+
+        Args:
+            start, end: a range of offsets, of which the log may not hold all.
+            max_bytes: of record batches as they are stored. One batch is within them, however large it is.
+
+        Returns:
+            An offset up to `end` at which a batch begins or ends, and about how many bytes there are up to it.
+
+        Raises:
+            UnknownTopicError, LogDamagedError, CorruptRecordError: as `last_stable_offset`.
+        """
+
+        def look(state: PartitionState, listed: bool) -> tuple[int, int]:
+            first, last = max(start, state.log_start), min(end, state.high_watermark)
+            taken = 0
+            for segment, size in self._segments_from(first, state, listed) if first < last else ():
+                begin = segment.position_of(first, size)
+                stop = begin + max_bytes - taken
+                is_last = segment.until == NO_OFFSET or segment.until >= last
+                live = segment.position_of(last, size) if is_last and last < state.high_watermark else size
+                if stop < live:
+                    return self._end_in(segment, first, min(stop, size), size, last), taken + stop - begin
+                taken += live - begin
+                if is_last:
+                    break
+            return end, taken
+
+        return self._settled(look)
+
+    def _end_in(self, segment: SegmentReader, start: int, stop: int, size: int, end: int) -> int:
+        """The last known offset at which a batch begins, before byte `stop`; at least the end of the first batch."""
+        header = segment.batch_before(stop, size)
+        if header is not None and header.base_offset > start:
+            return min(header.base_offset, end)
+        if segment.base_offset > start:
+            return segment.base_offset
+        for header in segment.headers(segment.position_of(start, size), size):
+            if header.next_offset > start:
+                return min(header.next_offset, end)
+        return end
+
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, in offset order, whose time is `timestamp` (ms) or later, if there is one."""
         return self._settled(lambda state, listed: self._find(timestamp, state, listed, control=False))

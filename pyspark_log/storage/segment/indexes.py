@@ -111,6 +111,19 @@ class OffsetIndex:
                 high = middle - 1
         return low
 
+    def floor_by_position(self, position: int) -> int:
+        """The number of the last entry at `position` (bytes) or before it; -1 if there is none."""
+        low, high = -1, self.count - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            entry = self.entry(middle)
+            # As above.
+            if entry.offset > self._base and entry.position <= position:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
     def append(self, offset: int, position: int) -> None:
         """Appends an entry."""
         self._file.pwrite(_OFFSET_ENTRY.pack(offset - self._base, position), self.count * self.WIDTH)

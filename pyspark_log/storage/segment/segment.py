@@ -166,6 +166,26 @@ class SegmentReader:
             file.close()
         return 0
 
+    def batch_before(self, position: int, end: int) -> BatchHeader | None:
+        """The last batch with an index entry that begins at `position` or before it; None if no entry has one.
+
+        Args:
+            position: in bytes.
+            end: the live bytes of the log.
+        """
+        file = _open_index(segment_path(self._folder, self.base_offset, INDEX))
+        if file is None:
+            return None
+        with file:
+            index = OffsetIndex(file, self.base_offset)
+            number = index.floor_by_position(position)
+            for doubted in range(number, max(number - _MAX_DOUBTS, -1), -1):
+                entry = index.entry(doubted)
+                header = batch_at(self.log, entry.position, end)
+                if entry.position <= position and header is not None and header.last_offset == entry.offset:
+                    return header
+        return None
+
     def since(self, timestamp: int, offset: int, end: int) -> Iterator[BatchHeader]:
         """The batches that reach `offset` and have a record of `timestamp` (ms) or later, in order."""
         for header in self.headers(self._start_by_time(timestamp, offset, end), end):

@@ -150,8 +150,10 @@ def test_what_to_do_without_a_record_so_late():
     ("text", "ms"), [("15m", 900_000), ("500ms", 500), ("30s", 30_000), ("2h", 7_200_000), ("7", 7)]
 )
 def test_how_long_a_trigger_waits(text, ms):
-    given = read_options(minOffsetsPerTrigger="4", maxOffsetsPerTrigger="9", maxTriggerDelay=text)
-    assert given.trigger_limits() == TriggerLimits(4, 9, ms)
+    given = read_options(
+        minOffsetsPerTrigger="4", maxOffsetsPerTrigger="9", maxBytesPerTrigger="2MB", maxTriggerDelay=text
+    )
+    assert given.trigger_limits() == TriggerLimits(4, 9, 2 << 20, ms)
     assert read_options().trigger_limits() == TriggerLimits(None, None, 900_000)
 
 
@@ -159,6 +161,8 @@ def test_how_long_a_trigger_waits(text, ms):
     ("options", "message"),
     [
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger must be positive"),
+        ({"maxBytesPerTrigger": "1x"}, "maxBytesPerTrigger must be a number of bytes such as 64k, 128m or 1g, got 1x"),
+        ({"maxBytesPerTrigger": "0m"}, "maxBytesPerTrigger must be a number of bytes"),
         ({"maxOffsetsPerTrigger": "1e3"}, "maxOffsetsPerTrigger must be a whole number"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay must be a time such as 500ms"),
     ],

@@ -5,7 +5,7 @@ import os
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from pyspark_log import DefaultSource
 from pyspark_log.errors import StagedOutputError
@@ -67,6 +67,31 @@ def test_batches_follow_each_other(store):
     assert second["t"] == {"0": 4, "1": 2}
     assert second["@"] == {name: kept for name, kept in first["@"].items() if name != "start"}
     assert reader.reportLatestOffset() == {"t": {"0": 4, "1": 2}}
+
+
+def test_a_trigger_is_bounded_by_bytes(store):
+    """Of each partition as much as of any other that has more; what one does not need the others share."""
+    store.create_topic("u", 3, {"index.interval.bytes": "0"})
+    for count in range(12):
+        store.append("u", pa.record_batch({"value": [os.urandom(1000)]}), partition=0)
+        store.append("u", pa.record_batch({"value": [os.urandom(2000)]}), partition=1)
+        if count < 2:
+            store.append("u", pa.record_batch({"value": [b"x"]}), partition=2)
+    reader = reader_of(store, subscribe="u", maxBytesPerTrigger="10k")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxBytes(10 * 1024)
+    position, seen = reader.initialOffset(), []
+    while (end := through_json(reader.latestOffset(position, limit))) != position:
+        seen.append(plan(reader, position, end))
+        position = end
+    assert seen[0] == [(0, 0, 4), (1, 0, 2), (2, 0, 2)]
+    assert seen[1:3] == [[(0, 4, 8), (1, 2, 4)], [(0, 8, 12), (1, 4, 6)]]
+    assert seen[3:] == [[(1, 6, 10)], [(1, 10, 12)]]
+    # Both limits hold.
+    both = reader_of(store, subscribe="u", maxBytesPerTrigger="10k", maxOffsetsPerTrigger="3")
+    assert batch(both, both.initialOffset(), both.getDefaultReadLimit())[1] == [(0, 0, 1), (1, 0, 1), (2, 0, 1)]
+    # As the other limits, it does not count where Spark asks for all there is.
+    assert batch(reader, reader.initialOffset())[1] == [(0, 0, 12), (1, 0, 12), (2, 0, 2)]
 
 
 def test_the_first_batch_again_begins_where_it_began(store):
