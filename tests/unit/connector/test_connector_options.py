@@ -154,7 +154,7 @@ def test_how_long_a_trigger_waits(text, ms):
         minOffsetsPerTrigger="4", maxOffsetsPerTrigger="9", maxBytesPerTrigger="2MB", maxTriggerDelay=text
     )
     assert given.trigger_limits() == TriggerLimits(4, 9, 2 << 20, ms)
-    assert read_options().trigger_limits() == TriggerLimits(None, None, 900_000)
+    assert read_options().trigger_limits() == TriggerLimits(None, None, None, 900_000)
 
 
 @pytest.mark.parametrize(
