@@ -10,7 +10,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_log.errors import PylogError, StagedOutputError
 from pyspark_log.spark_connector.errors import ConnectorError, outcome_shown
-from pyspark_log.spark_connector.query_run import QueryRun, location_of, plan_of, publisher_of
+from pyspark_log.spark_connector.query_run import ITS_OWN, QueryPublisher, QueryRun, location_of, plan_of
+from pyspark_log.spark_connector.source_offsets import moves_of
 from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.spark_connector.task_writer import StagedMessage
 from pyspark_log.storage.ingest import is_past_retention, warn_past_retention
@@ -42,9 +43,10 @@ def publish_batch(
 
 
 def publish_micro_batch(
-    store: StoreRef, messages: Sequence[WriterCommitMessage | None], batch_id: int, checkpoint: str, query_name: str
-) -> None:
-    """Publishes a micro-batch under its query's id, which Spark keeps in the checkpoint.
+    store: StoreRef, messages: Sequence[WriterCommitMessage | None], batch_id: int, checkpoint: str, query_name: str,
+    publisher: QueryPublisher = ITS_OWN,
+) -> None:  # fmt: skip
+    """Publishes a micro-batch under its query's id, which Spark keeps in the checkpoint, or the user's.
 
     Args:
         store: the store.
@@ -52,6 +54,7 @@ def publish_micro_batch(
         batch_id: the micro-batch's id.
         checkpoint: the query's own checkpoint location, or "" if the session's counts.
         query_name: the query's name, or "".
+        publisher: under which id the query publishes, and whether with the offsets that it has read.
     """
     with outcome_shown():
         staged, opened = _staged(messages), store.reopen()
@@ -60,11 +63,13 @@ def publish_micro_batch(
         location = location_of(checkpoint, run.checkpoints, query_name)
         publish(
             opened.decisions,
-            publisher_of(run.query_id),
+            publisher.id_of(run.query_id),
             batch_id,
             _parts(staged),
+            participants=[moves_of(opened, location, batch_id)] if publisher.commits_offsets else [],
             run=run.run_id,
             claimed=True,
+            location=publisher.location_of(run.query_id),
             plan=plan_of(location, batch_id),
         )
     warn_of_old_times(opened, staged, run.run_id)

@@ -65,8 +65,8 @@ _OF_READS = (
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.isolation.level",
 )  # fmt: skip
 _OF_WRITES = (
-    "path", "topic", "publishId", "publishNumber", "timestampColumn", "includeHeaders", "kafka.compression.type",
-    "checkpointLocation", "queryName",
+    "path", "topic", "publishId", "publishNumber", "publishTakeOver", "publishOffsets", "timestampColumn",
+    "includeHeaders", "kafka.compression.type", "checkpointLocation", "queryName",
 )  # fmt: skip
 # They concern the way to a broker, and every job that is moved here has some.
 _OF_BROKERS = ("kafka.bootstrap.servers", "kafkaConsumer.pollTimeoutMs")
@@ -271,8 +271,10 @@ class WriteOptions:
 
     Attributes:
         topic: the topic of all rows; None: the column `topic` names it.
-        publish_id: the id under which a batch write is published exactly once.
-        publish_number: the number of this publish under that id; both are set or neither.
+        publish_id: the id under which a write is published exactly once; None: a streaming query's own.
+        publish_number: the number of this publish under that id, of a batch write.
+        publish_take_over: whether an id that belongs to another query becomes that of this one.
+        publish_offsets: whether the offsets that a streaming query has read are committed with its output.
         compression_type: the codec for topics that leave it to the writer, or None.
         timestamp_column: the column with the records' times; None: the time of the write.
     """
@@ -280,6 +282,8 @@ class WriteOptions:
     topic: str | None
     publish_id: str | None
     publish_number: int | None
+    publish_take_over: bool
+    publish_offsets: bool
     compression_type: str | None
     timestamp_column: str | None
 
@@ -292,17 +296,34 @@ class WriteOptions:
         """
         _refuse_client_configs(options, _REFUSED_FOR_WRITES)
         publish_id = options.get("publishid")
-        if (publish_id is None) != ("publishnumber" not in options) or publish_id == "":
-            raise option_error(
-                "publishId and publishNumber go together: the id names a series of writes, and the number counts them"
-            )
+        if publish_id == "":
+            raise option_error("publishId is empty: it names a series of writes")
         return cls(
             topic=options["topic"].strip() if "topic" in options else None,
             publish_id=publish_id,
-            publish_number=None if publish_id is None else _whole(options, "publishNumber", 0),
+            publish_number=_whole(options, "publishNumber", 0) if "publishnumber" in options else None,
+            publish_take_over=_truth(options, "publishTakeOver"),
+            publish_offsets=_truth(options, "publishOffsets"),
             compression_type=options.get("kafka.compression.type"),
             timestamp_column=options.get("timestampcolumn"),
         )
+
+
+    def check_batch(self) -> None:
+        """Refuses options that a batch write cannot have. ConnectorError."""
+        if (self.publish_id is None) != (self.publish_number is None):
+            raise option_error(
+                "publishId and publishNumber go together: the id names a series of writes, and the number counts them"
+            )
+        if self.publish_take_over or self.publish_offsets:
+            raise option_error("publishTakeOver and publishOffsets are for streaming queries")
+
+    def check_stream(self) -> None:
+        """Refuses options that a streaming write cannot have. ConnectorError."""
+        if self.publish_number is not None:
+            raise option_error("publishNumber is for batch writes: the micro-batches of a query have their own numbers")
+        if self.publish_take_over and self.publish_id is None:
+            raise option_error("publishTakeOver needs publishId: the id that this query takes over")
 
 
 def _refuse_client_configs(options: Options, refused: Mapping[str, str]) -> None:

@@ -28,7 +28,7 @@ from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import open_for_write
 from pyspark_log.spark_connector.task_writer import StagedMessage, stage
 from pyspark_log.spark_connector.writer import plan_write
-from pyspark_log.storage.publish import PublishResult, discard, publish
+from pyspark_log.storage.publish import PublishResult, claim, discard, publish
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +51,16 @@ class Publish:
         result: the result of the publish, after the block.
     """
 
-    def __init__(self, path: str | os.PathLike[str], publish_id: str, publish_number: int) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], publish_id: str, publish_number: int, *, take_over: bool = False
+    ) -> None:
         """
         Args:
             path: the store's folder; a store is created if the folder is missing or empty.
             publish_id: names a series of publishes, permanently.
             publish_number: numbers them consecutively, from any start; the batch id.
+            take_over: whether an id that belongs to another query becomes that of this one, with new numbers: for a
+                query whose checkpoint is lost.
 
         Raises:
             ConnectorError: the id is empty, the number is negative, or the path is not a store.
@@ -68,6 +72,7 @@ class Publish:
             self._store = open_for_write(self._path)
         self._publish_id = publish_id
         self._number = publish_number
+        self._take_over = take_over
         self._messages: list[StagedMessage] = []
         self._ended = False
         self.result: PublishResult | None = None
@@ -91,6 +96,8 @@ class Publish:
             topic=topic,
             publish_id=None,
             publish_number=None,
+            publish_take_over=False,
+            publish_offsets=False,
             compression_type=None,
             timestamp_column=timestamp_column,
         )
@@ -119,6 +126,10 @@ class Publish:
         run, location = self._query()
         with outcome_shown():
             check_agreements(self._messages)
+            if self._take_over:
+                claim(
+                    self._store.decisions, self._publish_id, run, self._number, location=location, take_over=True
+                )
             self.result = publish(
                 self._store.decisions, self._publish_id, self._number, parts, run=run, location=location
             )

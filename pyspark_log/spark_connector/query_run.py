@@ -35,22 +35,44 @@ class QueryRun:
         return cls(*(_local_property(name) for name in names))
 
 
-def publisher_of(query_id: str) -> str:
-    """The id under which a query publishes."""
-    return f"spark-{query_id}"
+@dataclass(frozen=True)
+class QueryPublisher:
+    """Under which id a streaming query publishes, and what with its output.
+
+    Attributes:
+        publish_id: the user's; None: one that is made of the query's id.
+        take_over: whether an id that belongs to another query becomes that of this one.
+        commits_offsets: whether the offsets that a micro-batch has read are committed with it.
+    """
+
+    publish_id: str | None = None
+    take_over: bool = False
+    commits_offsets: bool = False
+
+    def id_of(self, query_id: str) -> str:
+        """The id."""
+        return self.publish_id or f"spark-{query_id}"
+
+    def location_of(self, query_id: str) -> str:
+        """What is recorded as the checkpoint; "" if the id says it."""
+        return f"of query {query_id}" if self.publish_id else ""
 
 
-def claim_in_first_task(store: StoreRef) -> None:
+#: A query that names no id.
+ITS_OWN = QueryPublisher()
+
+
+def claim_in_first_task(store: StoreRef, publisher: QueryPublisher) -> None:
     """Fences the earlier runs of the query before this one stages anything.
 
     Tasks are the first to know the run. The first task of each micro-batch does it, so the others need not know
     what was published. Raises: as claim_run.
     """
     if _context().partitionId() == 0:
-        claim_run(store, QueryRun.of_task(), int(_local_property("streaming.sql.batchId")))
+        claim_run(store, QueryRun.of_task(), int(_local_property("streaming.sql.batchId")), publisher)
 
 
-def claim_run(store: StoreRef, run: QueryRun, batch_id: int) -> None:
+def claim_run(store: StoreRef, run: QueryRun, batch_id: int, publisher: QueryPublisher = ITS_OWN) -> None:
     """Makes a run the query's publisher, and fences earlier runs.
 
     Raises:
@@ -58,7 +80,10 @@ def claim_run(store: StoreRef, run: QueryRun, batch_id: int) -> None:
             query, or the micro-batch is neither the last one nor the next, no run is fenced.
     """
     with outcome_shown():
-        claim(store.reopen().decisions, publisher_of(run.query_id), run.run_id, batch_id)
+        claim(
+            store.reopen().decisions, publisher.id_of(run.query_id), run.run_id, batch_id,
+            location=publisher.location_of(run.query_id), take_over=publisher.take_over,
+        )  # fmt: skip
 
 
 def _local_property(name: str) -> str:

@@ -28,9 +28,9 @@ from pyspark.sql.types import StructType
 
 from pyspark_log.spark_connector.columns import check_columns
 from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batch
-from pyspark_log.spark_connector.errors import conditions_shown, option_error
+from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.options import Options, WriteOptions, unknown_options
-from pyspark_log.spark_connector.query_run import claim_in_first_task
+from pyspark_log.spark_connector.query_run import QueryPublisher, claim_in_first_task
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic, warn_of_options
 from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
 from pyspark_log.storage.catalog import check_name, check_not_internal
@@ -45,6 +45,7 @@ class PylogBatchWriter(DataSourceArrowWriter):
 
     def __init__(self, path: str, options: Options, schema: StructType) -> None:
         parsed = WriteOptions.parse(options)
+        parsed.check_batch()
         warn_of_options(unknown_options(options, write=True))
         self._plan = plan_write(path, parsed, schema)
         self._one_off = parsed.publish_id is None
@@ -72,10 +73,8 @@ class PylogStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, path: str, options: Options, schema: StructType) -> None:
         parsed = WriteOptions.parse(options)
-        if parsed.publish_id is not None:
-            raise option_error(
-                "publishId and publishNumber are for batch writes; a streaming query is published by its own id"
-            )
+        parsed.check_stream()
+        self._publisher = QueryPublisher(parsed.publish_id, parsed.publish_take_over, parsed.publish_offsets)
         self._plan = plan_write(path, parsed, schema)
         self._checkpoint = options.get("checkpointlocation", "")
         self._query_name = options.get("queryname", "")
@@ -83,14 +82,16 @@ class PylogStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
         """Fences earlier runs of the query, then stages a task's rows."""
-        claim_in_first_task(self._plan.store)
+        claim_in_first_task(self._plan.store, self._publisher)
         return stage(self._plan, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publishes the micro-batch; a replay of a published one changes nothing."""
         # Here, as one process makes all commits of a query.
         warn_of_options(self._warnings)
-        publish_micro_batch(self._plan.store, messages, batchId, self._checkpoint, self._query_name)
+        publish_micro_batch(
+            self._plan.store, messages, batchId, self._checkpoint, self._query_name, self._publisher
+        )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Does nothing, for the reason given at PylogBatchWriter.abort."""

@@ -48,6 +48,13 @@ def check_inserted(store, shown):
     assert f"|{len(values):>8}|" in shown
 
 
+def check_copies(store, _shown):
+    copies = all_values_in(store, "copies")
+    committed = store.groups["copy-flights"].committed().values()
+    assert copies == all_values_in(store, "flights")
+    assert sum(one.offset for one in committed) == len(copies)
+
+
 CHECKS = {
     "README.md: In Spark": check_late,
     "README.md: Kafka's own files": check_orders,
@@ -55,6 +62,7 @@ CHECKS = {
     "operations.md: Writing old events from Spark: `timestampColumn`": check_old_events,
     "spark.md: In SQL": check_inserted,
     "spark.md: Moving a job": check_flights,
+    "spark.md: When a checkpoint is lost": check_copies,
     "transactions.md: In Spark: one publish for all writes of a micro-batch": check_split,
 }
 

@@ -59,11 +59,16 @@ def check_fenced(wanted: Decision, last: Decision | None, claimed: bool) -> None
         )
     if wanted.location and last.location and wanted.location != last.location:
         raise PublisherFencedError(
-            f"publisher {wanted.publisher!r} belongs to the checkpoint {last.location} ({held}); this is the "
-            f"checkpoint {wanted.location}: a copied checkpoint cannot be used beside the original, nor one id by two "
-            "queries; start the second query with a checkpoint (and a publishId) of its own",
+            f"publisher {wanted.publisher!r} belongs to the checkpoint {last.location} ({held}; last number: "
+            f"{_last_number(last)}); this is the checkpoint {wanted.location}: a copied checkpoint cannot be used "
+            "beside the original, nor one id by two queries; start the second query with a checkpoint (and a "
+            "publishId) of its own. If that checkpoint is lost, publishTakeOver gives the id to the new one",
             *holder,
         )
+
+
+def _last_number(last: Decision) -> str:
+    return "none yet" if last.number == NO_NUMBER else f"{last.number}, of {shown(last.time)}"
 
 
 def check_number(wanted: Decision, last: Decision | None) -> None:

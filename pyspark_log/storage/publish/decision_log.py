@@ -169,6 +169,13 @@ def _tombstones_stay(logs: LogManager) -> int:
         return 0  # it was deleted
 
 
+def _unnumbered(publisher: str, origin: Origin, location: str) -> Decision:
+    """What is known of a publisher that has decided nothing yet."""
+    return Decision(
+        publisher, NO_NUMBER, done=True, location=location, host=origin.host, process=origin.process, time=origin.time
+    )
+
+
 def _done(decision: Decision) -> _Record:
     return decision.publisher, replace(decision, done=True)
 
@@ -208,12 +215,26 @@ class DecisionWriter:
         """Syncs the log to its end. OSError, OutcomeUnknownError."""
         self._writer.flush()
 
-    def fence(self, publisher: str, run: str) -> None:
-        """Records that a newer run holds the publisher, which may be a new publisher."""
+    def fence(self, publisher: str, run: str, location: str = "") -> None:
+        """Records that a newer run holds the publisher, which may be a new publisher, at a checkpoint."""
         last, origin = self._log.last.get(publisher), Origin.here(self._log.logs.clock())
         if last is None:
-            last = Decision(publisher, NO_NUMBER, done=True, host=origin.host, process=origin.process, time=origin.time)
+            last = _unnumbered(publisher, origin, location)
         self._append([(publisher, last.fenced_by(run, origin))], None)
+
+    def take_over(self, last: Decision, run: str, location: str) -> None:
+        """Gives a publisher to a run at another checkpoint, which numbers its publishes from any start.
+
+        Args:
+            last: its last decision, which is applied everywhere.
+            run: the run; that of `last` is fenced.
+            location: the run's checkpoint.
+        """
+        origin = Origin.here(self._log.logs.clock())
+        fresh = replace(_unnumbered(last.publisher, origin, location), run=last.run, replaced=last.replaced)
+        finished = [] if last.done else [last]
+        records = [*map(_done, finished), (last.publisher, fresh.fenced_by(run, origin))]
+        self._end(finished, records)
 
     def finish(self, done: Sequence[Decision], forget: str | None, *, sync: bool = True) -> None:
         """Records that decisions are applied everywhere, and forgets the publisher `forget` (None: no publisher)."""

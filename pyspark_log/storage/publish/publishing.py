@@ -428,7 +428,10 @@ def _refusal(wanted: Decision, last: Decision | None) -> PublisherFencedError | 
     return None
 
 
-def claim(decisions: DecisionLog, publisher: str, run: str, number: int | None = None) -> int:
+def claim(
+    decisions: DecisionLog, publisher: str, run: str, number: int | None = None, *, location: str = "",
+    take_over: bool = False,
+) -> int:  # fmt: skip
     """Makes `run` the one that publishes under an id, and fences earlier runs.
 
     What they have decided is applied before this returns. A run that already holds the publisher takes no lock.
@@ -438,6 +441,9 @@ def claim(decisions: DecisionLog, publisher: str, run: str, number: int | None =
         publisher: the id.
         run: the publisher's run.
         number: what the run is about to publish. With a number that is refused, no run is fenced.
+        location: the run's checkpoint; "": no check.
+        take_over: whether a publisher that belongs to another checkpoint becomes that of this one: its runs are fenced,
+            and its numbers may start from any. Otherwise that is refused.
 
     Returns:
         The last number that was decided; NO_NUMBER if there is none.
@@ -445,16 +451,18 @@ def claim(decisions: DecisionLog, publisher: str, run: str, number: int | None =
     Raises:
         InvalidConfigError: a decision cannot hold the id, run or number.
         PublishNumberError: neither the next number nor the last one.
-        PublisherFencedError: a newer run holds the publisher, and `number` is given.
+        PublisherFencedError: a newer run or another checkpoint holds the publisher, and `number` is given.
         PublishFailedError: it failed, and can be tried again.
         PublishPendingError: the same, as `number` (if it is given; else the publisher's last one) is decided already
             and could not be applied.
         ReadOnlyError: it is a broker's folder.
     """
-    check_given(publisher, 0 if number is None else number, run)
+    check_given(publisher, 0 if number is None else number, run, location)
     decisions.logs.check_writable()
     try:
-        return _claim(decisions, publisher, run, number)
+        if take_over:
+            _take_over(decisions, publisher, run, location)
+        return _claim(decisions, publisher, run, number, location)
     except (PublishError, PublishPendingError):
         raise
     except Exception as error:
@@ -462,7 +470,7 @@ def claim(decisions: DecisionLog, publisher: str, run: str, number: int | None =
         raise _failed(what, error) from error
 
 
-def _claim(decisions: DecisionLog, publisher: str, run: str, number: int | None) -> int:
+def _claim(decisions: DecisionLog, publisher: str, run: str, number: int | None, location: str) -> int:
     decisions.follow()
     last = decisions.last.get(publisher)
     if last is not None and last.run == run and (last.done or is_applied(decisions, last)):
@@ -470,13 +478,27 @@ def _claim(decisions: DecisionLog, publisher: str, run: str, number: int | None)
     with decisions.hold() as writer:
         last = decisions.last.get(publisher)
         if number is not None:
-            check_fenced(Decision(publisher, number, run=run), last, claimed=False)
+            check_fenced(Decision(publisher, number, run=run, location=location), last, claimed=False)
             check_number(Decision(publisher, number), last)
         if last is None or last.run != run:
-            writer.fence(publisher, run)
+            writer.fence(publisher, run, location)
         last = decisions.last[publisher]
     _finish(decisions, last, last.number if number is None else number)
     return last.number
+
+
+def _take_over(decisions: DecisionLog, publisher: str, run: str, location: str) -> None:
+    """Gives a publisher of another checkpoint to a run at this one; what it has decided is applied before."""
+    while True:
+        decisions.follow()
+        last = decisions.last.get(publisher)
+        if last is None or last.location in ("", location) or run in last.replaced:
+            return
+        apply_decision(decisions, last, DEFAULT_TIMEOUT)
+        with decisions.hold() as writer:
+            if decisions.last.get(publisher) == last:
+                writer.take_over(last, run, location)
+                return
 
 
 def _finish(decisions: DecisionLog, last: Decision, number: int) -> None:

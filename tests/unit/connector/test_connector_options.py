@@ -213,17 +213,15 @@ def write_options(**options):
 
 def test_write_options():
     options = write_options(topic=" t ", publishId="nightly", publishNumber="7", kafka__compression__type="zstd")
-    assert options == WriteOptions("t", "nightly", 7, "zstd", None)
+    assert options == WriteOptions("t", "nightly", 7, False, False, "zstd", None)
     assert write_options(timestampColumn="at").timestamp_column == "at"
-    assert write_options() == WriteOptions(None, None, None, None, None)
+    assert write_options() == WriteOptions(None, None, None, False, False, None, None)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"publishId": "a"}, "publishId and publishNumber go together"),
-        ({"publishNumber": "1"}, "publishId and publishNumber go together"),
-        ({"publishId": "", "publishNumber": "1"}, "publishId and publishNumber go together"),
+        ({"publishId": "", "publishNumber": "1"}, "publishId is empty"),
         ({"publishId": "a", "publishNumber": "-1"}, "publishNumber must be a whole number"),
         ({"kafka__key__serializer": "x"}, "Kafka option 'key.serializer' is not supported"),
         ({"kafka__value__serializer": "x"}, "Kafka option 'value.serializer' is not supported"),
@@ -232,6 +230,32 @@ def test_write_options():
 def test_refused_in_writes(options, message):
     with pytest.raises(ConnectorError, match=message):
         write_options(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"publishId": "a"}, "publishId and publishNumber go together"),
+        ({"publishNumber": "1"}, "publishId and publishNumber go together"),
+        ({"publishTakeOver": "true"}, "publishTakeOver and publishOffsets are for streaming"),
+        ({"publishOffsets": "true"}, "publishTakeOver and publishOffsets are for streaming"),
+    ],
+)
+def test_refused_in_batch_writes(options, message):
+    with pytest.raises(ConnectorError, match=message):
+        write_options(**options).check_batch()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"publishId": "a", "publishNumber": "1"}, "publishNumber is for batch writes"),
+        ({"publishTakeOver": "true"}, "publishTakeOver needs publishId"),
+    ],
+)
+def test_refused_in_streaming_writes(options, message):
+    with pytest.raises(ConnectorError, match=message):
+        write_options(**options).check_stream()
 
 
 def test_a_store_must_be_named():

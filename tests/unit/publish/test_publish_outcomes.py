@@ -27,7 +27,7 @@ from pyspark_log.errors import (
 from pyspark_log.spark_connector.commit import publish_batch, publish_micro_batch
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.publish_together import Publish
-from pyspark_log.spark_connector.query_run import QueryRun, publisher_of
+from pyspark_log.spark_connector.query_run import ITS_OWN, QueryRun
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.task_writer import StagedMessage
 from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
@@ -200,7 +200,7 @@ class ByOneBatchWrite(BySpark):
 
 
 class ByMicroBatch(BySpark):
-    publisher = publisher_of(RUN.query_id)
+    publisher = ITS_OWN.id_of(RUN.query_id)
 
     def __init__(self, store):
         super().__init__(store)

@@ -8,8 +8,16 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.clients.transactions import Transactions
-from pyspark_log.errors import OffsetConflictError, PublisherFencedError, PublishNumberError
+from pyspark_log.errors import (
+    OffsetConflictError,
+    PublisherFencedError,
+    PublishFailedError,
+    PublishNumberError,
+    PublishPendingError,
+)
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
+from pyspark_log.storage.publish import publishing
+from pyspark_log.storage.publish.decision import NO_NUMBER
 from pyspark_log.storage.publish.publishing import claim, last_number, publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
@@ -68,6 +76,52 @@ def test_the_last_number_with_another_plan_is_no_replay(store):
         assert put(store, 0, b"a", plan=plan).replayed
     put(store, 1, b"b", plan="two")
     assert values(store) == [b"a", b"b"]
+
+
+def test_an_id_of_another_checkpoint_is_refused_until_it_is_taken_over(store):
+    claim(store.decisions, "q", "r1", 0, location="one")
+    put(store, 6, b"a", run="r1", claimed=True, location="one")
+    with pytest.raises(PublisherFencedError, match=r"belongs to the checkpoint one .* last number: 6, of \d{4}-.*Z?\)"):
+        claim(store.decisions, "q", "r2", 0, location="two")
+    assert claim(store.decisions, "q", "r2", 0, location="two", take_over=True) == NO_NUMBER
+    put(store, 0, b"b", run="r2", claimed=True, location="two")
+    # The first one is fenced while it runs, and when it is started again.
+    with pytest.raises(PublisherFencedError, match="run r1 was replaced by run r2"):
+        put(store, 7, b"x", run="r1", claimed=True, location="one")
+    with pytest.raises(PublisherFencedError, match="belongs to the checkpoint two"):
+        claim(store.decisions, "q", "r3", 7, location="one")
+    # The option may stay: what is one's own is not taken over.
+    assert claim(store.decisions, "q", "r4", 1, location="two", take_over=True) == 0
+    put(store, 1, b"c", run="r4", claimed=True, location="two")
+    assert values(store) == values(Store.open(store.path)) == [b"a", b"b", b"c"]
+
+
+def test_an_id_that_was_claimed_and_never_used_belongs_to_its_checkpoint(store):
+    claim(store.decisions, "q", "r1", 0, location="one")
+    with pytest.raises(PublisherFencedError, match=r"belongs to the checkpoint one .* last number: none yet"):
+        claim(store.decisions, "q", "r2", 0, location="two")
+
+
+def test_what_was_decided_is_applied_before_an_id_is_taken_over(store, monkeypatch):
+    claim(store.decisions, "q", "r1", 0, location="one")
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "apply_decision", _killed)
+        with pytest.raises(PublishPendingError):
+            put(store, 0, b"a", run="r1", claimed=True, location="one")
+        other = Store.open(store.path)
+        with pytest.raises(PublishFailedError):
+            claim(other.decisions, "q", "r2", 0, location="two", take_over=True)
+    assert values(store) == []
+    other = Store.open(store.path)
+    claim(other.decisions, "q", "r2", 0, location="two", take_over=True)
+    assert values(Store.open(store.path)) == [b"a"]
+    put(other, 0, b"b", run="r2", claimed=True, location="two")
+    assert Store.open(store.path).decisions.follow() is None
+    assert values(Store.open(store.path)) == [b"a", b"b"]
+
+
+def _killed(*_):
+    raise OSError("no space left")
 
 
 # ---- an older copy of the store takes its place while a process has it open
