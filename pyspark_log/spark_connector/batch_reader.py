@@ -32,6 +32,7 @@ class PylogBatchReader(DataSourceReader):
             store = Store.shared(self._path)
             apply_pending(store)
             level, fail = self._options.isolation_level, self._options.fail_on_data_loss
+            damage = self._options.on_corruption
             # The ids first: the tasks then refuse a topic that is recreated in between.
             assigned = self._options.subscription.partitions(store)
             topic_ids = identity_of(store, {at.topic for at in assigned}).topic_ids
@@ -40,7 +41,7 @@ class PylogBatchReader(DataSourceReader):
             ref = StoreRef.to(store)
             ranges = self._split(store, [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)])
             planned = [
-                RangePartition(ref, one, topic_ids.get(one.at.topic), self._columns, level, fail)
+                RangePartition(ref, one, topic_ids.get(one.at.topic), self._columns, level, fail, damage)
                 for one in ranges
                 if one.start != one.end
             ]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_log.errors import InvalidConfigError
+from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
 from pyspark_log.spark_connector.offsets import (
     AT_EARLIEST,
@@ -26,6 +27,7 @@ from pyspark_log.spark_connector.offsets import (
 )
 from pyspark_log.spark_connector.planning import Splitting
 from pyspark_log.spark_connector.subscription import Subscription, parse_subscription
+from pyspark_log.storage.catalog import local_path
 from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, check_isolation
 
 #: Options as Spark passes them, with their names in lower case.
@@ -60,8 +62,9 @@ _REFUSED_FOR_WRITES = {
 _OF_READS = (
     "path", "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
     "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp",
-    "endingOffsetsByTimestamp", "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition",
-    "partitionsPerTask", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay",
+    "endingOffsetsByTimestamp", "failOnDataLoss", "onCorruption", "quarantinePath", "includeHeaders", "minPartitions",
+    "maxRecordsPerPartition", "partitionsPerTask", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
+    "maxTriggerDelay",
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.isolation.level",
 )  # fmt: skip
 _OF_WRITES = (
@@ -142,6 +145,7 @@ class ReadOptions:
         isolation_level: read_uncommitted or read_committed.
         given: the options as Spark passes them.
         fail_on_data_loss: whether a read ends with an error where records that it had to read are missing.
+        on_corruption: what to do where records are damaged.
         splitting: into how many ranges it is split.
         partitions_per_task: how many of them one task reads.
         group_id: the group under which a stream commits its offsets, if the user names one.
@@ -157,6 +161,7 @@ class ReadOptions:
     isolation_level: str
     given: Options
     fail_on_data_loss: bool
+    on_corruption: OnCorruption
     splitting: Splitting
     partitions_per_task: int
     group_id: str | None
@@ -186,6 +191,7 @@ class ReadOptions:
             isolation_level=_isolation_level(options),
             given=options,
             fail_on_data_loss=_truth(options, "failOnDataLoss", default=True),
+            on_corruption=_on_corruption(options),
             splitting=Splitting(
                 _positive(options, "minPartitions", _INT_MAX), _positive(options, "maxRecordsPerPartition", _LONG_MAX)
             ),
@@ -375,6 +381,18 @@ def _isolation_level(options: Options) -> str:
     except InvalidConfigError as error:
         raise option_error(f"kafka.{error}") from None
     return level
+
+
+def _on_corruption(options: Options) -> OnCorruption:
+    word = options.get("oncorruption", "fail").strip().lower()
+    folder = options.get("quarantinepath", "").strip()
+    if word not in ("fail", "skip", "quarantine"):
+        raise option_error(f"onCorruption must be fail, skip or quarantine, got {word}")
+    if (word == "quarantine") != bool(folder):
+        raise option_error(
+            "onCorruption=quarantine and quarantinePath go together: the folder gets the damaged bytes and a report"
+        )
+    return OnCorruption(word != "fail", local_path(folder) if folder else "")
 
 
 def _check_limits(options: Options) -> tuple[int | None, int | None]:

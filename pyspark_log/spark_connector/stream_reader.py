@@ -150,7 +150,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             planned = [
                 RangePartition(
                     ref, one, topic_ids.get(one.at.topic), self._columns, options.isolation_level,
-                    options.fail_on_data_loss,
+                    options.fail_on_data_loss, options.on_corruption,
                 )
                 for one in options.splitting.split(ranges_between(begins, until.offsets))
             ]  # fmt: skip

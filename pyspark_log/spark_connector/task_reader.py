@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_log.errors import OffsetOutOfRangeError, UnknownTopicError
+from pyspark_log.spark_connector.corruption import FAIL, OnCorruption
 from pyspark_log.spark_connector.errors import ConnectorError, LossPolicy, conditions_shown
 from pyspark_log.spark_connector.planning import OffsetRange, is_same_topic, resolved
 from pyspark_log.spark_connector.store_access import StoreRef
@@ -25,6 +26,7 @@ class RangePartition(InputPartition):
         columns: the columns that the rows have.
         isolation_level: read_uncommitted or read_committed.
         fail_on_data_loss: whether records of the range that are missing are an error; if not, the others are read.
+        on_corruption: what to do where they are damaged.
     """
 
     store: StoreRef
@@ -33,6 +35,7 @@ class RangePartition(InputPartition):
     columns: tuple[str, ...]
     isolation_level: str
     fail_on_data_loss: bool = True
+    on_corruption: OnCorruption = FAIL
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def _read_range(partition: RangePartition) -> Iterator[pa.RecordBatch]:
                 wanted = list(dict.fromkeys((*partition.columns, "offset")))
                 rows = store.read(
                     at.topic, at.partition, start, end, columns=wanted, headers="headers" in wanted,
-                    isolation_level=level,
+                    isolation_level=level, on_damage=partition.on_corruption.handler(at),
                 )  # fmt: skip
                 # Check again: from here on the rows are those of one topic, even if it is recreated.
                 if not is_same_topic(store, at, partition.topic_id, loss):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ from pyspark_log.storage.catalog import (
 from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.storage.groups import CommittedOffsets, Groups
 from pyspark_log.storage.ingest import validate
-from pyspark_log.storage.log import READ_BYTES
+from pyspark_log.storage.log import READ_BYTES, Damage
 from pyspark_log.storage.log_manager import (
     LogDirDescription,
     LogManager,
@@ -396,6 +396,7 @@ class Store:
         headers: bool = False,
         check_crcs: bool = True,
         isolation_level: str = READ_UNCOMMITTED,
+        on_damage: Callable[[Damage], None] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Reads the records of a range of offsets, in order, as batches in the row schema.
 
@@ -409,6 +410,7 @@ class Store:
             check_crcs: False skips the checksums, as Kafka's check.crcs does.
             isolation_level: read_uncommitted, or read_committed: only records below the last stable offset, without
                 those of aborted transactions.
+            on_damage: called with each damage, before the records after it are read; None: damage is an error.
 
         Raises:
             UnknownTopicError: no such topic or partition.
@@ -431,7 +433,7 @@ class Store:
         assert end is not None
         chunks = reader.read(
             start, end, max_bytes=max_bytes, columns=schema.names, check_crcs=check_crcs, committed=committed,
-            state=state,
+            state=state, on_damage=on_damage,
         )
         rows = RowBuilder(topic, partition, schema)
         return (rows.rows(chunk.columns, chunk.num_rows) for chunk in chunks)

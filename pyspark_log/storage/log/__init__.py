@@ -10,7 +10,7 @@ from pyspark_log.storage.log.missing import missing_is_damage, no_state
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.manager import idempotent_batches, replay
 from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates
-from pyspark_log.storage.log.reader import READ_BYTES, LogReader, holds_segments
+from pyspark_log.storage.log.reader import READ_BYTES, Damage, LogReader, holds_segments
 from pyspark_log.storage.log.recovery import apply_intent, swap
 from pyspark_log.storage.log.recovery.swap import live_segments
 from pyspark_log.storage.log.segment_cache import WIDTH, read_all
@@ -30,7 +30,7 @@ from pyspark_log.storage.log.writer import RESERVE, LogWriter
 
 __all__ = [
     "EMPTY", "FILE_NAME", "FILE_SIZE", "READ_BYTES", "RESERVE", "SLOT_COUNT", "SLOT_DISTANCE", "WIDTH",
-    "AbortedRanges", "CleanerCheckpoint", "Epochs", "Flags", "Followed", "Intent", "LeaderEpochs", "Loaded",
+    "AbortedRanges", "CleanerCheckpoint", "Damage", "Epochs", "Flags", "Followed", "Intent", "LeaderEpochs", "Loaded",
     "LogReader", "LogWriter", "PartitionState", "ProducerEntry", "ProducerStates", "Slots", "aborted_between",
     "acknowledged", "apply_intent", "cleaner_checkpoint", "cleaning", "first_batch", "holds_segments",
     "idempotent_batches", "leader_epochs", "live_segments", "missing_is_damage", "no_state", "read_all", "read_slots",

@@ -50,8 +50,9 @@ class RangeReader:
         self._stream = BatchStream(max_batch_bytes, place.topic, place.partition, tries=_TRIES)
 
     def read(
-        self, segment: SegmentReader, size: int, start: int, until: int, following: int | None
-    ) -> Iterator[Chunk]:
+        self, segment: SegmentReader, size: int, start: int, until: int, following: int | None,
+        begin: int | None = None,
+    ) -> Iterator[Chunk]:  # fmt: skip
         """Reads the records [start, until) of a segment.
 
         Args:
@@ -59,11 +60,12 @@ class RangeReader:
             size: its live bytes.
             start, until: offsets; the segment holds all records of the range.
             following: the base offset of the next segment; None: it is the active one.
+            begin: the byte at which the batch of `start` begins; None: the index says where to look for it.
 
         Raises:
             CorruptRecordError, LogDamagedError: as `LogReader.read`.
         """
-        position = segment.position_of(start, size)
+        position = segment.position_of(start, size) if begin is None else begin
         offset, follows = start, segment.base_offset if position == 0 else -1
 
         def take(buffer: memoryview, at: int, filled: int) -> tuple[int, Chunk]:

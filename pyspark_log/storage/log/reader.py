@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ from pyspark_log.errors import (
     LogDamagedError,
     LogDirOfflineError,
     OffsetOutOfRangeError,
+    PylogError,
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
@@ -31,13 +32,40 @@ from pyspark_log.storage.log.range_reader import RangeReader
 from pyspark_log.storage.log.segment_cache import SegmentCache
 from pyspark_log.storage.log.state_file import Flags, PartitionState
 from pyspark_log.storage.record import BatchHeader, Chunk, decode
-from pyspark_log.storage.segment import LOG, NO_OFFSET, AbortedTransaction, SegmentReader, list_segments, segment_path
+from pyspark_log.storage.segment import (
+    LOG,
+    NO_OFFSET,
+    AbortedTransaction,
+    Damaged,
+    SegmentReader,
+    SegmentScanner,
+    list_segments,
+    segment_path,
+)
 from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 
 _T = TypeVar("_T")
 
 #: Bytes of records (before compression) in a batch that a read yields.
 READ_BYTES = 8 * 1024 * 1024
+
+
+class Damage(NamedTuple):
+    """Records of a log that cannot be read.
+
+    Attributes:
+        file: the segment file.
+        position, end: the bad bytes in it; the same: they are missing.
+        first_offset, next_offset: the offsets of the records, the second exclusive.
+        reason: what is wrong.
+    """
+
+    file: str
+    position: int
+    end: int
+    first_offset: int
+    next_offset: int
+    reason: str
 
 
 def holds_segments(folders: LogDirs | None, place: PartitionPath) -> bool:
@@ -210,12 +238,15 @@ class LogReader:
     def read(
         self, start: int, end: int, *, max_bytes: int, columns: Container[str] = ("key", "value"),
         check_crcs: bool = True, committed: bool = False, state: PartitionState | None = None,
+        on_damage: Callable[[Damage], None] | None = None,
     ) -> Iterator[Chunk]:  # fmt: skip
         """Reads the records of [start, end) in order, in chunks of some `max_bytes` before compression.
 
         Of the columns key, value and headers the chunks have those that are named.
         With `committed`, records of aborted transactions are left out; `end` is at most the last stable offset.
         `state` is the one that the caller has read before; None: it is read when the first chunk is asked for.
+        With `on_damage`, damaged records are left out: it is called with each damage, before the records after it are
+        read. A batch that takes more memory than it may is an error in any case.
 
         Raises:
             OffsetOutOfRangeError: `start` below the log start, or `end` above the log end; or records of
@@ -231,13 +262,16 @@ class LogReader:
         aborted = self._aborted(start, end) if committed and state.flags & Flags.PRODUCERS else None
         reader = RangeReader(self.place, max_bytes, columns, check_crcs, self._max_batch_bytes, self._dense, aborted)
         position, listed = start, self._closed is None
+        passed: Damage | None = None
         while position < end:
             try:
                 base, following = self._segment_of(position, state, listed)
                 until = end if following is None else min(end, following)
                 segment, now = self._open(base, following, state)
                 size = self._counted(segment, state, now) if following is None else segment.log.size()
-                for chunk in reader.read(segment, size, position, until, following):
+                # After damage the indexes may lead to before it.
+                begin = passed.end if passed is not None and passed.file == segment.log.path else None
+                for chunk in reader.read(segment, size, position, until, following, begin):
                     yield chunk
                     position = max(position, chunk.next_offset)
                 # Not in a `finally`: that would run when this generator is dropped, and a Ctrl-C that comes during it
@@ -245,18 +279,35 @@ class LogReader:
                 segment.close()
                 # The segment was read to a proven end, so what is missing up to here was compacted away.
                 position = until
-            except LogDamagedError:
+            except CorruptRecordError as error:
+                passed = self._passed_over(position, error, on_damage)
+                position = passed.next_offset
+            except LogDamagedError as error:
                 # Unless the requested offset was deleted meanwhile, or is in other files by now.
                 now = self.state()
                 self._check_range(position, end, now)
                 if now.generation == state.generation:
                     if listed:
                         self._check_folder(now)
-                        raise
+                        passed = self._passed_over(position, error, on_damage)
+                        position = passed.next_offset
                     listed = True
                 state = now
             except OSError as error:
                 self._fail(error)
+
+    def _passed_over(
+        self, offset: int, error: PylogError, on_damage: Callable[[Damage], None] | None
+    ) -> Damage:
+        """The damage at `offset` or after it, which `on_damage` was called with; raises `error` if there is none."""
+        damage = None
+        if on_damage is not None and not isinstance(error, BatchTooLargeError):
+            damage = self._damage_at(offset)
+        # What comes before the damage was read: nothing undamaged is left out.
+        if damage is None or damage.first_offset != offset or on_damage is None:
+            raise error
+        on_damage(damage)
+        return damage
 
     def _check_range(self, start: int, end: int, state: PartitionState) -> None:
         for offset in (start, end):
@@ -344,6 +395,32 @@ class LogReader:
             if header.next_offset > start:
                 return min(header.next_offset, end)
         return end
+
+    def _damage_at(self, offset: int) -> Damage | None:
+        """The first damage that a read from `offset` on meets in the segment with that offset; None: there is none.
+
+        Reads the segment from its beginning. UnknownTopicError, OSError.
+        """
+        state = self.state()
+        bases = self.segments(state)
+        number = bisect_right(bases, offset) - 1
+        until = bases[number + 1] if number + 1 < len(bases) else state.high_watermark
+        path = self._log_path(bases[max(number, 0)] if bases else state.log_start, state)
+        missing = Damage(path, 0, 0, offset, until, "the segment is missing")
+        if number < 0:
+            return missing if offset < until else None
+        try:
+            file = files.open_read(path)
+        except FileNotFoundError:
+            return missing
+        with file:
+            size = state.position if bases[number] == state.active_base else file.size()
+            scanner = SegmentScanner(self._max_batch_bytes, dense=self._dense)
+            for piece in scanner.walk(file, size, bases[number], until):
+                if isinstance(piece, Damaged) and piece.next_offset > offset:
+                    first = max(piece.first_offset, offset)
+                    return Damage(path, piece.position, piece.end, first, piece.next_offset, piece.reason)
+        return None
 
     def find_timestamp(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record, in offset order, whose time is `timestamp` (ms) or later, if there is one."""

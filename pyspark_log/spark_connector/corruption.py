@@ -1,0 +1,64 @@
+"""What a read does where records are damaged: the option `onCorruption`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark_log.types import TopicPartition
+
+if TYPE_CHECKING:  # Options are parsed in processes that do not load the engine.
+    from pyspark_log.storage.log import Damage
+
+log = logging.getLogger(__name__)
+
+_PIECE = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class OnCorruption:
+    """The option.
+
+    Attributes:
+        skips: whether the records after the damage are read; otherwise the damage is an error.
+        folder: gets the damaged bytes and a report; "": there is none.
+    """
+
+    skips: bool = False
+    folder: str = ""
+
+    def handler(self, at: TopicPartition) -> Callable[[Damage], None] | None:
+        """What `Store.read` is to call with damage of a partition; None: damage is an error."""
+        return partial(self._pass_over, at) if self.skips else None
+
+    def _pass_over(self, at: TopicPartition, damage: Damage) -> None:
+        """Warns of the exact range, and keeps the bytes. OSError: the folder cannot be written to."""
+        kept = f"; kept in {self._keep(at, damage)}" if self.folder else ""
+        log.warning(
+            "[PYLOG_CORRUPT_RECORD] %s: records in offset [%d, %d) are damaged and left out, as onCorruption says: %s, "
+            "bytes %d to %d: %s%s",
+            at, damage.first_offset, damage.next_offset, damage.file, damage.position, damage.end, damage.reason, kept,
+        )  # fmt: skip
+
+    def _keep(self, at: TopicPartition, damage: Damage) -> str:
+        """Writes the bytes and a report to the folder; returns the report's path. A task that runs again repeats it."""
+        os.makedirs(self.folder, exist_ok=True)
+        path = f"{self.folder}/{at}-{damage.first_offset}-{damage.next_offset}"
+        with open(damage.file, "rb") if damage.end > damage.position else open(os.devnull, "rb") as source:
+            source.seek(damage.position)
+            with open(f"{path}.bytes", "wb") as target:
+                for position in range(damage.position, damage.end, _PIECE):
+                    target.write(source.read(min(_PIECE, damage.end - position)))
+        report = {"topic": at.topic, "partition": at.partition, **damage._asdict()}
+        with open(f"{path}.json", "w", encoding="utf-8") as target:
+            json.dump(report, target, indent=1)
+        return f"{path}.json"
+
+
+#: The default.
+FAIL = OnCorruption()
