@@ -374,7 +374,7 @@ class LogReader:
                 begin = segment.position_of(first, size)
                 stop = begin + max_bytes - taken
                 is_last = segment.until == NO_OFFSET or segment.until >= last
-                live = segment.position_of(last, size) if is_last and last < state.high_watermark else size
+                live = min(segment.size_up_to(last), size) if is_last and last < state.high_watermark else size
                 if stop < live:
                     return self._end_in(segment, first, min(stop, size), size, last), taken + stop - begin
                 taken += live - begin
