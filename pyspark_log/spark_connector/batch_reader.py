@@ -11,8 +11,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning import OffsetRange, identity_of, offsets_at, resolved
-from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
-from pyspark_log.spark_connector.task_reader import RangePartition, in_tasks, read_partition
+from pyspark_log.spark_connector.store_access import apply_pending
+from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
+from pyspark_log.spark_connector.transform import Transform
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -20,9 +21,11 @@ from pyspark_log.types import TopicPartition
 class PylogBatchReader(DataSourceReader):
     """Plans one task per topic-partition, or more if options ask for it."""
 
-    def __init__(self, path: str, options: ReadOptions, columns: tuple[str, ...]) -> None:
+    def __init__(
+        self, path: str, options: ReadOptions, columns: tuple[str, ...], transform: Transform | None = None
+    ) -> None:
         self._path = path
-        self._columns = columns
+        self._columns, self._transform = columns, transform
         self._options = options
         self._start, self._end = options.batch_bounds()
 
@@ -31,19 +34,16 @@ class PylogBatchReader(DataSourceReader):
         with conditions_shown():
             store = Store.shared(self._path)
             apply_pending(store)
-            level, fail = self._options.isolation_level, self._options.fail_on_data_loss
-            damage = self._options.on_corruption
+            level = self._options.isolation_level
             # The ids first: the tasks then refuse a topic that is recreated in between.
             assigned = self._options.subscription.partitions(store)
             topic_ids = identity_of(store, {at.topic for at in assigned}).topic_ids
             starts = offsets_at(store, assigned, self._start, "start", level)
             ends = offsets_at(store, assigned, self._end, "end", level)
-            ref = StoreRef.to(store)
+            plan = ReadPlan.make(store, self._columns, self._options, self._transform)
             ranges = self._split(store, [OffsetRange(at, starts[at], ends[at]) for at in sorted(starts)])
             planned = [
-                RangePartition(ref, one, topic_ids.get(one.at.topic), self._columns, level, fail, damage)
-                for one in ranges
-                if one.start != one.end
+                RangePartition(plan, one, topic_ids.get(one.at.topic)) for one in ranges if one.start != one.end
             ]
             return in_tasks(planned, self._options.partitions_per_task)
 

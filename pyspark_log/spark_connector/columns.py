@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -63,6 +65,15 @@ def columns_of(given: StructType, headers: bool) -> tuple[str, ...]:
     if headers and "headers" not in given.names:
         raise option_error("includeHeaders is set, but the schema that is given does not name the column headers")
     return tuple(given.names)
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Returns names of columns of a read. ConnectorError: there is no such column."""
+    known = row_schema(True).names
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise option_error(f"arrowColumns: there is no column {unknown[0]}; there are {', '.join(known)}")
+    return tuple(names)
 
 
 TOPIC = "topic"

@@ -58,7 +58,3 @@ class OnCorruption:
         with open(f"{path}.json", "w", encoding="utf-8") as target:
             json.dump(report, target, indent=1)
         return f"{path}.json"
-
-
-#: The default.
-FAIL = OnCorruption()

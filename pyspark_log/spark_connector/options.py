@@ -63,6 +63,7 @@ _OF_READS = (
     "path", "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
     "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp",
     "endingOffsetsByTimestamp", "failOnDataLoss", "onCorruption", "quarantinePath", "includeHeaders", "minPartitions",
+    "arrowTransform", "arrowColumns",
     "maxRecordsPerPartition", "partitionsPerTask", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
     "maxTriggerDelay",
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.isolation.level",
@@ -146,6 +147,8 @@ class ReadOptions:
         given: the options as Spark passes them.
         fail_on_data_loss: whether a read ends with an error where records that it had to read are missing.
         on_corruption: what to do where records are damaged.
+        transform: the user's function over the rows of a task, as text; None: there is none.
+        transformed: the columns that it gets; empty: all.
         splitting: into how many ranges it is split.
         partitions_per_task: how many of them one task reads.
         group_id: the group under which a stream commits its offsets, if the user names one.
@@ -162,6 +165,8 @@ class ReadOptions:
     given: Options
     fail_on_data_loss: bool
     on_corruption: OnCorruption
+    transform: str | None
+    transformed: tuple[str, ...]
     splitting: Splitting
     partitions_per_task: int
     group_id: str | None
@@ -192,6 +197,8 @@ class ReadOptions:
             given=options,
             fail_on_data_loss=_truth(options, "failOnDataLoss", default=True),
             on_corruption=_on_corruption(options),
+            transform=options.get("arrowtransform"),
+            transformed=tuple(name.strip() for name in options.get("arrowcolumns", "").split(",") if name.strip()),
             splitting=Splitting(
                 _positive(options, "minPartitions", _INT_MAX), _positive(options, "maxRecordsPerPartition", _LONG_MAX)
             ),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from pyspark_log.spark_connector.columns import columns_of, row_schema
+from pyspark_log.spark_connector.columns import check_names, columns_of, row_schema
 from pyspark_log.spark_connector.errors import conditions_shown, option_error
 from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path, unknown_options
 from pyspark_log.storage.catalog import local_path
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from pyspark_log.spark_connector.batch_reader import PylogBatchReader
     from pyspark_log.spark_connector.stream_reader import PylogStreamReader
+    from pyspark_log.spark_connector.transform import Transform
     from pyspark_log.spark_connector.writer import PylogBatchWriter, PylogStreamWriter
 
 
@@ -79,6 +80,11 @@ class PylogDataSource(DataSource):
 
         return PylogStreamWriter(self._path, self.options, schema)
 
-    def _read_options(self, schema: StructType) -> tuple[ReadOptions, tuple[str, ...]]:
+    def _read_options(self, schema: StructType) -> tuple[ReadOptions, tuple[str, ...], Transform | None]:
         options = ReadOptions.parse(self.options)
-        return options, columns_of(schema, options.include_headers)
+        if options.transform is None:
+            return options, columns_of(schema, options.include_headers), None
+        from pyspark_log.spark_connector.transform import Transform  # noqa: PLC0415
+
+        columns = options.transformed or row_schema(options.include_headers).names
+        return options, check_names(columns), Transform.into(schema, options.transform)

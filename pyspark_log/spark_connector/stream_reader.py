@@ -44,8 +44,9 @@ from pyspark_log.spark_connector.planning import (
     resolved,
     starts_of,
 )
-from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
-from pyspark_log.spark_connector.task_reader import RangePartition, in_tasks, read_partition
+from pyspark_log.spark_connector.store_access import apply_pending
+from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
+from pyspark_log.spark_connector.transform import Transform
 from pyspark_log.storage.groups import NEVER, OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -55,9 +56,11 @@ log = logging.getLogger(__name__)
 class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches, one task per topic-partition with new records, or more if options ask for it."""
 
-    def __init__(self, path: str, options: ReadOptions, columns: tuple[str, ...]) -> None:
+    def __init__(
+        self, path: str, options: ReadOptions, columns: tuple[str, ...], transform: Transform | None = None
+    ) -> None:
         self._path = path
-        self._columns = columns
+        self._columns, self._transform = columns, transform
         self._options = options
         self._start = options.stream_start()
         self._limits = options.trigger_limits()
@@ -146,14 +149,11 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             topic_ids = {**self._identity_after(store, until).topic_ids, **until.identity.topic_ids}
             known = of_same_topics(starts, begin.identity, until.identity)
             begins = starts_of(known, until.offsets, partial(earliest, store), self._options.subscription, self._loss)
-            ref, options = StoreRef.to(store), self._options
+            plan, options = ReadPlan.make(store, self._columns, self._options, self._transform), self._options
             planned = [
-                RangePartition(
-                    ref, one, topic_ids.get(one.at.topic), self._columns, options.isolation_level,
-                    options.fail_on_data_loss, options.on_corruption,
-                )
+                RangePartition(plan, one, topic_ids.get(one.at.topic))
                 for one in options.splitting.split(ranges_between(begins, until.offsets))
-            ]  # fmt: skip
+            ]
             return in_tasks(planned, options.partitions_per_task)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -9,33 +9,59 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_log.errors import OffsetOutOfRangeError, UnknownTopicError
-from pyspark_log.spark_connector.corruption import FAIL, OnCorruption
+from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.errors import ConnectorError, LossPolicy, conditions_shown
+from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning import OffsetRange, is_same_topic, resolved
 from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.spark_connector.transform import Transform
+from pyspark_log.storage.store import Store
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What all tasks of a read need, so that no reader state must be sent.
+
+    Attributes:
+        store: the store.
+        columns: the columns that are read.
+        isolation_level: read_uncommitted or read_committed.
+        fail_on_data_loss: whether records of a range that are missing are an error; if not, the others are read.
+        on_corruption: what to do where they are damaged.
+        transform: the user's function over the rows; None: there is none.
+    """
+
+    store: StoreRef
+    columns: tuple[str, ...]
+    isolation_level: str
+    fail_on_data_loss: bool
+    on_corruption: OnCorruption
+    transform: Transform | None
+
+    @classmethod
+    def make(
+        cls, store: Store, columns: tuple[str, ...], options: ReadOptions, transform: Transform | None
+    ) -> ReadPlan:
+        """The plan for a read with some options."""
+        return cls(
+            StoreRef.to(store), columns, options.isolation_level, options.fail_on_data_loss, options.on_corruption,
+            transform,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):
-    """A range with all that a task needs to read it, so that no reader state must be sent.
+    """A range that one task reads.
 
     Attributes:
-        store: the store.
-        range: the range to read.
+        plan: how it is read.
+        range: the range.
         topic_id: the id of the topic that it was planned for; None: not known.
-        columns: the columns that the rows have.
-        isolation_level: read_uncommitted or read_committed.
-        fail_on_data_loss: whether records of the range that are missing are an error; if not, the others are read.
-        on_corruption: what to do where they are damaged.
     """
 
-    store: StoreRef
+    plan: ReadPlan
     range: OffsetRange
     topic_id: str | None
-    columns: tuple[str, ...]
-    isolation_level: str
-    fail_on_data_loss: bool = True
-    on_corruption: OnCorruption = FAIL
 
 
 @dataclass(frozen=True)
@@ -55,9 +81,10 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Reads all rows of a task's ranges. Raises: as `_read_range`."""
     if isinstance(partition, TaskPartition):
         for one in partition.ranges:
-            yield from _read_range(one)
+            yield from read_partition(one)
     elif isinstance(partition, RangePartition):
-        yield from _read_range(partition)
+        rows = _read_range(partition)
+        yield from rows if partition.plan.transform is None else partition.plan.transform.apply(rows)
     # Else it is Spark's placeholder for "no partitions at all".
 
 
@@ -72,8 +99,8 @@ def _read_range(partition: RangePartition) -> Iterator[pa.RecordBatch]:
             its condition.
     """
     with conditions_shown():
-        store, loss = partition.store.reopen(), LossPolicy(fail=partition.fail_on_data_loss)
-        at, level = partition.range.at, partition.isolation_level
+        plan, at = partition.plan, partition.range.at
+        store, loss, level = plan.store.reopen(), LossPolicy(fail=plan.fail_on_data_loss), plan.isolation_level
         start, end = partition.range.start, partition.range.end
         while True:
             try:
@@ -88,16 +115,16 @@ def _read_range(partition: RangePartition) -> Iterator[pa.RecordBatch]:
                         f"{at.topic} partition {at.partition}.",
                     )
                 # By the offset it is known how far the rows have come.
-                wanted = list(dict.fromkeys((*partition.columns, "offset")))
+                wanted = list(dict.fromkeys((*plan.columns, "offset")))
                 rows = store.read(
                     at.topic, at.partition, start, end, columns=wanted, headers="headers" in wanted,
-                    isolation_level=level, on_damage=partition.on_corruption.handler(at),
+                    isolation_level=level, on_damage=plan.on_corruption.handler(at),
                 )  # fmt: skip
                 # Check again: from here on the rows are those of one topic, even if it is recreated.
                 if not is_same_topic(store, at, partition.topic_id, loss):
                     return
                 for batch in rows:
-                    yield batch.select(partition.columns)
+                    yield batch.select(plan.columns)
                     start = batch["offset"][-1].as_py() + 1
             except (OffsetOutOfRangeError, UnknownTopicError) as error:
                 loss.report(

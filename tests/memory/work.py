@@ -17,9 +17,10 @@ import pyarrow as pa
 from pyspark_log.cli.consume import consume
 from pyspark_log.cli.dump import dump
 from pyspark_log.cli.target import Target
+from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.planning import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
+from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, read_partition
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import state_file
@@ -70,7 +71,9 @@ def read_tiny_batches(store: Store, folder: Path, amount: int) -> None:
 
 def spark_task(store: Store, folder: Path, amount: int) -> None:
     records = OffsetRange(TopicPartition("t", 0), 0, store.latest_offset("t", 0))
-    task = RangePartition(StoreRef.to(store), records, None, ("key", "value", "headers"), READ_UNCOMMITTED)
+    columns = ("key", "value", "headers")
+    plan = ReadPlan(StoreRef.to(store), columns, READ_UNCOMMITTED, True, OnCorruption(), None)
+    task = RangePartition(plan, records, None)
     for _ in read_partition(task):
         pass
 

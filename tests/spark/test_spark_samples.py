@@ -55,11 +55,17 @@ def check_copies(store, _shown):
     assert sum(one.offset for one in committed) == len(copies)
 
 
+def check_functions(store, shown):
+    assert "|carrier|minutes|" in shown
+    assert len(all_values_in(store, "notes")) == 1 + len(all_values_in(store, "flights"))
+
+
 CHECKS = {
     "README.md: In Spark": check_late,
     "README.md: Kafka's own files": check_orders,
     "kafka.md: A broker's topic as a DataFrame": check_orders,
     "operations.md: Writing old events from Spark: `timestampColumn`": check_old_events,
+    "spark.md: Functions in place of options": check_functions,
     "spark.md: In SQL": check_inserted,
     "spark.md: Moving a job": check_flights,
     "spark.md: When a checkpoint is lost": check_copies,

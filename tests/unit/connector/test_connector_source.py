@@ -25,7 +25,7 @@ def test_a_relative_path_is_resolved_where_the_source_is_made(tmp_path, monkeypa
     source = pickle.loads(pickle.dumps(DefaultSource({"path": "s", "subscribe": "t"})))
     monkeypatch.chdir("/")
     (first, second) = source.reader(source.schema()).partitions()
-    assert first.store.path == second.store.path == str(tmp_path / "s")
+    assert first.plan.store.path == second.plan.store.path == str(tmp_path / "s")
 
 
 def test_other_file_systems_are_refused():
@@ -49,7 +49,7 @@ def test_a_schema_may_have_comments(tmp_path):
     commented = StructType([StructField(one.name, one.dataType, metadata={"comment": "c"}) for one in named])
     for schema in (named, commented):
         (work,) = source.reader(schema).partitions()
-        assert work.columns == ("offset", "value")
+        assert work.plan.columns == ("offset", "value")
     strict = StructType([StructField("value", BinaryType(), nullable=False)])
     with pytest.raises(ConnectorError, match=r"this one names value binary\. All can be null"):
         source.reader(strict)

@@ -10,7 +10,7 @@ import inspect
 from pathlib import Path
 
 KEPT = Path(__file__).with_name("public_api.txt")
-MODULES = ["pyspark_log", "pyspark_log.admin", "pyspark_log.clients", "pyspark_log.errors"]
+MODULES = ["pyspark_log", "pyspark_log.admin", "pyspark_log.clients", "pyspark_log.errors", "pyspark_log.spark"]
 
 
 def signature(thing):

@@ -14,10 +14,11 @@ from record_tools import EVERYTHING, HEADERS_TYPE, NOW, Record, build, patched, 
 from pyspark_log.cli.main import main
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, InvalidConfigError, RecordTooLargeError
+from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.planning import OffsetRange
 from pyspark_log.spark_connector.store_access import StoreRef
-from pyspark_log.spark_connector.task_reader import RangePartition, read_partition
+from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, read_partition
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.record import layout
@@ -181,7 +182,9 @@ def test_look_ups_by_time_refuse_it_too(store):
 
 def test_a_spark_task_and_the_command_line_name_the_setting(store):
     records = OffsetRange(TopicPartition("t", 0), 0, 3)
-    task = RangePartition(StoreRef.to(store), records, None, ("value",), READ_UNCOMMITTED)
+    task = RangePartition(
+        ReadPlan(StoreRef.to(store), ("value",), READ_UNCOMMITTED, True, OnCorruption(), None), records, None
+    )
     with pytest.raises(ConnectorError, match=r"PYLOG_BATCH_TOO_LARGE.*t-0.*batch\.max\.memory\.bytes"):
         list(read_partition(task))
     for command in (["consume", "t"], ["dump", "--topic", "t", "--partition", "0", "--records"]):

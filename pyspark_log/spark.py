@@ -1,0 +1,250 @@
+"""The Spark data source as functions with named arguments; each sets the options of docs/spark.md.
+
+    from pyspark_log.spark import read, read_stream, write, write_stream
+
+    late = read(spark, "/data/store", "flights", columns=["value"])
+    write(late, "/data/store", "late")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from pyspark_log.arguments import to_ms
+from pyspark_log.errors import InvalidConfigError
+from pyspark_log.spark_connector.columns import row_schema
+from pyspark_log.spark_connector.publish_together import Publish
+from pyspark_log.spark_connector.transform import ArrowFunction, encode
+
+__all__ = ["Position", "Topics", "publish_each", "read", "read_stream", "write", "write_stream"]
+
+#: Topics by name; or some partitions of each.
+Topics = str | Sequence[str] | Mapping[str, Iterable[int]]
+#: A word; an offset for each partition of each topic (-2: earliest, -1: latest); or a time, for its first record.
+Position = Literal["earliest", "latest", "group"] | Mapping[str, Mapping[int, int]] | datetime
+_Options = Mapping[str, str | int | bool]
+_Path = str | os.PathLike[str]
+
+
+def read(
+    spark: SparkSession,
+    path: _Path,
+    topics: Topics | None = None,
+    *,
+    pattern: str | None = None,
+    start: Position | None = None,
+    end: Position | None = None,
+    columns: Sequence[str] | None = None,
+    headers: bool = False,
+    transform: ArrowFunction | None = None,
+    schema: StructType | str | None = None,
+    options: _Options | None = None,
+) -> DataFrame:
+    """A batch read.
+
+    Args:
+        spark: the session.
+        path: the store's folder.
+        topics: what to read; None: the topics of `pattern`.
+        pattern: a regular expression, found anywhere in a topic's name.
+        start, end: where to begin and end; None: at the earliest offset, and at the latest when a task runs.
+        columns: those to read; None: all but headers. With `transform`, those that it gets.
+        headers: whether to read the column of headers too.
+        transform: gets the records as Arrow batches in the reading tasks, and returns rows of `schema`.
+        schema: the columns that `transform` returns.
+        options: more options, by their names in docs/spark.md.
+
+    Raises:
+        InvalidConfigError: the arguments contradict each other.
+        AnalysisException: an option is refused.
+    """
+    given = _reading(topics, pattern, start, columns, headers, transform, schema) | _bound("ending", end)
+    reader = spark.read.format("pylog").options(**(given | _texts(options)))
+    wanted = _schema(columns, headers, schema)
+    return (reader if wanted is None else reader.schema(wanted)).load(os.fspath(path))
+
+
+def read_stream(
+    spark: SparkSession,
+    path: _Path,
+    topics: Topics | None = None,
+    *,
+    pattern: str | None = None,
+    start: Position | None = None,
+    group: str | None = None,
+    max_offsets: int | None = None,
+    max_bytes: int | str | None = None,
+    columns: Sequence[str] | None = None,
+    headers: bool = False,
+    transform: ArrowFunction | None = None,
+    schema: StructType | str | None = None,
+    options: _Options | None = None,
+) -> DataFrame:
+    """A streaming read. Arguments and errors are those of `read`, and:
+
+    Args:
+        start: where a new query begins; None: at the latest offset.
+        group: the group under which the query's offsets are committed.
+        max_offsets, max_bytes: how large a micro-batch is at most; bytes as a number or as "128m".
+    """
+    given = _reading(topics, pattern, start, columns, headers, transform, schema)
+    given |= _texts({"kafka.group.id": group, "maxOffsetsPerTrigger": max_offsets, "maxBytesPerTrigger": max_bytes})
+    reader = spark.readStream.format("pylog").options(**(given | _texts(options)))
+    wanted = _schema(columns, headers, schema)
+    return (reader if wanted is None else reader.schema(wanted)).load(os.fspath(path))
+
+
+def write(
+    df: DataFrame,
+    path: _Path,
+    topic: str | None = None,
+    *,
+    publish_id: str | None = None,
+    publish_number: int | None = None,
+    timestamp_column: str | None = None,
+    options: _Options | None = None,
+) -> None:
+    """A batch write, which appends.
+
+    Args:
+        df: the rows: `value`, and optionally key, headers, partition, topic.
+        path: the store's folder; a store is created if the folder is missing or empty.
+        topic: of all rows; None: the column `topic` names it.
+        publish_id, publish_number: name the write, so that it can be repeated and is there once.
+        timestamp_column: the column with the records' times; None: the time of the write.
+        options: more options, by their names in docs/spark.md.
+
+    Raises:
+        PySparkException: the write is refused or failed; its text says whether it is published (docs/guarantees.md).
+    """
+    given = _texts({
+        "topic": topic, "publishId": publish_id, "publishNumber": publish_number, "timestampColumn": timestamp_column,
+    })  # fmt: skip
+    df.write.format("pylog").mode("append").options(**(given | _texts(options))).save(os.fspath(path))
+
+
+def write_stream(
+    df: DataFrame,
+    path: _Path,
+    topic: str | None = None,
+    *,
+    checkpoint: _Path,
+    name: str | None = None,
+    mode: Literal["append", "complete"] = "append",
+    interval: str | None = None,
+    available_now: bool = False,
+    publish_id: str | None = None,
+    publish_offsets: bool = False,
+    timestamp_column: str | None = None,
+    options: _Options | None = None,
+) -> StreamingQuery:
+    """Starts a streaming write, exactly once.
+
+    Args:
+        df: the rows, as for `write`.
+        path, topic, timestamp_column: as for `write`.
+        checkpoint: the query's checkpoint location.
+        name: the query's name.
+        mode: the output mode.
+        interval: how often a micro-batch starts, such as "10 seconds"; None: as soon as the one before is done.
+        available_now: whether the query ends when it has written what there is at its start.
+        publish_id: names the query beyond its checkpoint.
+        publish_offsets: whether the offsets that it has read are committed with its output.
+        options: more options, by their names in docs/spark.md.
+
+    Raises:
+        InvalidConfigError: an interval and `available_now`.
+    """
+    if interval is not None and available_now:
+        raise InvalidConfigError("interval and available_now: a query has one trigger")
+    given = _texts({
+        "topic": topic, "checkpointLocation": os.fspath(checkpoint), "publishId": publish_id,
+        "publishOffsets": publish_offsets or None, "timestampColumn": timestamp_column,
+    })  # fmt: skip
+    writer = df.writeStream.format("pylog").outputMode(mode).options(**(given | _texts(options)))
+    if name is not None:
+        writer = writer.queryName(name)
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    elif interval is not None:
+        writer = writer.trigger(processingTime=interval)
+    return writer.start(os.fspath(path))
+
+
+def publish_each(
+    path: _Path, publish_id: str, function: Callable[[DataFrame, Publish], object]
+) -> Callable[[DataFrame, int], None]:
+    """A function for `foreachBatch` that publishes all writes of a micro-batch atomically, exactly once.
+
+    Args:
+        path: the store's folder.
+        publish_id: names the query's publishes, permanently.
+        function: gets a micro-batch, and what to write its output with: `out.write(df, topic="late")`.
+    """
+
+    def each(batch: DataFrame, batch_id: int) -> None:
+        with Publish(path, publish_id, batch_id) as out:
+            function(batch, out)
+
+    return each
+
+
+# ---- arguments as options
+
+
+def _reading(
+    topics: Topics | None, pattern: str | None, start: Position | None, columns: Sequence[str] | None, headers: bool,
+    transform: ArrowFunction | None, schema: StructType | str | None,
+) -> dict[str, str]:  # fmt: skip
+    if (transform is None) != (schema is None):
+        raise InvalidConfigError("transform and schema go together: the schema says what the transform returns")
+    given = _texts({"subscribePattern": pattern, "includeHeaders": headers or None}) | _bound("starting", start)
+    if isinstance(topics, Mapping):
+        given["assign"] = json.dumps({topic: list(numbers) for topic, numbers in topics.items()})
+    elif topics is not None:
+        given["subscribe"] = topics if isinstance(topics, str) else ",".join(topics)
+    if transform is not None:
+        given["arrowTransform"] = encode(transform)
+        if columns is not None:
+            given["arrowColumns"] = ",".join(columns)
+    return given
+
+
+def _bound(side: str, position: Position | None) -> dict[str, str]:
+    if position is None:
+        return {}
+    if isinstance(position, datetime):
+        return {f"{side}Timestamp": str(to_ms(position))}
+    if isinstance(position, str):
+        return {f"{side}Offsets": position}
+    offsets = {topic: {str(number): offset for number, offset in each.items()} for topic, each in position.items()}
+    return {f"{side}Offsets": json.dumps(offsets)}
+
+
+def _schema(
+    columns: Sequence[str] | None, headers: bool, schema: StructType | str | None
+) -> StructType | str | None:
+    """What Spark is to be given as the schema; None: nothing."""
+    if schema is not None or columns is None:
+        return schema
+    names = [*columns, *(["headers"] if headers and "headers" not in columns else [])]
+    known = row_schema(True)
+    unknown = [name for name in names if name not in known.names]
+    if unknown:
+        raise InvalidConfigError(f"columns: no column {unknown[0]!r}; these are: {', '.join(known.names)}")
+    return StructType([known[name] for name in names])
+
+
+
+def _texts(options: Mapping[str, object] | None) -> dict[str, str]:
+    """Options as Spark takes them; without those that are None."""
+    found = {name: value for name, value in (options or {}).items() if value is not None}
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}

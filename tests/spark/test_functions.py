@@ -1,0 +1,102 @@
+"""`pyspark_log.spark`: the data source as functions."""
+
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+from chispa import assert_df_equality
+from spark_tools import all_values_in, fails, fill, values_in
+
+from pyspark_log.errors import InvalidConfigError
+from pyspark_log.spark import publish_each, read, read_stream, write, write_stream
+from pyspark_log.types import TopicPartition
+
+
+def values(df):
+    return sorted(int(row.value) for row in df.selectExpr("cast(value as string) value").collect())
+
+
+@pytest.fixture
+def topics(store):
+    fill(store, "t", range(3), range(3, 5))
+    fill(store, "u", [5])
+    return store
+
+
+def test_what_to_read(spark, topics):
+    assert values(read(spark, topics.path, "t")) == [*range(5)]
+    assert values(read(spark, topics.path, ["t", "u"])) == [*range(6)]
+    assert values(read(spark, topics.path, {"t": [1], "u": [0]})) == [3, 4, 5]
+    assert values(read(spark, topics.path, pattern="^u")) == [5]
+    with fails("One of the following options must be specified"):
+        read(spark, topics.path)
+
+
+def test_where_a_read_begins_and_ends(spark, topics):
+    assert values(read(spark, topics.path, "t", start={"t": {0: 1, 1: -2}}, end={"t": {0: 2, 1: -1}})) == [1, 3, 4]
+    later = datetime.now(timezone.utc) + timedelta(hours=1)
+    assert values(read(spark, topics.path, "t", end=later)) == [*range(5)]
+    assert values(read(spark, topics.path, "t", start=datetime(2020, 1, 1, tzinfo=timezone.utc))) == [*range(5)]
+    with fails("No offset matched"):
+        values(read(spark, topics.path, "t", start=later))
+
+
+def test_columns(spark, topics):
+    whole = read(spark, topics.path, "t")
+    assert_df_equality(read(spark, topics.path, "t", columns=["offset", "value"]), whole.select("offset", "value"))
+    assert read(spark, topics.path, "t", columns=["offset"], headers=True).columns == ["offset", "headers"]
+    assert read(spark, topics.path, "t", headers=True).columns == [*whole.columns, "headers"]
+    with pytest.raises(InvalidConfigError, match="no column 'val'; these are: key, value"):
+        read(spark, topics.path, "t", columns=["val"])
+
+
+def test_a_function_over_arrow_batches(spark, topics, tmp_path):
+    def large(batch):  # one of this module's would be looked for in it, by workers that do not have it
+        kept = batch.filter(pa.array([int(value) > 1 for value in batch["value"].to_pylist()]))
+        numbers = [int(value) for value in kept["value"].to_pylist()]
+        yield pa.RecordBatch.from_pydict({"at": kept["offset"], "number": numbers})
+
+    df = read(spark, topics.path, "t", transform=large, columns=["value", "offset"], schema="number int, at bigint")
+    assert sorted(map(tuple, df.collect())) == [(2, 2), (3, 0), (4, 1)]
+    stream = read_stream(
+        spark, topics.path, "t", start="earliest", transform=large, schema="number int, at bigint"
+    ).selectExpr("string(number) value")
+    write_stream(stream, topics.path, "out", checkpoint=tmp_path / "c", available_now=True).awaitTermination()
+    assert all_values_in(topics, "out") == ["2", "3", "4"]
+    with fails(r"PYLOG_INVALID_TRANSFORM.*must return the columns other int32, got at int64, number int64"):
+        read(spark, topics.path, "t", transform=large, schema="other int").collect()
+    with fails("arrowColumns: there is no column val"):
+        read(spark, topics.path, "t", transform=large, columns=["val"], schema="other int").collect()
+    with pytest.raises(InvalidConfigError, match="transform and schema go together"):
+        read(spark, topics.path, "t", transform=large)
+
+
+def test_writes(spark, topics, tmp_path):
+    rows = spark.sql("select 'x' value, current_timestamp() at")
+    for _ in range(2):
+        write(rows, topics.path, "out", publish_id="nightly", publish_number=1, timestamp_column="at")
+    assert values_in(topics, "out") == [["x"]]
+    stream = read_stream(spark, topics.path, "u", start="group", group="g", max_offsets=1, max_bytes="1m")
+    query = write_stream(
+        stream.select("value"), topics.path, "out", checkpoint=tmp_path / "c", name="copy", available_now=True,
+        publish_id="copy", publish_offsets=True,
+    )  # fmt: skip
+    query.awaitTermination()
+    assert query.name == "copy"
+    assert values_in(topics, "out") == [["x", "5"]]
+    assert topics.groups["g"].committed()[TopicPartition("u", 0)].offset == 1
+    with pytest.raises(InvalidConfigError, match="a query has one trigger"):
+        write_stream(stream, topics.path, checkpoint=tmp_path / "d", interval="1 second", available_now=True)
+
+
+def test_writes_of_a_micro_batch_as_one(spark, topics, tmp_path):
+    def split(batch, out):
+        out.write(batch.where("int(string(value)) % 2 = 0").selectExpr("value"), topic="even")
+        out.write(batch.where("int(string(value)) % 2 = 1").selectExpr("value"), topic="odd")
+
+    stream = read_stream(spark, topics.path, "t", start="earliest")
+    each = publish_each(topics.path, "split", split)
+    stream.writeStream.foreachBatch(each).option("checkpointLocation", str(tmp_path / "c")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    assert [all_values_in(topics, topic) for topic in ("even", "odd")] == [["0", "2", "4"], ["1", "3"]]
