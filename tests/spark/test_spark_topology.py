@@ -112,9 +112,10 @@ def test_any_changes_for_twenty_seconds(spark, store, tmp_path):
     chance, seen, appended = random.Random(seed), [], 0
     query = to_list(of_pattern(spark, store), seen, tmp_path).start()
     try:
+        query.processAllAvailable()
         until = time.monotonic() + 20
         while time.monotonic() < until:
-            assert query.isActive, query.exception()
+            assert query.isActive, str(query.exception())
             topic = f"t-{chance.randrange(5)}"
             if topic not in store.topics():
                 store.create_topic(topic, chance.randrange(1, 4), {"file.delete.delay.ms": "0"})
@@ -127,7 +128,7 @@ def test_any_changes_for_twenty_seconds(spark, store, tmp_path):
                 appended += count
         fill(store, "t-last", ["last"])
         query.processAllAvailable()
-        assert query.isActive, query.exception()
+        assert query.isActive, str(query.exception())
     finally:
         query.stop()
     assert seen.count("last") == 1
