@@ -10,7 +10,8 @@ from spark_tools import fails, fill, read_stream
 
 from pyspark_log import Store
 
-LENIENT = {"failOnDataLoss": "false", "startingOffsets": "earliest"}
+# Without the second for which a query waits before it takes records as lost.
+LENIENT = {"failOnDataLoss": "false", "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": "1"}
 
 
 def of_pattern(spark, store):
@@ -83,6 +84,7 @@ def test_a_topic_is_made_again_while_all_there_is_is_read(spark, store, tmp_path
         assert sorted(seen) == sorted(["0", "1", "10", "11", *(value for values in again for value in values)])
 
 
+@pytest.mark.slow
 def test_a_topic_is_deleted_while_a_task_reads_it(spark, store, tmp_path):
     store.create_topic("t", 1, {"segment.bytes": "100000", "file.delete.delay.ms": "0"})
     for _ in range(60):
