@@ -214,13 +214,11 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._group_offsets.commit(store, self._group_of(done), offsets)
 
     def _log_ends(self, store: Store, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The current ends. A topic that was deleted since it was listed has none; if it was read, that is reported."""
         ends = {}
         for at in partitions:
-            try:
+            with suppress(UnknownTopicError):
                 ends[at] = latest(store, at, self._options.isolation_level)
-            except UnknownTopicError:  # It was deleted meanwhile.
-                if self._loss.fail:
-                    raise
         return ends
 
     def _log_ends_after(self, store: Store, known: Mapping[TopicPartition, int]) -> Offsets:

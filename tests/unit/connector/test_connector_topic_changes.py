@@ -27,18 +27,22 @@ def two(store):
 
 @pytest.fixture
 def deleted_when_found(two, monkeypatch):
-    """The topic t2 is deleted as soon as a reader has found it."""
+    """Deletes the topic t2 as soon as a reader has found it; or when it has found it once more, or twice."""
 
-    def then_delete(lookup):
-        def partitions(self, store, **how):
-            found = lookup(self, store, **how)
-            if any(at.topic == "t2" for at in found):
-                two.delete_topic("t2")
-            return found
+    def arm(times=1):
+        listed = []
 
-        return partitions
+        def then_delete(lookup):
+            def partitions(self, store, **how):
+                found = lookup(self, store, **how)
+                if any(at.topic == "t2" for at in found):
+                    listed.append(found)
+                    if len(listed) == times:
+                        two.delete_topic("t2")
+                return found
 
-    def arm():
+            return partitions
+
         for subscription in (Pattern, Topics):
             monkeypatch.setattr(subscription, "partitions", then_delete(subscription.partitions))
 
@@ -74,6 +78,26 @@ def test_a_topic_is_gone_while_a_batch_is_planned(two, deleted_when_found, optio
     assert end.keys() == {"t", "@"}
     with pytest.raises(ConnectorError, match=r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\].*t2"):
         strict.latestOffset(start, ALL)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_topic_that_was_never_read_is_gone_while_a_batch_is_planned(two, deleted_when_found, fail, times):
+    two.delete_topic("t2")
+    reader = of(two, failOnDataLoss=fail, **PATTERN)
+    start = reader.initialOffset()
+    two.create_topic("t2", 1)
+    deleted_when_found(times)
+    end, ranges = batch(reader, start)
+    assert ranges == [(0, 0, 3)]
+    assert end.keys() == {"t", "@"}
+
+
+def test_a_topic_is_gone_when_a_query_is_to_read_all_there_is(two, deleted_when_found):
+    reader = of(two, **PATTERN)
+    deleted_when_found()
+    reader.prepareForTriggerAvailableNow()
+    assert batch(reader, reader.initialOffset())[1] == [(0, 0, 3)]
 
 
 def test_a_topic_is_deleted_while_a_task_reads_it(two):
