@@ -11,6 +11,7 @@ import math
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -75,15 +76,20 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The start of a new query; resolved once, as Spark asks twice and "latest" moves."""
         with conditions_shown():
-            if self._initial is None:
-                store = Store.shared(self._path)
-                level = self._options.isolation_level
-                assigned = self._options.subscription.partitions(store)
-                identity = identity_of(store, {at.topic for at in assigned})
-                unresolved = offsets_at(store, assigned, self._start, "start", level)
-                self._initial = SourceOffset(
-                    {at: resolved(store, at, offset, level) for at, offset in unresolved.items()}, identity=identity
-                )
+            store, level = Store.shared(self._path), self._options.isolation_level
+            assigned: list[TopicPartition] = []
+            while self._initial is None:
+                before, assigned = assigned, self._options.subscription.partitions(store)
+                try:
+                    identity = identity_of(store, {at.topic for at in assigned})
+                    unresolved = offsets_at(store, assigned, self._start, "start", level)
+                    self._initial = SourceOffset(
+                        {at: resolved(store, at, offset, level) for at, offset in unresolved.items()}, identity=identity
+                    )
+                except UnknownTopicError:
+                    # A topic was deleted since it was listed: the next list is without it, or fails.
+                    if assigned == before:
+                        raise
             return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -175,8 +181,10 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _identity_after(self, store: Store, known: SourceOffset) -> Identity:
         """The current identity of the store and topics. Raises if it is not that of the offsets."""
         with missing_is_lost(known.offsets):
-            topics = {at.topic for at in self._partitions(store)}
-            return identity_after(store, topics, known.identity, known.offsets, self._loss)
+            while True:
+                topics = {at.topic for at in self._partitions(store)}
+                with suppress(UnknownTopicError):  # It was deleted since: look again.
+                    return identity_after(store, topics, known.identity, known.offsets, self._loss)
 
     def _partitions(self, store: Store) -> list[TopicPartition]:
         """The partitions that the query is of now. Only at its start a missing topic is an error in any case."""
@@ -206,13 +214,11 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._group_offsets.commit(store, self._group_of(done), offsets)
 
     def _log_ends(self, store: Store, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The current ends. A topic that was deleted since it was listed has none; if it was read, that is reported."""
         ends = {}
         for at in partitions:
-            try:
+            with suppress(UnknownTopicError):
                 ends[at] = latest(store, at, self._options.isolation_level)
-            except UnknownTopicError:  # It was deleted meanwhile.
-                if self._loss.fail:
-                    raise
         return ends
 
     def _log_ends_after(self, store: Store, known: Mapping[TopicPartition, int]) -> Offsets:

@@ -79,6 +79,27 @@ def test_keys_go_where_kafka_would_put_them(spark, store):
         assert {(murmur2(value.encode()) & 0x7FFFFFFF) % 7 for value in values} <= {partition}
 
 
+def test_a_column_names_the_partition_or_leaves_it_to_the_key(spark, store):
+    for topic in ("named", "null", "missing"):
+        store.create_topic(topic, 4)
+    rows = spark.range(40).selectExpr("id", "string(id) key", "to_json(struct(*)) value")
+    write(rows.selectExpr("*", "2 partition"), store, topic="named")
+    write(rows.selectExpr("*", "cast(null as int) partition"), store, topic="null")
+    write(rows, store, topic="missing")
+    named, null, missing = (values_in(store, topic) for topic in ("named", "null", "missing"))
+    assert sorted(named[2]) == sorted(f'{{"id":{number}}}' for number in range(40))
+    assert [len(values) for values in named] == [0, 0, 40, 0]
+    assert null == missing
+    assert sum(map(bool, null)) > 1
+
+
+def test_large_records(spark, store):
+    write(spark.range(1000).selectExpr("repeat(string(id % 10), 15000) value"), store, topic="t")
+    found = read(spark, store, "t").selectExpr("substring(value, 1, 1) first", "length(value) length")
+    expected = spark.range(1000).selectExpr("encode(string(id % 10), 'utf-8') first", "15000 length")
+    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)
+
+
 def test_tasks_are_published_in_their_order(spark, store):
     store.create_topic("t", 1)
     write(spark.range(0, 40_000, 1, 5).selectExpr("string(id) value"), store, topic="t")
@@ -168,10 +189,19 @@ def test_refused(spark, store, columns, options, message):
     assert all(store.latest_offset(topic, 0) == 0 for topic in store.topics())
 
 
-def test_overwriting_is_refused(spark, store):
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ("overwrite", r"\[PYLOG_INVALID_OPTION\] Write with mode\(.append.\)"),
+        # Spark itself says so, also of the mode that a write has without one.
+        ("ignore", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
+        ("error", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
+    ],
+)
+def test_other_modes_than_append_are_refused(spark, store, mode, message):
     fill(store, "t", [1])
-    with fails(r"\[PYLOG_INVALID_OPTION\] Write with mode\(.append.\)"):
-        spark.sql("select 'v' value").write.format("pylog").mode("overwrite").option("topic", "t").save(store.path)
+    with fails(message):
+        spark.sql("select 'v' value").write.format("pylog").mode(mode).option("topic", "t").save(store.path)
     assert values_in(store, "t") == [["1"]]
 
 

@@ -73,6 +73,8 @@ def test_kafka_client_settings_pass_through():
         ({"subscribe": None}, "One of the following options must be specified"),
         ({"assign": "{}"}, "Only one of the following options can be specified"),
         ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
+        ({"subscribe": ""}, "No topics to subscribe to as specified value for option 'subscribe' is ''"),
+        ({"subscribe": None, "subscribePattern": ""}, "Pattern to subscribe is empty"),
         ({"subscribe": None, "assign": ""}, "No topicpartitions to assign as specified value"),
         ({"subscribe": None, "subscribePattern": " "}, "Pattern to subscribe is empty"),
         (
@@ -89,6 +91,7 @@ def test_kafka_client_settings_pass_through():
         ({"endingOffsets": "group", "kafka.group.id": "g"}, "endingOffsets: Expected e.g. .* got group"),
         ({"startingTimestamp": "now"}, "Expected a single long value, got now"),
         ({"startingOffsets": '{"t":[1]}'}, 'startingOffsets: Expected e.g. .* got {"t":\\[1\\]}'),
+        ({"startingOffsets": '{"t":"earliest"}'}, 'startingOffsets: Expected e.g. .* got {"t":"earliest"}'),
         ({"endingOffsets": "first"}, "endingOffsets: Expected e.g. .* got first"),
         ({"startingOffsets": '{"t":{"0":-3}}'}, "startingOffsets for t-0 is -3"),
         ({"startingOffsets": '{"t":{"0":1.5}}'}, "startingOffsets: Expected e.g."),
@@ -205,6 +208,8 @@ def test_sentinels_are_not_compared():
 def test_streams_have_no_end(end):
     with pytest.raises(ConnectorError, match="ending offset not valid in streaming queries"):
         read_options(endingOffsets=end).stream_start()
+    with pytest.raises(ConnectorError, match="ending timestamp not valid in streaming queries"):
+        read_options(endingOffsetsByTimestamp='{"t":{"0":1}}').stream_start()
 
 
 def write_options(**options):

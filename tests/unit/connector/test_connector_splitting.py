@@ -13,7 +13,7 @@ from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning import OffsetRange, Splitting
 from pyspark_log.spark_connector.task_reader import read_partition
 from pyspark_log.storage.store import Store
-from pyspark_log.types import TopicPartition
+from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 
 
 def ranges(*bounds):
@@ -50,6 +50,7 @@ def pieces(splitting, *bounds):
         ),
         (6, [(0, 1), (0, 1), (0, 10_000)], [[(0, 1)], [(0, 1)], [(n, n + 2500) for n in range(0, 10_000, 2500)]]),
         (4, [(1, 2), (1, 1001)], [[(1, 2)], [(1, 334), (334, 667), (667, 1001)]]),
+        (1, [(1, 2)], [[(1, 2)]]),
         (2, [(0, 9), (0, 9)], [[(0, 9)], [(0, 9)]]),
         (3, [(0, 3), (0, 5)], [[(0, 3)], [(0, 2), (2, 5)]]),
     ],
@@ -119,3 +120,12 @@ def test_what_comes_to_an_empty_partition_is_read_where_others_are_split(tmp_pat
     assert [one.range.at.partition for one in planned] == [0, 0, 0, 1]
     store.append("t", pa.record_batch({"value": [b"4"]}), partition=1)
     assert [batch.num_rows for one in planned for batch in read_partition(one)] == [1, 1, 1, 1]
+
+
+def test_the_first_and_the_last_piece_of_a_batch_read_are_open(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    store.append("t", pa.record_batch({"value": [b"v"] * 4}))
+    options = ReadOptions.parse({"subscribe": "t", "minpartitions": "3"})
+    planned = PylogBatchReader(store.path, options, ("value",)).partitions()
+    assert [(one.range.start, one.range.end) for one in planned] == [(EARLIEST, 1), (1, 2), (2, LATEST)]

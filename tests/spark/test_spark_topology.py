@@ -1,0 +1,138 @@
+"""Topics and partitions that are made, deleted and made again while a streaming query reads them."""
+
+import json
+import random
+import time
+
+import pyarrow as pa
+import pytest
+from spark_tools import fails, fill, read_stream
+
+from pyspark_log import Store
+
+# Without the second for which a query waits before it takes records as lost.
+LENIENT = {"failOnDataLoss": "false", "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": "1"}
+
+
+def of_pattern(spark, store):
+    return spark.readStream.format("pylog").options(subscribePattern="^t-", **LENIENT).load(store.path)
+
+
+def to_list(df, seen, checkpoint):
+    """A stream that puts the values into a list."""
+    writer = df.writeStream.foreachBatch(
+        lambda batch, _number: seen.extend(row.value.decode() for row in batch.select("value").collect())
+    )
+    return writer.option("checkpointLocation", str(checkpoint))
+
+
+def test_topics_of_a_pattern_come_and_go(spark, store, tmp_path):
+    fill(store, "t-a", ["a"], ["a"])
+    seen = []
+    query = to_list(of_pattern(spark, store), seen, tmp_path).start()
+
+    def check(*expected):
+        query.processAllAvailable()
+        assert sorted(seen) == sorted(expected)
+        seen.clear()
+
+    try:
+        check("a", "a")
+        fill(store, "t-b", ["b", "b"])
+        check("b", "b")
+        store.delete_topic("t-a")
+        fill(store, "t-c", ["c"])
+        check("c")
+        for topic in ("t-b", "t-c"):
+            store.delete_topic(topic)
+        check()
+        fill(store, "t-d", ["d"])
+        check("d")
+    finally:
+        query.stop()
+    entries = [path.read_text().splitlines()[-1] for path in (tmp_path / "offsets").iterdir() if path.name.isdigit()]
+    assert len(entries) >= 4
+    assert all(json.loads(entry).keys() - {"@"} for entry in entries)
+
+
+# What the topic is made again with: fewer partitions, or fewer records.
+SMALLER = pytest.mark.parametrize("again", [[["new"] * 20], [["new"], []]], ids=["partitions", "records"])
+
+
+@pytest.mark.slow
+@SMALLER
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_a_topic_is_made_again_while_all_there_is_is_read(spark, store, tmp_path, again, fail_on_data_loss):
+    fill(store, "t", range(10), range(10, 20))
+    seen = []
+
+    def take(batch, number):
+        seen.extend(row.value.decode() for row in batch.collect())
+        if number == 0:
+            store.delete_topic("t")
+            fill(store, "t", *again)
+
+    df = read_stream(spark, store, "t", maxOffsetsPerTrigger="4", failOnDataLoss=fail_on_data_loss)
+    query = df.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    if fail_on_data_loss == "true":
+        with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\] Partitions t-0, t-1 .*made again"):
+            query.start().awaitTermination()
+        assert sorted(seen) == ["0", "1", "10", "11"]
+    else:
+        query.start().awaitTermination()
+        query.start().awaitTermination()
+        assert sorted(seen) == sorted(["0", "1", "10", "11", *(value for values in again for value in values)])
+
+
+@pytest.mark.slow
+def test_a_topic_is_deleted_while_a_task_reads_it(spark, store, tmp_path):
+    store.create_topic("t", 1, {"segment.bytes": "100000", "file.delete.delay.ms": "0"})
+    for _ in range(60):
+        store.append("t", pa.record_batch({"value": [b"x" * 100] * 1000}))
+    path, marker = store.path, tmp_path / "deleted"
+
+    def delete(batches):
+        for batch in batches:
+            if not marker.exists():
+                marker.touch()
+                Store.open(path).delete_topic("t")
+            yield batch
+
+    df = read_stream(spark, store, "t", failOnDataLoss="false").mapInArrow(delete, "value binary")
+    query = df.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "cp"))
+    query = query.trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert marker.exists()
+    assert 0 < query.recentProgress[0].numInputRows <= 60_000
+    assert store.topics() == []
+
+
+@pytest.mark.slow
+def test_any_changes_for_twenty_seconds(spark, store, tmp_path):
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chance, seen, appended = random.Random(seed), [], 0
+    query = to_list(of_pattern(spark, store), seen, tmp_path).start()
+    try:
+        query.processAllAvailable()
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            assert query.isActive, str(query.exception())
+            topic = f"t-{chance.randrange(5)}"
+            if topic not in store.topics():
+                store.create_topic(topic, chance.randrange(1, 4), {"file.delete.delay.ms": "0"})
+            elif chance.random() < 0.1:
+                store.delete_topic(topic)
+            else:
+                count = chance.randrange(1, 6)
+                values = [str(value) for value in range(appended, appended + count)]
+                store.append(topic, pa.record_batch({"value": values}))
+                appended += count
+        fill(store, "t-last", ["last"])
+        query.processAllAvailable()
+        assert query.isActive, str(query.exception())
+    finally:
+        query.stop()
+    assert seen.count("last") == 1
+    assert len(seen) == len(set(seen))
+    assert len(seen) < appended

@@ -1,0 +1,36 @@
+"""The table of the Kafka connector's test cases in docs/spark.md names tests that exist."""
+
+import ast
+import re
+
+from tests.paths import ROOT
+
+HEADING = "## The Kafka connector's own test cases"
+NAMED = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
+
+
+def cases():
+    """The number, the case and the test of each row."""
+    table = (ROOT / "docs/spark.md").read_text(encoding="utf-8").partition(f"\n{HEADING}\n")[2]
+    return re.findall(r"^\| (\d+) \| (.+?) \| (.+) \|$", table, re.MULTILINE)
+
+
+def functions(file):
+    """The names of a file's functions; there is one file of that name."""
+    (path,) = (ROOT / "tests").rglob(file)
+    return {node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
+
+
+def test_each_case_has_a_row():
+    assert [int(number) for number, _, _ in cases()] == list(range(1, 105))
+
+
+def test_each_row_names_tests_that_exist_or_a_reason():
+    missing = [
+        f"{number}: {file}::{name}"
+        for number, _, tests in cases()
+        for file, name in NAMED.findall(tests)
+        if name not in functions(file)
+    ]
+    assert missing == []
+    assert [tests for _, _, tests in cases() if not NAMED.search(tests) and not tests.startswith("cannot be: ")] == []
