@@ -10,7 +10,7 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -118,12 +118,12 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = SourceOffset.from_json(start)
             store = Store.shared(self._path)
             # Before the log ends: if a topic is recreated in between, the tasks refuse it by its id.
-            identity = self._identity_after(store, begin)
+            partitions, identity = self._looked_after(store, begin)
             # Spark asks with this start only when all earlier batches are done, also after the last batch of
             # Trigger.AvailableNow, which gets no `commit`.
             self._commit_group(store, begin, identity)
             apply_pending(store)
-            ends = self._up_to_target(self._log_ends_after(store, begin.offsets), begin.offsets)
+            ends = self._up_to_target(self._log_ends_after(store, partitions, begin.offsets), begin.offsets)
             self._seen = ends
             known = of_same_topics(begin.offsets, begin.identity, identity)
             begins = starts_of(known, ends, partial(earliest, store), self._options.subscription, self._loss)
@@ -152,7 +152,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 starts = until.start
             store = Store.shared(self._path)
             # Where the topic is another one by now, and that is no error, the tasks read nothing.
-            topic_ids = {**self._identity_after(store, until).topic_ids, **until.identity.topic_ids}
+            topic_ids = {**self._looked_after(store, until)[1].topic_ids, **until.identity.topic_ids}
             known = of_same_topics(starts, begin.identity, until.identity)
             begins = starts_of(known, until.offsets, partial(earliest, store), self._options.subscription, self._loss)
             plan, options = ReadPlan.make(store, self._columns, self._options, self._transform), self._options
@@ -170,7 +170,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Commits the group's offsets: Spark has recorded the micro-batch that ends here as done."""
         with conditions_shown():
             store, done = Store.shared(self._path), SourceOffset.from_json(end)
-            self._commit_group(store, done, self._identity_after(store, done))
+            self._commit_group(store, done, self._looked_after(store, done)[1])
 
     def stop(self) -> None:
         """Does nothing: no resources are held."""
@@ -178,13 +178,14 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _group_of(self, offset: SourceOffset) -> str:
         return self._options.group_id or offset.group or self._new_group
 
-    def _identity_after(self, store: Store, known: SourceOffset) -> Identity:
-        """The current identity of the store and topics. Raises if it is not that of the offsets."""
+    def _looked_after(self, store: Store, known: SourceOffset) -> tuple[list[TopicPartition], Identity]:
+        """The partitions that the query is of now, and their identity. Raises if that is not the one of the offsets."""
         with missing_is_lost(known.offsets):
             while True:
-                topics = {at.topic for at in self._partitions(store)}
+                partitions = self._partitions(store)
+                topics = {at.topic for at in partitions}
                 with suppress(UnknownTopicError):  # It was deleted since: look again.
-                    return identity_after(store, topics, known.identity, known.offsets, self._loss)
+                    return partitions, identity_after(store, topics, known.identity, known.offsets, self._loss)
 
     def _partitions(self, store: Store) -> list[TopicPartition]:
         """The partitions that the query is of now. Only at its start a missing topic is an error in any case."""
@@ -221,15 +222,16 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[at] = latest(store, at, self._options.isolation_level)
         return ends
 
-    def _log_ends_after(self, store: Store, known: Mapping[TopicPartition, int]) -> Offsets:
-        """The current ends of all partitions. Retries while one is below the query's position.
+    def _log_ends_after(
+        self, store: Store, partitions: Sequence[TopicPartition], known: Mapping[TopicPartition, int]
+    ) -> Offsets:
+        """The current ends of the partitions. Retries while one is below the query's position.
 
         On a network file system another machine's last append can appear late.
         """
         retries = self._options.retries
         while True:
-            with missing_is_lost(known):
-                ends = self._log_ends(store, self._partitions(store))
+            ends = self._log_ends(store, partitions)
             retries -= 1
             if retries <= 0 or all(ends[at] >= known[at] for at in ends.keys() & known.keys()):
                 return ends

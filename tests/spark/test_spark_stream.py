@@ -313,7 +313,8 @@ def test_refused_reads(spark, store, tmp_path, options, message):
         (["key"], {"topic": "out"}, "Required attribute 'value' not found"),
         pytest.param(["offset value"], {"topic": "out"}, "value attribute unsupported type bigint", marks=SLOW),
         pytest.param(
-            ["value"], {"topic": "out", "publishId": "x", "publishNumber": "1"}, "are for batch writes", marks=SLOW
+            ["value"], {"topic": "out", "publishId": "x", "publishNumber": "1"}, "publishNumber is for batch",
+            marks=SLOW,
         ),
     ],
 )
