@@ -22,7 +22,9 @@ _TOGETHER = ("tests/spark/", "tests/kafka/")
 # Of the tests with Spark those that share neither a session nor a cluster with others.
 _APART = tuple(
     f"tests/spark/test_{name}.py"
-    for name in ("commit_steps", "flights_demo", "full_disk", "kills", "publish_together_kills", "shown_warnings")
+    for name in (
+        "commit_steps", "connect", "flights_demo", "full_disk", "kills", "publish_together_kills", "shown_warnings",
+    )
 )
 # What all tests may have in memory at once, in bytes; what a test leaves is removed when it has passed.
 _ROOM = 2 << 30
