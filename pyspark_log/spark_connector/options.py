@@ -65,7 +65,7 @@ _OF_READS = (
     "endingOffsetsByTimestamp", "failOnDataLoss", "onCorruption", "quarantinePath", "includeHeaders", "minPartitions",
     "arrowTransform", "arrowColumns",
     "maxRecordsPerPartition", "partitionsPerTask", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
-    "maxTriggerDelay",
+    "maxTriggerDelay", "smallBatchBytes",
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.isolation.level",
 )  # fmt: skip
 _OF_WRITES = (
@@ -151,6 +151,7 @@ class ReadOptions:
         transformed: the columns that it gets; empty: all.
         splitting: into how many ranges it is split.
         partitions_per_task: how many of them one task reads.
+        small_batch_bytes: a micro-batch of so many bytes or fewer is read by one task, or by none.
         group_id: the group under which a stream commits its offsets, if the user names one.
         group_id_prefix: otherwise, the prefix of the group's name.
         retries: how often the log ends are looked up again while they are below a query's position.
@@ -169,6 +170,7 @@ class ReadOptions:
     transformed: tuple[str, ...]
     splitting: Splitting
     partitions_per_task: int
+    small_batch_bytes: int
     group_id: str | None
     group_id_prefix: str
     retries: int
@@ -203,6 +205,7 @@ class ReadOptions:
                 _positive(options, "minPartitions", _INT_MAX), _positive(options, "maxRecordsPerPartition", _LONG_MAX)
             ),
             partitions_per_task=_positive(options, "partitionsPerTask", _INT_MAX) or 1,
+            small_batch_bytes=_bytes(options, "smallBatchBytes") or 0,
             group_id=options.get("kafka.group.id"),
             group_id_prefix=options.get("groupidprefix", "spark-kafka-source"),
             retries=_whole(options, "fetchOffset.numRetries", 3),

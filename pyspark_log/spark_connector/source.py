@@ -60,9 +60,14 @@ class PylogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> PylogStreamReader:  # noqa: N802
         """For spark.readStream."""
+        options, columns, transform = self._read_options(schema)
+        if options.small_batch_bytes:
+            from pyspark_log.spark_connector.small_batches import small_batch_reader  # noqa: PLC0415
+
+            return small_batch_reader()(self._path, options, columns, transform)
         from pyspark_log.spark_connector.stream_reader import PylogStreamReader  # noqa: PLC0415
 
-        return PylogStreamReader(self._path, *self._read_options(schema))
+        return PylogStreamReader(self._path, options, columns, transform)
 
     def writer(self, schema: StructType, overwrite: bool) -> PylogBatchWriter:
         """For DataFrame.write."""
