@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -141,6 +142,9 @@ def _pattern(value: str) -> Pattern:
             f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'"
         )
     try:
-        return Pattern(re.compile(value.strip()))
-    except re.error as error:
-        raise option_error(f"subscribePattern: {value!r} is not a regular expression: {error}") from None
+        with warnings.catch_warnings():
+            # What is an operation on sets in Java, such as [a-z&&[^t]], Python would take for single characters.
+            warnings.simplefilter("error", FutureWarning)
+            return Pattern(re.compile(value.strip()))
+    except (re.error, FutureWarning) as error:
+        raise option_error(f"subscribePattern: {value!r} is not a regular expression of Python: {error}") from None

@@ -1,12 +1,17 @@
 """One broker of Kafka for all tests here, what they need to run Kafka's command-line classes, and Spark's connector."""
 
 import gc
+import itertools
 import os
 
 import pytest
 from kafka_tools import SPARK_JARS, Broker, missing
 
+from pyspark_log import Store
 from tests.spark.session import start_session
+
+# Its assertions are told in full, as those of tests.
+pytest.register_assert_rewrite("spark_sides")
 
 
 def pytest_collection_modifyitems(items):
@@ -57,3 +62,39 @@ def spark(kafka, tmp_path_factory):
         session.sql(f"ADD JAR '{jar}'")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def sides(broker, tmp_path_factory):
+    """The two sides of tests/kafka/spark_sides.py: Kafka's, then ours."""
+    from spark_sides import KafkaSide, StoreSide  # noqa: PLC0415  (its assertions are rewritten by then)
+
+    kafkas = KafkaSide(broker)
+    with Store.create(tmp_path_factory.mktemp("ours") / "store") as store:
+        yield kafkas, StoreSide(store)
+    kafkas.close()
+
+
+_names = (f"stream{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def topic():
+    """The name of a topic for this test alone, which each side has yet to make."""
+    return next(_names)
+
+
+@pytest.fixture
+def query(spark, sides, tmp_path):
+    """Makes a query of both sides; what still runs at the end of the test is stopped."""
+    from spark_sides import Queries  # noqa: PLC0415  (as above)
+
+    made = []
+
+    def make(**options):
+        made.append(Queries(spark, sides, options, tmp_path / f"query{len(made)}"))
+        return made[-1]
+
+    yield make
+    for queries in made:
+        queries.stop()

@@ -7,8 +7,11 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import NewTopic
+    from kafka.errors import TopicAlreadyExistsError
 
 from written import Row
+
+__all__ = ["Clients", "KafkaAdminClient", "TopicAlreadyExistsError", "TopicPartition", "as_printed", "create_topics"]
 
 _PATIENCE_MS = 120_000
 

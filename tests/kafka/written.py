@@ -37,9 +37,14 @@ def extend(store, topic, partition, batches=1, *, keyless=True):
         first = store.latest_offset(topic, partition)
         batch = [_row(chance, first + number) for number in range(chance.randrange(3, 20))]
         batch = [row if keyless or row.key is not None else row._replace(key=b"a key") for row in batch]
-        store.append(topic, _columns(batch), partition=partition)
+        append(store, topic, partition, batch)
         rows += batch
     return rows
+
+
+def append(store, topic, partition, rows):
+    """Appends rows."""
+    store.append(topic, _columns(rows), partition=partition)
 
 
 def send(store, topic, partition, rows, producer, **fields):

@@ -84,6 +84,7 @@ def test_kafka_client_settings_pass_through():
         ({"subscribe": None, "assign": "{}"}, "assign: Expected e.g. .* got {}"),
         ({"subscribe": None, "assign": '{"t":["0"]}'}, "assign: Expected e.g. .* got "),
         ({"subscribe": None, "subscribePattern": "t("}, r"subscribePattern: 't\(' is not a regular expression"),
+        ({"subscribe": None, "subscribePattern": "[a-z&&[^t]]"}, "subscribePattern: .*: Possible set intersection"),
         ({"endingTimestamp": "now"}, "Expected a single long value, got now"),
         ({"startingOffsetsByTimestamp": '{"t":[1]}'}, "startingOffsetsByTimestamp: Expected e.g."),
         ({"startingOffsetsByTimestampStrategy": "first"}, "startingOffsetsByTimestampStrategy must be error or latest"),
