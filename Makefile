@@ -39,6 +39,14 @@ test: java-note $(VENV)/.stamp-native  ## The fast tests, four minutes on two co
 test-slow: java-note $(VENV)/.stamp-native  ## The slow tests, and all points and examples of which `make test` tries some
 	$(ON_DISK) "$(BIN)/python" -m pytest $(SPREAD) -m "slow or sampled"
 
+# The connector must work with each PySpark from the oldest that setup allows.
+OTHER_PYSPARK ?= 4.2.0
+.PHONY: test-pyspark
+test-pyspark: java $(VENV)/.stamp-native  ## The fast tests of the connector with another PySpark: OTHER_PYSPARK=4.2.0
+	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+		--target ".pyspark/$(OTHER_PYSPARK)" "pyspark==$(OTHER_PYSPARK)"
+	PYTHONPATH="$(CURDIR)/.pyspark/$(OTHER_PYSPARK)" "$(BIN)/python" -m pytest -m "not slow" tests/spark tests/unit/connector
+
 .PHONY: test-all
 test-all: java-note $(VENV)/.stamp-native  ## Every test
 	"$(BIN)/python" -m pytest $(SPREAD)

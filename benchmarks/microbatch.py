@@ -1,20 +1,24 @@
 """What a small micro-batch costs: a topic of 2 partitions into `noop` and into a topic, 1,000 rows a micro-batch.
 
-    python benchmarks/microbatch.py [--rounds 3] [--batches 30]
+    python benchmarks/microbatch.py [--rounds 3] [--batches 30] [--kafka]
 
-Each way in turn, in several rounds; printed are the medians of a whole trigger in ms, warm. Beside them stands what Spark
-takes by itself: its own source of rows in the JVM, into `noop`.
+Each way in turn, in several rounds; printed are the medians of a whole trigger in ms, warm, and how many times as long
+they are as what Spark takes by itself: its own source of rows in the JVM, into `noop`. With --kafka also Spark's Kafka
+connector and a broker on this machine (`make kafka-jars` first).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import statistics
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +32,7 @@ WAYS = {"a task a partition": {}, "smallBatchBytes=1m": {"smallBatchBytes": "1m"
 
 
 def session() -> SparkSession:
-    """With the settings of conf/spark-defaults.conf for short micro-batches."""
+    """With the settings for short micro-batches (docs/spark.md)."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     manager = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     spark = (
@@ -55,14 +59,41 @@ def triggers(query: StreamingQuery, batches: int) -> list[int]:
     return done[COLD : COLD + batches]
 
 
+@contextlib.contextmanager
+def kafka(spark: SparkSession, folder: str, batches: int) -> Iterator[str]:
+    """The address of a broker with the same records in its topic t."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kafka"))
+    from kafka import KafkaProducer  # noqa: PLC0415  (only with --kafka)
+    from kafka_clients import create_topics  # noqa: PLC0415
+    from kafka_tools import SPARK_JARS, Broker  # noqa: PLC0415
+
+    for jar in SPARK_JARS.glob("*.jar"):
+        spark.sql(f"ADD JAR '{jar}'")
+    Path(folder, "broker").mkdir()
+    broker = Broker(f"{folder}/broker")
+    broker.start()
+    try:
+        create_topics(broker, {"t": 2, "out": 2}, {})
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+        for number in range(batches * ROWS):
+            producer.send("t", key=b"k", value=b"v" * 100, partition=number % 2)
+        producer.close()
+        yield broker.bootstrap
+    finally:
+        broker.kill()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batches", type=int, default=30)
+    parser.add_argument("--kafka", action="store_true")
     given = parser.parse_args()
     spark = session()
     found = defaultdict(list)
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as held:
+        folder = held.enter_context(tempfile.TemporaryDirectory())
+        address = held.enter_context(kafka(spark, folder, given.batches + COLD)) if given.kafka else ""
         store = Store.create(f"{folder}/store")
         store.create_topic("t", 2)
         rows = pa.record_batch({"key": [b"k"] * (ROWS // 2), "value": [b"v" * 100] * (ROWS // 2)})
@@ -86,6 +117,14 @@ def main() -> None:
                 run(f"topic to noop, {name}", df, "noop")
                 store.ensure_topic(f"out{number}")
                 run(f"topic to topic, {name}", df, "pylog", path=store.path, topic=f"out{number}")
+            if address:
+                brokers = {"kafka.bootstrap.servers": address}
+                reader = spark.readStream.format("kafka").options(
+                    subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=str(ROWS), **brokers
+                )
+                df = reader.load().select("key", "value")
+                run("Kafka to noop", df, "noop")
+                run("Kafka to Kafka", df, "kafka", topic="out", **brokers)
     least = statistics.median(found["Spark's rows to noop"])
     for name, times in found.items():
         middle = statistics.median(times)

@@ -44,6 +44,8 @@ FLIGHTS_CSV = FOLDER / "flights.csv"
 
 GROUP = "delays-by-carrier"
 RECORDS_PER_BATCH = 70_000
+# For checkpoints on a local disk: far fewer processes a micro-batch (conf/spark-defaults.conf).
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 MISSING = "NA"  # how the CSV says that there is nothing
 FLIGHTS_SCHEMA = """
     year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int,
@@ -133,6 +135,7 @@ def start_spark() -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
         .config("spark.driver.extraJavaOptions", f"-Dlog4j.configurationFile={HERE / 'log4j2.properties'}")
         .getOrCreate()
     )
