@@ -32,6 +32,7 @@ def test_what_to_read(spark, topics):
         read(spark, topics.path)
 
 
+@pytest.mark.slow
 def test_where_a_read_begins_and_ends(spark, topics):
     assert values(read(spark, topics.path, "t", start={"t": {0: 1, 1: -2}}, end={"t": {0: 2, 1: -1}})) == [1, 3, 4]
     later = datetime.now(timezone.utc) + timedelta(hours=1)
@@ -89,6 +90,7 @@ def test_writes(spark, topics, tmp_path):
         write_stream(stream, topics.path, checkpoint=tmp_path / "d", interval="1 second", available_now=True)
 
 
+@pytest.mark.slow
 def test_writes_of_a_micro_batch_as_one(spark, topics, tmp_path):
     def split(batch, out):
         out.write(batch.where("int(string(value)) % 2 = 0").selectExpr("value"), topic="even")

@@ -28,6 +28,7 @@ def out(store):
     return [int(value) for value in all_values_in(Store.open(store.path), "out")]
 
 
+@pytest.mark.slow
 def test_with_another_checkpoint_an_id_is_refused_until_it_is_taken_over(spark, topics, tmp_path):
     copy(spark, topics, tmp_path / "one", publishId="copy-t")
     fill(topics, "t", [5])
@@ -66,6 +67,7 @@ def test_a_query_that_commits_with_its_output_goes_on_without_its_checkpoint(spa
     assert topics.groups["copies"].committed()[TopicPartition("t", 0)].offset == 5
 
 
+@pytest.mark.slow
 def test_a_partition_that_comes_later_is_committed_too(spark, topics, tmp_path):
     copy(spark, topics, tmp_path / "one", publishOffsets="true", source=GROUP)
     topics.add_partitions("t", 3)
@@ -76,6 +78,7 @@ def test_a_partition_that_comes_later_is_committed_too(spark, topics, tmp_path):
     assert out(topics) == [*range(7)]
 
 
+@pytest.mark.slow
 def test_offsets_of_another_store_cannot_be_committed(spark, topics, tmp_path):
     other = Store.create(tmp_path / "other")
     rows = read_stream(spark, topics, "t")

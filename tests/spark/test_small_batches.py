@@ -30,11 +30,13 @@ def test_small_and_large_micro_batches_follow_each_other(spark, topics, tmp_path
     assert all_values_in(topics, "out") == sorted([*map(str, range(11)), "x" * 5000, "x" * 5000])
 
 
+@pytest.mark.slow
 def test_a_small_batch_has_one_task_and_one_writer(spark, topics, tmp_path):
     copy(spark, topics, tmp_path / "c")
     assert sorted(map(len, values_in(topics, "out")), reverse=True) == [9, 0], "a task without keys fills one partition"
 
 
+@pytest.mark.slow
 def test_all_columns_are_those_of_a_task(spark, topics, tmp_path):
     columns = ("*",)
     tasks, handed = (

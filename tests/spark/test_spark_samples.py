@@ -73,7 +73,9 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize(
+    "name", [name if name.startswith("README") else pytest.param(name, marks=pytest.mark.slow) for name in SAMPLES]
+)
 def test_runs(spark, tmp_path, capsys, name):
     """Against topics of six partitions, which write to topics that are made with one."""
     store = make_world(tmp_path)
