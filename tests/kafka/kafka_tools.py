@@ -89,6 +89,7 @@ class Broker:
             "log.cleaner.dedupe.buffer.size": 2097152,
             # Tests do not wait for what is usually done in seconds or minutes.
             "replica.high.watermark.checkpoint.interval.ms": 500,
+            "log.initial.task.delay.ms": 500,
             "log.retention.check.interval.ms": 1000,
             "log.cleaner.backoff.ms": 200,
             "num.network.threads": 1,

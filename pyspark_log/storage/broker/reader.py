@@ -26,6 +26,8 @@ from pyspark_log.types import TopicPartition
 
 # How often an index is compared with its log before it is reported that they differ.
 _LOOKS = 2
+# How often a segment is opened by the name that it is listed with before it is reported as missing.
+_OPENS = 5
 
 log = logging.getLogger(__name__)
 
@@ -106,8 +108,7 @@ class BrokerLogReader(LogReader):
             log_start = max(self._broker.log_start(self._at), bases[0])
             limit = self._broker.high_watermark(self._at)
             try:
-                with missing_is_damage(self.place):
-                    end = self._look(bases, names, LONG_MAX if limit is None else max(limit, log_start))
+                end = self._look(bases, LONG_MAX if limit is None else max(limit, log_start))
             except LogDamagedError:
                 if self._list()[0] == generation:
                     raise
@@ -206,13 +207,12 @@ class BrokerLogReader(LogReader):
         Raises:
             UnknownTopicError: the topic was deleted, also if there is another one of that name by now.
         """
-        found: list[str] = []
-        try:
-            if self._broker.has(self._at):
-                found = [name for name in files.list_folder(self.place.folder) if LOG_NAME.fullmatch(name)]
-        except FileNotFoundError:
-            pass
-        if not found and self._written:
+        # A large folder is listed in several steps, and a file that is renamed meanwhile can be found under neither of
+        # its names. So a change counts when it is found twice in a row.
+        names, before = self._log_names(), self._files[1]
+        while names != before:
+            names, before = self._log_names(), names
+        if not names and self._written:
             raise UnknownTopicError(f"{self.place}: the topic was deleted, or moved out of its folder")
         # Read last: what was listed belongs to the same topic or to an older one.
         owner = self.place.owner()
@@ -222,19 +222,43 @@ class BrokerLogReader(LogReader):
                 f"it was {self._owner})"
             )
         self._owner = owner
-        # If both exist, the log is the one that the swap is about to replace; it is as good until then.
-        names = {int(name[:20]): name for name in sorted(found, reverse=True)}
-        names = {base: names[base] for base in sorted(names)}
         with self._mutex.lock:
             if names != self._files[1]:
                 self._written = True
                 self._files = self._files[0] + 1, names
             return self._files
 
-    def _look(self, bases: list[int], names: dict[int, str], limit: int) -> _End:
+    def _log_names(self) -> dict[int, str]:
+        """The names of the logs in the folder, by their base offsets, ascending."""
+        found: list[str] = []
+        try:
+            if self._broker.has(self._at):
+                found = [name for name in files.list_folder(self.place.folder) if LOG_NAME.fullmatch(name)]
+        except FileNotFoundError:
+            pass
+        # If both exist, the log is the one that the swap is about to replace; it is as good until then.
+        names = {int(name[:20]): name for name in sorted(found, reverse=True)}
+        return {base: names[base] for base in sorted(names)}
+
+    def _open_listed(self, base: int) -> SegmentReader:
+        """Opens a segment by the name that it has in the folder. LogDamagedError: it is not there."""
+        tries = 0
+        with missing_is_damage(self.place):
+            while True:
+                # A segment that is not listed is missing by its usual name, too.
+                name = self._list()[1].get(base, "")
+                try:
+                    return SegmentReader(self.place.folder, base, name)
+                except FileNotFoundError:
+                    # The cleaner may just have swapped it for another one, of the same names.
+                    tries += 1
+                    if tries == _OPENS:
+                        raise
+
+    def _look(self, bases: list[int], limit: int) -> _End:
         """The visible end: of complete batches, or `limit`."""
         base = bases[max(bisect_right(bases, limit) - 1, 0)]
-        with SegmentReader(self.place.folder, base, names[base]) as segment:
+        with self._open_listed(base) as segment:
             status = os.fstat(segment.log.fd)
             known, size = self._end, status.st_size
             if known[:2] != (base, status.st_ino) or known.position > size or known.next_offset > limit:
@@ -260,9 +284,14 @@ class BrokerLogReader(LogReader):
         return super()._log_path(base, state) if name is None else f"{self.place.folder}/{name}"
 
     def _open(self, base: int, following: int | None, state: PartitionState) -> tuple[SegmentReader, PartitionState]:
-        with missing_is_damage(self.place):
-            # A segment that is not listed is missing by its usual name, too.
-            segment = SegmentReader(self.place.folder, base, self._list()[1].get(base, ""))
+        segment = self._open_listed(base)
         # What was opened can belong to a newer topic of the same name; but not if this one still exists.
         self._list()
         return segment, self.state()
+
+    def _counted(self, segment: SegmentReader, state: PartitionState, now: PartitionState) -> int:
+        """The live bytes of the last segment of `state`.
+
+        The cleaner may have replaced it, as the high watermark can be in a segment that is inactive.
+        """
+        return segment.size_up_to(state.next_offset)

@@ -31,6 +31,7 @@ from pyspark_log.storage.broker.log_dir import BrokerLogDir
 from pyspark_log.storage.broker.reader import BrokerLogReader
 from pyspark_log.storage.catalog import kafka_files, log_dir
 from pyspark_log.storage.catalog.kafka_files import HIGH_WATERMARK, LOG_START, META_PROPERTIES, PARTITION_METADATA
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.publish.recovery import recover
@@ -438,6 +439,73 @@ def test_segments_that_are_merged_right_before_one_is_opened(root, monkeypatch):
 
     monkeypatch.setattr(BrokerLogReader, "_open", merge_first)
     assert rows(store, start=0, end=21) == [(2, b"c"), (3, b"d"), (15, b"p"), (16, b"q"), (20, b"u")]
+
+
+def swap(folder, base):
+    """Puts a cleaned segment, which is there as `.swap`, in the place of the one that it replaces."""
+    log = segment_path(str(folder), base, LOG)
+    os.rename(log, log + ".deleted")
+    os.rename(log + ".swap", log)
+
+
+@pytest.mark.parametrize(("number", "base"), [(1, 20), (2, 0)])
+def test_a_segment_that_is_swapped_while_it_is_opened(root, monkeypatch, number, base):
+    """Its names in the folder are the same before and after."""
+    log, opened = segment_path(str(root / "t-0"), base, LOG), []
+    shutil.copy(log, log + ".swap")
+
+    def between_its_names(*arguments):
+        # The first is for the end of the log.
+        opened.append(arguments)
+        if len(opened) != number:
+            return SegmentReader(*arguments)
+        os.rename(log, log + ".deleted")
+        try:
+            return SegmentReader(*arguments)
+        finally:
+            os.rename(log + ".swap", log)
+
+    monkeypatch.setattr(reader, "SegmentReader", between_its_names)
+    assert rows(Store.open(root), start=0, end=21) == ALL
+    assert opened[number - 1][1] == base
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_a_segment_that_is_renamed_while_the_folder_is_listed(root, monkeypatch, number):
+    """The system lists a large folder in several steps, and may find a file under neither of its names."""
+    folder, store, calls = root / "t-0", Store.open(root), []
+    log = segment_path(str(folder), 10, LOG)
+    os.rename(log, log + ".swap")
+    list_folder = files.list_folder
+
+    def rename_between_the_steps(path):
+        names = list_folder(path)
+        calls.append(path)
+        if len(calls) == number:
+            os.rename(log + ".swap", log)
+            return [name for name in names if not name.startswith(os.path.basename(log))]
+        return names
+
+    monkeypatch.setattr(files, "list_folder", rename_between_the_steps)
+    assert rows(store, start=0, end=21) == ALL
+    assert len(calls) >= number
+
+
+def test_a_segment_up_to_the_high_watermark_that_is_cleaned_before_it_is_opened(root, monkeypatch):
+    """The high watermark is written late: the segment that it is in may have been closed since."""
+    high_watermark(root, 17)
+    folder, opened = root / "t-0", []
+    add(folder, 10, batch(15, b"p", b"q"), suffix=".log.swap")
+
+    def swap_before_the_second(*arguments):
+        # The first is for the end of the log.
+        opened.append(arguments)
+        if len(opened) == 2:
+            swap(folder, 10)
+        return SegmentReader(*arguments)
+
+    monkeypatch.setattr(reader, "SegmentReader", swap_before_the_second)
+    assert rows(Store.open(root), start=12, end=17) == [(15, b"p"), (16, b"q")]
 
 
 def test_the_active_segment_that_is_closed_and_cleaned_before_it_is_read(root):
