@@ -62,10 +62,9 @@ _REFUSED_FOR_WRITES = {
 _OF_READS = (
     "path", "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
     "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp",
-    "endingOffsetsByTimestamp", "failOnDataLoss", "onCorruption", "quarantinePath", "includeHeaders", "minPartitions",
-    "arrowTransform", "arrowColumns",
-    "maxRecordsPerPartition", "partitionsPerTask", "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
-    "maxTriggerDelay", "smallBatchBytes",
+    "endingOffsetsByTimestamp", "failOnDataLoss", "onCorruption", "quarantinePath", "includeHeaders", "arrowTransform",
+    "arrowColumns", "minPartitions", "maxRecordsPerPartition", "partitionsPerTask", "minOffsetsPerTrigger",
+    "maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay", "smallBatchBytes",
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.isolation.level",
 )  # fmt: skip
 _OF_WRITES = (
