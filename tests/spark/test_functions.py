@@ -51,6 +51,7 @@ def test_columns(spark, topics):
         read(spark, topics.path, "t", columns=["val"])
 
 
+@pytest.mark.slow
 def test_a_function_over_arrow_batches(spark, topics, tmp_path):
     def large(batch):  # one of this module's would be looked for in it, by workers that do not have it
         kept = batch.filter(pa.array([int(value) > 1 for value in batch["value"].to_pylist()]))
@@ -72,6 +73,7 @@ def test_a_function_over_arrow_batches(spark, topics, tmp_path):
         read(spark, topics.path, "t", transform=large)
 
 
+@pytest.mark.slow
 def test_writes(spark, topics, tmp_path):
     rows = spark.sql("select 'x' value, current_timestamp() at")
     for _ in range(2):

@@ -93,6 +93,7 @@ def test_a_batch_write_that_fails_leaves_nothing_and_can_be_made_again(failing, 
     assert sweep(target) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_a_named_batch_write_killed_in_its_commit_is_made_again(failing, target, marks, step):
     fault, name = f"worker killed before {step}", {"publishId": "nightly", "publishNumber": 20261121}

@@ -49,6 +49,7 @@ def test_with_another_checkpoint_an_id_is_refused_until_it_is_taken_over(spark, 
 GROUP = {"startingOffsets": "group", "kafka.group.id": "copies"}
 
 
+@pytest.mark.slow
 def test_a_query_that_commits_with_its_output_goes_on_without_its_checkpoint(spark, topics, tmp_path):
     """And a copy of it that goes on from there too loses and doubles nothing: one of both is refused."""
     copy(spark, topics, tmp_path / "one", publishOffsets="true", source=GROUP)

@@ -94,6 +94,7 @@ def test_an_error_in_the_block_leaves_nothing(spark, topics):
     assert (contents(topics), staged_files(topics), last_number(topics.decisions, "p")) == ([[], [], []], [], None)
 
 
+@pytest.mark.slow
 def test_what_is_refused(spark, topics):
     for arguments in (("", 0), ("p", -1)):
         with fails(r"\[PYLOG_INVALID_OPTION\].*an id and a number"):
@@ -131,6 +132,7 @@ def test_a_query_writes_each_micro_batch_once(spark, topics, tmp_path):
     assert [len(values) for values in contents(topics)[:2]] == [6, 6]
 
 
+@pytest.mark.slow
 def test_a_failed_micro_batch_shows_nothing_and_runs_again(spark, topics, tmp_path):
     fill(topics, "source", range(10))
     failures = iter([True])
@@ -147,6 +149,7 @@ def test_a_failed_micro_batch_shows_nothing_and_runs_again(spark, topics, tmp_pa
     assert contents(topics) == [["0", "2", "4", "6", "8"], ["1", "3", "5", "7", "9"], ["10"]]
 
 
+@pytest.mark.slow
 def test_another_query_cannot_have_the_id_and_a_copy_of_the_checkpoint_fences_the_first(spark, topics, tmp_path):
     fill(topics, "source", range(4))
     source = read_stream(spark, topics, "source", columns=VALUE)
@@ -161,6 +164,7 @@ def test_another_query_cannot_have_the_id_and_a_copy_of_the_checkpoint_fences_th
     assert [len(values) for values in contents(topics)] == [len(before[0]) + 1, len(before[1]) + 1, 2]
 
 
+@pytest.mark.slow
 def test_a_block_without_rows_belongs_to_its_query_too(spark, topics, tmp_path):
     """Also where nothing is written, or Spark runs no task for what is written, as it sees that it is empty."""
     (tmp_path / "input").mkdir()

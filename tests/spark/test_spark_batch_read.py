@@ -75,6 +75,7 @@ def test_offsets_for_each_partition(spark, store):
     assert values_of(part) == ["13", "8", "9"]
 
 
+@pytest.mark.slow
 def test_partitions_in_several_tasks(spark, store):
     fill(store, "t", range(10), range(10, 20), [20])
     df = read(spark, store, "t", minPartitions="6")
@@ -122,6 +123,7 @@ def test_from_a_time_on(spark, store):
         read(spark, store, "t", startingTimestamp="3001").count()
 
 
+@pytest.mark.slow
 def test_a_path_can_be_relative_or_a_uri(spark, store):
     fill(store, "t", [1, 2])
     for path in (os.path.relpath(store.path), f"file://{store.path}", f"file:{store.path}"):
@@ -198,6 +200,7 @@ def test_a_read_never_makes_a_store(spark, tmp_path):
     assert not missing.exists()
 
 
+@pytest.mark.slow
 def test_a_task_that_does_not_see_the_store_says_so(spark, store):
     fill(store, "t", [1])
     df = read(spark, store, "t")
@@ -213,6 +216,7 @@ def test_a_task_that_does_not_see_the_store_says_so(spark, store):
     assert df.count() == 1
 
 
+@pytest.mark.slow
 def test_a_table_of_the_catalog_has_its_options_in_each_statement(spark, store):
     """Spark passes none of its own on."""
     store.create_topic("t", 1)

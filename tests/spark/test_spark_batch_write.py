@@ -150,6 +150,7 @@ def test_a_column_names_no_topic_that_is_refused(spark, store, topic):
     assert store.topics(internal=True) == []
 
 
+@pytest.mark.slow
 def test_compression_of_the_writers_choice(spark, store):
     df = spark.range(2000).selectExpr("repeat('x', 100) value")
     write(df, store, topic="plain")
@@ -205,6 +206,7 @@ def test_other_modes_than_append_are_refused(spark, store, mode, message):
     assert values_in(store, "t") == [["1"]]
 
 
+@pytest.mark.slow
 def test_topics_are_not_made_where_the_store_forbids_it(spark, tmp_path):
     store = Store.create(tmp_path / "strict", {"auto.create.topics.enable": "false"})
     with fails(r"\[PYLOG_UNKNOWN_TOPIC_OR_PARTITION\].*'t'"):
@@ -222,6 +224,7 @@ def test_nothing_of_a_failed_write_is_seen(spark, store):
     assert values_in(store, "t") == [["1"]]
 
 
+@pytest.mark.slow
 def test_no_rows_at_all(spark, store):
     write(spark.range(0).selectExpr("string(id) value"), store, topic="t")
     assert values_in(store, "t") == [[]]

@@ -34,6 +34,7 @@ def left(store):
     return [f"{number:0100}" for number in range(store.earliest_offset("t", 0), 50)]
 
 
+@pytest.mark.slow
 def test_what_retention_has_left_is_read_once(spark, retained, tmp_path):
     options = {**FROM_0, "failOnDataLoss": "false"}
     assert values_of(read(spark, retained, "t", **options)) == left(retained)
@@ -56,6 +57,7 @@ def test_what_retention_has_taken_ends_a_query(spark, retained, tmp_path):
     assert all_values_in(retained, "out") == []
 
 
+@pytest.mark.slow
 def test_what_compaction_has_removed_is_not_lost(spark, store, tmp_path):
     store.create_topic("t", 1, {**SMALL, "cleanup.policy": "compact"})
     for number in range(60):

@@ -26,6 +26,7 @@ def left_after_each(query):
     return found
 
 
+@pytest.mark.slow
 def test_limited_and_unlimited_batches_and_the_lag(spark, store, tmp_path):
     fill(store, "t", range(15))
     query = run(read_stream(spark, store, "t", maxOffsetsPerTrigger="5"), tmp_path / "limited")

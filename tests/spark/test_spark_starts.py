@@ -29,6 +29,7 @@ def stream_of(spark, store, strategy, fail_on_data_loss, **options):
     return spark.readStream.format("pylog").options(**options).load(store.path)
 
 
+@pytest.mark.slow
 @WAYS
 def test_from_the_latest_record_on_and_on_after_a_stop(spark, store, tmp_path, strategy, fail_on_data_loss):
     fill(store, "t", *[["old"]] * 5)

@@ -76,6 +76,7 @@ def test_offsets_in_the_checkpoint(spark, store, tmp_path):
     assert positions(store, "mine") == {"a-0": 1, "a-1": 1, "b-0": 1}
 
 
+@pytest.mark.slow
 def test_a_query_that_starts_at_the_latest_offset(spark, store, tmp_path):
     """Batch 0 is planned, fails, and is run again after more was appended: nothing is skipped or read twice."""
     fill(store, "t", range(3))
@@ -137,6 +138,7 @@ def set_partitions(store, topic, count):
     os.rename(path + ".new", path)
 
 
+@pytest.mark.slow
 def test_nothing_to_read_yet(spark, store, tmp_path):
     store.create_topic("t", 2)
     df = read_stream(spark, store, "t")
@@ -146,6 +148,7 @@ def test_nothing_to_read_yet(spark, store, tmp_path):
     assert all_values_in(store, "out") == ["first"]
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_run_again_is_published_once(spark, store, tmp_path):
     fill(store, "t", range(20))
     df = read_stream(spark, store, "t", maxOffsetsPerTrigger="10")
@@ -254,6 +257,7 @@ CHANGES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @CHANGES
 def test_what_is_made_again_under_the_same_name_ends_a_restarted_query(spark, store, tmp_path, change, message):
     target = Store.create(tmp_path / "target")
@@ -266,6 +270,7 @@ def test_what_is_made_again_under_the_same_name_ends_a_restarted_query(spark, st
     assert values_in(target, "out") == [list("01234")]
 
 
+@pytest.mark.slow
 @CHANGES
 def test_what_is_made_again_under_the_same_name_ends_a_running_query(spark, store, tmp_path, change, message):
     target = Store.create(tmp_path / "target")

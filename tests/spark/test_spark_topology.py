@@ -26,6 +26,7 @@ def to_list(df, seen, checkpoint):
     return writer.option("checkpointLocation", str(checkpoint))
 
 
+@pytest.mark.slow
 def test_topics_of_a_pattern_come_and_go(spark, store, tmp_path):
     fill(store, "t-a", ["a"], ["a"])
     seen = []

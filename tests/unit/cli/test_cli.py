@@ -195,6 +195,7 @@ def test_produce_names_the_line_without_a_key(store, path):
     assert values(store, "lines") == []
 
 
+@pytest.mark.slow
 def test_produce_does_not_hold_lines_back_for_long(store, path):
     store.create_topic("lines")
     run = spawn(path, "produce", "lines", "--partition", "0", stdin=subprocess.PIPE)
@@ -321,6 +322,7 @@ def test_consume_of_an_offset_beyond_the_end_is_an_error(events, path):
     assert "[PYLOG_OFFSET_OUT_OF_RANGE] events-0: offset 4" in result.stderr
 
 
+@pytest.mark.slow
 def test_consume_from_the_end_prints_what_comes_and_ctrl_c_is_quiet(events, path):
     run = spawn(path, "consume", "events", "--end", "--print-key")
     batch = records(["new"], [b"record"])
@@ -335,6 +337,7 @@ def test_consume_from_the_end_prints_what_comes_and_ctrl_c_is_quiet(events, path
     assert (run.returncode, err) == (130, b"")
 
 
+@pytest.mark.slow
 def test_consume_follows_after_what_is_there(events, path):
     run = spawn(path, "consume", "events", "-f", "--max-messages", "5")
     assert [run.stdout.readline() for _ in range(4)] == [b"one\n", b"two\n", b"null\n", b"\xff\x00raw\n"]

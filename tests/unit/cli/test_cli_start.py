@@ -120,6 +120,7 @@ def test_ctrl_c_at_any_moment_is_quiet(path, words, times):
         assert err == b"", seed
 
 
+@pytest.mark.slow
 def test_where_ctrl_c_is_ignored_it_stays_so(path):
     """As for a command that a script has started in the background."""
     words = ["--store", path, "consume", "t"]

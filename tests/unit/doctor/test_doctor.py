@@ -67,6 +67,7 @@ def test_a_healthy_folder_has_no_failure_and_is_left_as_it_was(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_line_a_finding(tmp_path, monkeypatch):
     monkeypatch.setattr(examination, "ONE_HOST", ONE_HOST[:2])
     result = CliRunner().invoke(doctor, [str(tmp_path)])
@@ -181,6 +182,7 @@ def _create_over(path):
     return files.File(path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "place", "primitive", "spoilt", "seen"),
     [
@@ -449,6 +451,7 @@ def _two_runs(first, second):
     return findings
 
 
+@pytest.mark.slow
 def test_two_runs_test_what_is_between_them(tmp_path):
     runs = [spawn(QUICK, tmp_path, "--peer", "--json") for _ in range(2)]
     here, there = _two_runs(*runs)
@@ -463,6 +466,7 @@ def test_two_runs_test_what_is_between_them(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_host_whose_locks_do_not_reach_the_other_is_found_out(tmp_path):
     # Locks of its own, as on NFS with nolock: it sees none of the other host's.
     deaf = f"import fcntl; fcntl.flock = lambda *_: None; {QUICK}"

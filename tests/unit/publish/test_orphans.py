@@ -137,6 +137,7 @@ def test_of_a_process_elsewhere_nobody_knows_whether_it_is_dead(store, birth):
     assert left(store) == [parts[0].file]
 
 
+@pytest.mark.slow
 def test_containers_do_not_judge_each_others_processes(store):
     """The same host and boot, and numbers of their own."""
     space = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]

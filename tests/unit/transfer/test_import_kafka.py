@@ -198,6 +198,7 @@ class StopError(Exception):
     """The process ends here."""
 
 
+@pytest.mark.slow
 def test_a_topic_comes_whole_or_not_at_all(root, tmp_path):
     """Stopped before each change to files; who comes then finds the topic or can import it."""
     add(root / "t-1", 0, batch(0, b"one"))
