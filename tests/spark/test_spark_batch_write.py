@@ -216,6 +216,14 @@ def test_topics_are_not_made_where_the_store_forbids_it(spark, tmp_path):
     assert store.topics() == []
 
 
+@pytest.mark.slow
+def test_a_row_that_is_too_large_is_named_with_its_topic_and_the_setting(spark, store):
+    store.create_topic("t", 1, {"max.message.bytes": "1000"})
+    with fails(r"\[PYLOG_RECORD_TOO_LARGE\] .*t-0: a batch of 1 record.* but max.message.bytes allows 1000: raise"):
+        write(spark.sql("select repeat('x', 5000) value"), store, topic="t")
+    assert values_in(store, "t") == [[]]
+
+
 def test_nothing_of_a_failed_write_is_seen(spark, store):
     fill(store, "t", [1])
     df = spark.range(0, 20_000, 1, 2).selectExpr("if(id < 19999, string(id), raise_error('stop')) value")

@@ -70,7 +70,10 @@ class RecordAccumulator:
                 builder = self._builders.get(partition)
                 if builder is None:
                     builder = self._builders[partition] = self._new_builder()
-                low += builder.append(columns.records, rows, low, high)
+                try:
+                    low += builder.append(columns.records, rows, low, high)
+                except RecordTooLargeError as error:
+                    raise self._named(partition, error) from None
                 if low < high:
                     self._seal(partition, builder)
         if self.held > FILLING_BYTES:
@@ -89,7 +92,10 @@ class RecordAccumulator:
 
     def _seal(self, partition: int, builder: BatchBuilder) -> None:
         count = builder.count
-        batch = builder.seal(log_append_time=self._log_append_time)
+        try:
+            batch = builder.seal(log_append_time=self._log_append_time)
+        except RecordTooLargeError as error:
+            raise self._named(partition, error) from None
         newest = int.from_bytes(batch[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8], "big", signed=True)
         if not self._warned and is_past_retention(newest, self._config, self._now):
             self._warned = True
@@ -100,6 +106,9 @@ class RecordAccumulator:
                 f"({self._config.segment_bytes}): raise segment.bytes of the topic"
             )
         self._sink(partition, batch, count)
+
+    def _named(self, partition: int, error: RecordTooLargeError) -> RecordTooLargeError:
+        return RecordTooLargeError(f"{self._topic}-{partition}: {error}")
 
     def flush(self) -> None:
         """Hands out the remaining batches, which may be small, and frees their memory."""

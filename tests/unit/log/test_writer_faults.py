@@ -196,6 +196,14 @@ def test_a_damaged_batch_is_named_and_what_is_before_it_is_served(store):
     assert [row.as_py() for row in unchecked] == [first]
 
 
+def test_a_record_that_is_too_large_is_named_with_its_topic_and_the_setting(store):
+    store.create_topic("small", 2, {"max.message.bytes": "1000"})
+    data = pa.record_batch({"value": [b"a", b"x" * 5000], "partition": pa.array([0, 1], pa.int32())})
+    with pytest.raises(RecordTooLargeError, match=r"^small-1: a batch of 1 record.* max\.message\.bytes allows 1000"):
+        store.append("small", data)
+    assert [store.latest_offset("small", partition) for partition in (0, 1)] == [0, 0]
+
+
 def test_an_append_that_a_segment_cannot_hold_changes_nothing(tmp_path):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 2, {"segment.bytes": "1000"})

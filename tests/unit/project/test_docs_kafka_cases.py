@@ -1,8 +1,9 @@
-"""The table of the Kafka connector's test cases in docs/spark.md names tests that exist."""
+"""The tables of options and of the Kafka connector's test cases in docs/spark.md name tests that exist."""
 
 import ast
 import re
 
+from pyspark_log.spark_connector import options
 from tests.paths import ROOT
 
 HEADING = "## The Kafka connector's own test cases"
@@ -15,10 +16,22 @@ def cases():
     return re.findall(r"^\| (\d+) \| (.+?) \| (.+) \|$", table, re.MULTILINE)
 
 
+def shown_options():
+    """The option and the test of each row."""
+    table = (ROOT / "docs/spark.md").read_text(encoding="utf-8").partition("\n## A test for each option\n")[2]
+    return re.findall(r"^\| `([\w.]+)` \| `(test_\w+\.py)::(test_\w+)` \|$", table, re.MULTILINE)
+
+
 def functions(file):
     """The names of a file's functions; there is one file of that name."""
     (path,) = (ROOT / "tests").rglob(file)
     return {node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
+
+
+def test_each_option_has_a_test():
+    known = {*options._OF_READS, *options._OF_WRITES}
+    assert sorted(name for name, _, _ in shown_options()) == sorted(known)
+    assert [f"{file}::{name}" for _, file, name in shown_options() if name not in functions(file)] == []
 
 
 def test_each_case_has_a_row():
