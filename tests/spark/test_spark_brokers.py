@@ -60,6 +60,7 @@ def test_a_brokers_folder_is_read_as_a_store_is(spark, store, logs):
     assert values_of(read(spark, logs, "t", **COMMITTED)) == values_of(read(spark, store, "t", **COMMITTED)) == seen
 
 
+@pytest.mark.slow
 def test_a_brokers_folder_is_followed(spark, store, logs, tmp_path):
     df = read_stream(spark, logs, "t", **COMMITTED)
     write_stream(df, store, tmp_path / "cp", topic="out")

@@ -34,6 +34,7 @@ def the_only_group(store):
     return group
 
 
+@pytest.mark.slow
 def test_rate_limited_batches_and_a_restart(spark, store, tmp_path):
     fill(store, "t", range(101), range(101, 112), [112])
     df = read_stream(spark, store, "t", maxOffsetsPerTrigger="50")
