@@ -12,10 +12,11 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
 from pyspark_log.arguments import to_ms
@@ -68,8 +69,7 @@ def read(
     """
     given = _reading(topics, pattern, start, columns, headers, transform, schema) | _bound("ending", end)
     reader = spark.read.format("pylog").options(**(given | _texts(options)))
-    wanted = _schema(columns, headers, schema)
-    return (reader if wanted is None else reader.schema(wanted)).load(os.fspath(path))
+    return _with_schema(reader, columns, headers, schema).load(os.fspath(path))
 
 
 def read_stream(
@@ -98,8 +98,7 @@ def read_stream(
     given = _reading(topics, pattern, start, columns, headers, transform, schema)
     given |= _texts({"kafka.group.id": group, "maxOffsetsPerTrigger": max_offsets, "maxBytesPerTrigger": max_bytes})
     reader = spark.readStream.format("pylog").options(**(given | _texts(options)))
-    wanted = _schema(columns, headers, schema)
-    return (reader if wanted is None else reader.schema(wanted)).load(os.fspath(path))
+    return _with_schema(reader, columns, headers, schema).load(os.fspath(path))
 
 
 def write(
@@ -229,19 +228,24 @@ def _bound(side: str, position: Position | None) -> dict[str, str]:
     return {f"{side}Offsets": json.dumps(offsets)}
 
 
-def _schema(
-    columns: Sequence[str] | None, headers: bool, schema: StructType | str | None
-) -> StructType | str | None:
-    """What Spark is to be given as the schema; None: nothing."""
-    if schema is not None or columns is None:
-        return schema
-    names = [*columns, *(["headers"] if headers and "headers" not in columns else [])]
+_Reader = TypeVar("_Reader", DataFrameReader, DataStreamReader)
+
+
+def _with_schema(
+    reader: _Reader, columns: Sequence[str] | None, headers: bool, schema: StructType | str | None
+) -> _Reader:
+    """The reader with the schema that it is to have: that of the transform, or of the columns; else its own."""
+    if schema is not None:
+        return reader.schema(schema)
+    if columns is None:
+        return reader
+    asked: Sequence[str] = columns
+    names = [*asked, *(["headers"] if headers and "headers" not in asked else [])]
     known = row_schema(True)
     unknown = [name for name in names if name not in known.names]
     if unknown:
         raise InvalidConfigError(f"columns: no column {unknown[0]!r}; these are: {', '.join(known.names)}")
-    return StructType([known[name] for name in names])
-
+    return reader.schema(StructType([known[name] for name in names]))
 
 
 def _texts(options: Mapping[str, object] | None) -> dict[str, str]:

@@ -36,7 +36,7 @@ class Thing:
     the process has to wait.
 
     Attributes:
-        reads: operations that change nothing, or nothing but process holds a lock: being killed just before is the same
+        reads: operations that change nothing, or nothing but the holder of a lock: being killed just before is the same
             as just after.
         syncs: operations that a power loss just after cannot undo. Of all others it can: what a power loss right
             before them leaves, one right after them can leave as well.

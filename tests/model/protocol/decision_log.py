@@ -37,7 +37,7 @@ class Record(NamedTuple):
     """A record of the decision log: the last that is known of a publisher.
 
     Attributes:
-        pub, number, run: process decided what. `run` "" does not count.
+        pub, number, run: which publisher decided which number, in which run. `run` "" does not count.
         decision: the offset of the record that decided; or DECIDES, or UNDECIDED.
         done: it is applied everywhere.
         forget: the publisher is no longer known.

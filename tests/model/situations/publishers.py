@@ -119,7 +119,7 @@ def model(
     Args:
         numbers: what the first one publishes.
         one_offs: publishers of one number each, which are forgotten then.
-        helpers: passers-by; `tidies`: process record what is done.
+        helpers: passers-by; `tidies`: they record what is done.
         skips: after a restart the first one goes on with its second number.
         failing: so many syncs of the decision log may fail; then with one kill or loss of power at most, as the last
             life publishes what it was told of once more.
