@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pyspark_log.storage.fs.background import Background
 from pyspark_log.storage.fs.open_file import OpenFile
 
 #: Limited by the umask: executors may run as other users of the same group.
@@ -105,6 +106,9 @@ class File(OpenFile):
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         """Writes all of `data` at `position`. OSError: any part of it may have been written."""
         _notify("write", self.path, position=position, data=data)
+        self._write(data, position)
+
+    def _write(self, data: bytes | bytearray | memoryview, position: int) -> None:
         try:
             done = os.pwrite(self.fd, data, position)
             while done < len(data):
@@ -154,6 +158,23 @@ class File(OpenFile):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class BackgroundWriter(Background):
+    """Writes to files, each time while the caller prepares the next write. Use it in a `with` block.
+
+    No write outlives the block, whatever signals arrive.
+    """
+
+    def pwrite(self, file: File, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Begins to write all of `data` at `position`; it must not change before the next call or the block's end.
+
+        Raises:
+            OSError: the write before this one failed; any part of it may have been written. The end of the block
+                raises that of the last one.
+        """
+        _notify("write", file.path, position=position, data=data)
+        self.begin(file._write, data, position)
 
 
 def open_read(path: str) -> File:

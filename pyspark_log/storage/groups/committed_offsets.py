@@ -115,7 +115,7 @@ def tombstones(logs: LogManager, keys: Sequence[bytes], now: int) -> list[bytes]
 def _batches(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes | None], now: int) -> list[bytes]:
     data = pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
     # Built as for a topic with one partition: the caller knows the partition.
-    return encode(OFFSETS_TOPIC, 1, logs.topic_config(OFFSETS_TOPIC), data, now).get(0, [])
+    return encode(OFFSETS_TOPIC, logs.topic_config(OFFSETS_TOPIC), data, now)
 
 
 # ---- reading

@@ -19,7 +19,7 @@ from pyspark_log.errors import (
     RecordTooLargeError,
     UnknownTopicError,
 )
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, FileLock, contextmanager
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, FileLock, contextmanager, files
 from pyspark_log.storage.log import retention, state_file
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
@@ -39,6 +39,14 @@ class Appended(NamedTuple):
     base_offset: int
     next_offset: int
     duplicate: bool = False
+
+
+class Extent(NamedTuple):
+    """How much is appended: bytes, records, and the largest time of a record (ms; -1: none has a time)."""
+
+    size: int
+    records: int
+    newest: int
 
 
 class LogWriter(HeldLog):
@@ -126,26 +134,75 @@ class LogWriter(HeldLog):
                 self.flush()
             return Appended(numbered.duplicate.base_offset, numbered.duplicate.last_offset + 1, duplicate=True)
         newest = max(header.max_timestamp for header in headers)
-        if self.state.flags & Flags.SUSPECT or self.segment.must_roll(len(data), end - 1, newest):
+        if self._must_roll(len(data), end - 1, newest):
             self.roll()
             self.maintain()
         sync = sync or self.must_sync(end)
-        if not sync and end > self.state.reserve:
-            # Before readers see offsets that a power loss could undo: none of these is ever used again.
-            self.save(self.state._replace(reserve=end + RESERVE), durable=True)
-        segment = self.segment
-        self.claim()
-        state = self.state
+        self._prepare(end, sync=sync)
         try:
-            segment.log.pwrite(data, state.position)
+            self.segment.log.pwrite(data, self.state.position)
             if numbered is not None and numbered.aborted is not None:
-                self.producers.index_aborted(state, numbered.aborted)
+                self.producers.index_aborted(self.state, numbered.aborted)
+            if sync:
+                self.sync_log(self.segment)
+        except (OSError, OutcomeUnknownError) as error:
+            self._undo(error)
+            raise
+        return self._move_end(end, len(data), headers, numbered, sync=sync, first_undone=first_undone)
+
+    def append_pieces(self, pieces: Iterator[memoryview], most: Extent, *, sync: bool) -> Appended:
+        """Appends record batches that are encoded while those before them are written.
+
+        All of them become visible at once. Arguments that are missing here, and errors, are those of `append`.
+
+        Args:
+            pieces: whole batches without producer ids. The memory of a piece may change when the next but one is asked
+                for.
+            most: what they are together, at most.
+        """
+        base = self.state.next_offset
+        if self._must_roll(most.size, base + most.records - 1, most.newest):
+            # Perhaps: only all of them together show whether they still fit.
+            data = bytearray()
+            for piece in pieces:
+                data += piece
+            return self.append(data, sync=sync)
+        self._prepare(base + most.records, sync=sync or self.must_sync(base + most.records))
+        segment, state = self.segment, self.state
+        end, position = base, state.position
+        headers = list[BatchHeader]()
+        try:
+            with files.BackgroundWriter() as writing:
+                for piece in pieces:
+                    end = assign_offsets(piece, 0, len(piece), end, state.leader_epoch)
+                    headers += scan(piece, 0, len(piece))
+                    writing.pwrite(segment.log, piece, position)
+                    position += len(piece)
+            sync = sync or self.must_sync(end)
             if sync:
                 self.sync_log(segment)
         except (OSError, OutcomeUnknownError) as error:
             self._undo(error)
             raise
-        position = state.position + len(data)
+        return self._move_end(end, position - state.position, headers, None, sync=sync)
+
+    def _must_roll(self, size: int, last_offset: int, newest: int) -> bool:
+        return bool(self.state.flags & Flags.SUSPECT) or self.segment.must_roll(size, last_offset, newest)
+
+    def _prepare(self, end: int, *, sync: bool) -> None:
+        """Makes the log ready for records up to the offset `end`, which are synced, or not. OSError."""
+        if not sync and end > self.state.reserve:
+            # Before readers see offsets that a power loss could undo: none of these is ever used again.
+            self.save(self.state._replace(reserve=end + RESERVE), durable=True)
+        self.claim()
+
+    def _move_end(
+        self, end: int, size: int, headers: Sequence[BatchHeader], numbered: ProducerAppendInfo | None, *,
+        sync: bool, first_undone: int | None = None,
+    ) -> Appended:  # fmt: skip
+        """Shows readers the batches that were written, of `size` bytes, and indexes them. OutcomeUnknownError."""
+        state = self.state
+        base, position = state.next_offset, state.position + size
         moved = state._replace(
             next_offset=end, position=position, synced=position if sync else state.synced,
             unsynced_since=self.unsynced_since(),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
 import pyarrow as pa
 
-from pyspark_log.storage.ingest import RecordAccumulator
-from pyspark_log.storage.log import LogWriter
+from pyspark_log.storage.ingest import PIECE_SIZE, AssignedRows, BatchEncoder, packed
+from pyspark_log.storage.log import Extent, LogWriter
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import AppendResult
 
@@ -18,23 +21,27 @@ def append_rows(
 ) -> list[AppendResult]:
     """Appends records to any topic, also an internal one; arguments and errors are those of `Store.append`."""
     opened = logs.topic(topic)
-    count = opened.description.partitions
+    count, config = opened.description.partitions, opened.config
     if partition is not None:
         opened.check(partition)
-        data = _with_partition(data, partition)
-    batches: dict[int, list[bytes]] = {}
     now = logs.clock()
-    encoder = RecordAccumulator(
-        topic, count, opened.config, lambda target, batch, _: batches.setdefault(target, []).append(batch),
-        now if opened.config.log_append_time else None,
-    )  # fmt: skip
-    for part in data.to_batches() if isinstance(data, pa.Table) else [data]:
-        encoder.add(part, now)
-    encoder.flush()
+    encoder = BatchEncoder(topic, count, config, now if config.log_append_time else None)
+    rows = data.to_batches() if isinstance(data, pa.Table) else [data]
+    parts = [encoder.assign(part, now, partition) for part in rows]
+    targets = sorted({target for part in parts for target in part.shares})
+    streams = data.nbytes >= PIECE_SIZE and config.segment_bytes >= _APPEND_BYTES and encoder.can_stream(parts)
+    # What could be refused is encoded before anything is appended.
+    encoded = {} if streams else {target: list(encoder.batches(target, parts)) for target in targets}
     results: list[AppendResult] = []
-    for target, encoded in sorted(batches.items()):
+    for target in targets:
         try:
-            results.append(_append_all(logs.writer(topic, target), encoded, sync))
+            writer = logs.writer(topic, target)
+            appended = (
+                _stream(writer, encoder.pieces(target, parts), parts, sync)
+                if streams
+                else _append_all(writer, packed(encoded[target], min(_APPEND_BYTES, config.segment_bytes)), sync)
+            )
+            results.append(appended)
         except Exception as error:
             # Whatever the error: the caller must know what was appended so far.
             error.results = results  # type: ignore[attr-defined]
@@ -42,22 +49,30 @@ def append_rows(
     return results
 
 
-def _with_partition(data: pa.RecordBatch | pa.Table, partition: int) -> pa.RecordBatch | pa.Table:
-    column = pa.repeat(pa.scalar(partition, pa.int32()), data.num_rows)
-    if "partition" in data.schema.names:
-        return data.set_column(data.schema.get_field_index("partition"), "partition", column)
-    return data.append_column("partition", column)
-
-
-def _append_all(writer: LogWriter, batches: list[bytes], sync: bool) -> AppendResult:
-    limit = min(_APPEND_BYTES, writer.config.segment_bytes)
+def _append_all(target: LogWriter, packs: Iterable[bytearray], sync: bool) -> AppendResult:
     first = end = -1
-    data = bytearray()
-    for batch in [*batches, None]:
-        if data and (batch is None or len(data) + len(batch) > limit):
-            with writer.hold():
-                base, end, _ = writer.append(data, sync=sync)
-            first = base if first < 0 else first
-            data = bytearray()
-        data += batch or b""
-    return AppendResult(writer.place.partition, first, end)
+    for pack in packs:
+        with target.hold() as writer:
+            base, end, _ = writer.append(pack, sync=sync)
+        first = base if first < 0 else first
+    return AppendResult(target.place.partition, first, end)
+
+
+def _stream(
+    target: LogWriter, pieces: Iterator[memoryview], parts: Sequence[AssignedRows], sync: bool
+) -> AppendResult:
+    """Appends batches while the next ones are encoded."""
+    records = sum(high - low for part in parts for low, high in [part.shares.get(target.place.partition, (0, 0))])
+    most = Extent(_APPEND_BYTES, records, max(part.records.newest for part in parts))
+    first = end = -1
+    for piece in pieces:
+        with target.hold() as writer:
+            base, end, _ = writer.append_pieces(_few(piece, pieces), most, sync=sync)
+        first = base if first < 0 else first
+    return AppendResult(target.place.partition, first, end)
+
+
+def _few(first: memoryview, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+    """A piece and those that follow it, up to _APPEND_BYTES."""
+    yield first
+    yield from itertools.islice(pieces, _APPEND_BYTES // PIECE_SIZE - 1)

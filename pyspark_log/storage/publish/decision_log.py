@@ -291,7 +291,7 @@ class DecisionWriter:
             "key": pa.array([publisher.encode() for publisher, _ in records], pa.binary()),
             "value": pa.array(values, pa.binary()),
         })
-        batches = encode(PUBLISH_TOPIC, 1, self._writer.config, data, self._log.logs.clock())[0]
+        batches = encode(PUBLISH_TOPIC, self._writer.config, data, self._log.logs.clock())
         # If they do not fit into a segment, those that mark others as done are appended first: each is valid alone.
         *before, last = packed(batches, self._writer.config.segment_bytes)
         for pack in before:

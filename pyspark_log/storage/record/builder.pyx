@@ -42,6 +42,9 @@ cdef int CONTROL = layout.CONTROL
 cdef Py_ssize_t ROW_COST = ROW_BYTES
 cdef Py_ssize_t MOST_GROWN = 1 + ROW_BYTES // 2
 
+# Lengths, deltas and counts of a record, and its attributes.
+cdef int64_t MOST_VARINTS = 1 + 4 * 5 + 2 * 10
+
 # A time in ms must fit a column of microseconds.
 cdef int64_t MAX_TIME = INT64_MAX // 1000
 
@@ -58,6 +61,10 @@ cdef class RecordColumns:
 
     All checks happen here, once for each column, so that nothing is refused halfway.
 
+    Attributes:
+        num_rows: how many.
+        newest: their largest time, in ms; -1: none has a time.
+
     Args:
         key, value: binary or string in any of Arrow's layouts; None or the null type: all null.
         timestamp: int64 or timestamp in ms; a null is `now`, -1 is "no time".
@@ -70,6 +77,7 @@ cdef class RecordColumns:
     """
 
     cdef readonly Py_ssize_t num_rows
+    cdef readonly int64_t newest
     cdef Column key
     cdef Column value
     cdef Column time
@@ -137,13 +145,27 @@ cdef class RecordColumns:
 
     cdef int check_times(self) except -1:
         cdef int64_t row, time
+        self.newest = -1
         for row in range(self.num_rows):
             time = _time_of(self, row)
             if not -1 <= time <= MAX_TIME:
                 raise InvalidRecordError(
                     f"row {row} has timestamp {time} ms, outside -1 (none) to {MAX_TIME}"
                 )
+            self.newest = max(self.newest, time)
         return 0
+
+    def largest(self):
+        """The bytes that a record takes in a batch, at most: an upper bound."""
+        cdef int64_t row, size, most = 0, count = 0
+        cdef const uint8_t* unused
+        with nogil:
+            for row in range(self.num_rows):
+                size = MOST_VARINTS + max(find(&self.key, row, &unused), 0) + max(find(&self.value, row, &unused), 0)
+                if not self.headers.absent:
+                    size += _headers_size(self, row, &count)
+                most = max(most, size)
+        return most
 
 
 cdef inline int64_t _time_of(RecordColumns columns, int64_t row) noexcept nogil:
@@ -204,6 +226,7 @@ cdef class BatchBuilder:
         max_batch_bytes: the most that the batch may take in a reader's memory, as `decode` counts it.
 
     Attributes:
+        batch_size: as given, or less if `max_batch_bytes` asks for that.
         count: records in the batch so far.
         size: their bytes, before compression and without the header.
         capacity: bytes of memory that the batch has allocated so far.
@@ -214,7 +237,7 @@ cdef class BatchBuilder:
 
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t size
-    cdef Py_ssize_t batch_size
+    cdef readonly Py_ssize_t batch_size
     cdef Py_ssize_t max_message_bytes
     cdef Py_ssize_t max_batch_bytes
     cdef Py_ssize_t most_filled  # bytes of records that never take more than that
@@ -222,7 +245,10 @@ cdef class BatchBuilder:
     cdef object level
     # The batch grows inside the bytes object that `seal` returns, so that it is never copied.
     # No other code sees the object before that. Its records start after the room for the header.
+    # Or it is in a buffer of the caller's (`write_to`), and `target` is NULL.
     cdef PyObject* target
+    cdef Bytes lent
+    cdef Py_ssize_t lent_at
     cdef uint8_t* data
     cdef readonly Py_ssize_t capacity
     cdef Py_ssize_t usual
@@ -253,12 +279,32 @@ cdef class BatchBuilder:
         self.count = self.size = 0
         self.base_timestamp = self.max_timestamp = -1
 
+    def write_to(self, buffer, Py_ssize_t start):
+        """Writes the next batch into a buffer of the caller's, where `seal` leaves it, if there is room for it.
+
+        Without a codec only. The buffer belongs to the builder until that `seal`.
+
+        Args:
+            buffer: writable and contiguous.
+            start: where in it the batch begins, in bytes.
+        """
+        if self.count or self.codec != "none":
+            raise ValueError("a batch has been begun, or is to be compressed")
+        self.lent = Bytes(buffer, start, len(buffer), writable=True)
+        Py_XDECREF(self.target)
+        self.target = NULL
+        self.lent_at = start
+        self.data = <uint8_t*>self.lent.data + start
+        self.capacity = self.lent.view.len - start
+
     cdef int reserve(self, Py_ssize_t more) except -1:
         """Make room for `more` bytes after the records."""
         cdef Py_ssize_t needed = HEADER_SIZE + self.size + more
         cdef Py_ssize_t wanted
         if needed <= self.capacity:
             return 0
+        if self.lent is not None:
+            return self.leave_lent(needed)
         # By doubling, but a batch of the usual kind never needs more than its full size.
         wanted = max(2 * self.capacity, self.usual)
         wanted = max(min(wanted, HEADER_SIZE + self.batch_size), needed)
@@ -276,6 +322,17 @@ cdef class BatchBuilder:
                 raise
         self.data = <uint8_t*>PyBytes_AS_STRING(<object>self.target)
         self.capacity = wanted
+        return 0
+
+    cdef int leave_lent(self, Py_ssize_t needed) except -1:
+        """Go on in memory of its own: the batch does not fit into the caller's buffer."""
+        fresh = PyBytes_FromStringAndSize(NULL, needed)
+        memcpy(PyBytes_AS_STRING(fresh), self.data, HEADER_SIZE + self.size)
+        Py_INCREF(fresh)
+        self.target = <PyObject*>fresh
+        self.data = <uint8_t*>PyBytes_AS_STRING(fresh)
+        self.capacity = needed
+        self.lent = None
         return 0
 
     def append(self, RecordColumns columns not None, rows, Py_ssize_t lo, Py_ssize_t hi):
@@ -419,12 +476,16 @@ cdef class BatchBuilder:
             log_append_time: ms; the time of all records (timestamp type LogAppendTime). None: each has
                 its own.
 
+        Returns:
+            Its bytes; a view of the buffer of `write_to` if it is in there.
+
         Raises:
             RecordTooLargeError: the batch is larger than `max_message_bytes`. Its records are gone.
             ValueError: there are no records, or a time that no record can have.
         """
         cdef Py_ssize_t size
         cdef Header h
+        cdef uint8_t* p
         if self.count == 0:
             raise ValueError("a batch needs at least one record")
         h.attributes = CODECS.index(self.codec)
@@ -433,8 +494,14 @@ cdef class BatchBuilder:
             check_append_time(log_append_time)
             h.max_timestamp = log_append_time
         try:
-            result = self.compressed() if h.attributes else self.uncompressed()
-            size = len(result)
+            if self.lent is not None:
+                size = HEADER_SIZE + self.size
+                p = self.data
+                result = memoryview(<object>self.lent.view.obj)[self.lent_at:self.lent_at + size]
+            else:
+                result = self.compressed() if h.attributes else self.uncompressed()
+                size = len(result)
+                p = <uint8_t*>PyBytes_AS_STRING(result)
             if size > self.max_message_bytes:
                 raise RecordTooLargeError(
                     f"a batch of {self.count} record(s) has {size} bytes, but max.message.bytes allows "
@@ -456,10 +523,13 @@ cdef class BatchBuilder:
             h.producer_epoch = producer_epoch
             h.base_sequence = base_sequence
             h.count = <int32_t>self.count
-            write_header(<uint8_t*>PyBytes_AS_STRING(result), &h)
+            write_header(p, &h)
             return result
         finally:
             self.clear()
+            if self.lent is not None:
+                self.lent = None
+                self.capacity = 0
 
     cdef bytes uncompressed(self):
         """The bytes object of the batch, truncated to its size; the builder releases it."""

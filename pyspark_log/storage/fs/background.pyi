@@ -1,0 +1,9 @@
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_Self = TypeVar("_Self", bound="Background")
+
+class Background:
+    def begin(self, function: Callable[..., object], *arguments: Any) -> None: ...
+    def __enter__(self: _Self) -> _Self: ...
+    def __exit__(self, *_: object) -> None: ...

@@ -1,0 +1,194 @@
+"""Encodes Arrow rows into record batches, of one partition of a topic at a time."""
+
+from __future__ import annotations
+
+import secrets
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pyspark_log.config import TopicConfig
+from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
+from pyspark_log.storage.ingest.partitioner import Partitioner, group
+from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
+from pyspark_log.storage.record import HEADER_SIZE, MAX_TIMESTAMP_AT, BatchBuilder, RecordColumns, WriteColumns
+
+#: Bytes of records to which a batch is filled, before compression.
+BATCH_SIZE = 512 * 1024
+
+#: Bytes of batches that `BatchEncoder.pieces` yields at once: few enough to be in the processor's cache.
+PIECE_SIZE = 2 * 1024 * 1024
+
+
+class AssignedRows(NamedTuple):
+    """Rows whose partitions are known.
+
+    Attributes:
+        records: their columns.
+        order: the numbers of the rows, those of each partition together; None: all rows as they are.
+        shares: which of these each partition has, [low, high); only partitions that have some.
+    """
+
+    records: RecordColumns
+    order: array[int] | None
+    shares: dict[int, tuple[int, int]]
+
+
+class BatchEncoder:
+    """Assigns rows of one topic to its partitions, and encodes the rows of a partition. Not thread-safe.
+
+    Rows keep their order within a partition. Rows without a partition get one from Kafka's default
+    partitioner: by murmur2 of the key, or, without a key, one partition for a batch's worth of
+    bytes and then another. A record batch that is past the topic's retention when it is written is logged, once.
+    """
+
+    def __init__(self, topic: str, partitions: int, config: TopicConfig, log_append_time: int | None = None) -> None:
+        """`log_append_time` (ms): the time of all records, whatever theirs is, if the append takes place now."""
+        self._topic = topic
+        self._log_append_time = log_append_time
+        self._partitions = partitions
+        self._config = config
+        # A batch must fit into a segment and under max.message.bytes, unless a single record does not.
+        self._most = min(config.max_message_bytes, config.segment_bytes)
+        self._batch_size = max(1, min(BATCH_SIZE, self._most - HEADER_SIZE))
+        self._partitioner: Partitioner | None = None
+        self._warned = False
+        self._now = 0
+
+    def assign(self, data: pa.RecordBatch, now: int, partition: int | None = None) -> AssignedRows:
+        """Checks rows, and assigns each to a partition.
+
+        Args:
+            data: the rows.
+            now: the time (ms) of those without one.
+            partition: of all rows; None: the rows or their keys decide.
+
+        Raises:
+            InvalidRecordError: see WriteColumns, and timestamps.py.
+        """
+        config, self._now = self._config, now
+        columns = WriteColumns(data, now, keys_required=config.compact, where=self._topic)
+        if columns.timestamp is not None:
+            check_times(columns.timestamp, config, now, self._topic)
+        if partition is None and self._partitions == 1 and columns.partition is None:
+            partition = 0
+        if partition is not None:
+            return AssignedRows(columns.records, None, {partition: (0, data.num_rows)} if data.num_rows else {})
+        if self._partitioner is None:
+            self._partitioner = Partitioner(self._partitions, self._batch_size, secrets.randbits(32))
+        try:
+            assignment = self._partitioner.assign(columns.key, columns.value, columns.partition, data.num_rows)
+        except InvalidRecordError as error:
+            hint = "; without the column partition the key decides where a row goes"
+            raise InvalidRecordError(f"{self._topic}: {error}{hint if columns.partition is not None else ''}") from None
+        rows, bounds = group(assignment, self._partitions)
+        shares = {
+            number: (bounds[number], bounds[number + 1])
+            for number in range(self._partitions)
+            if bounds[number] < bounds[number + 1]
+        }
+        return AssignedRows(columns.records, rows, shares)
+
+    def can_stream(self, parts: Sequence[AssignedRows]) -> bool:
+        """Whether `pieces` can encode the rows without refusing any of them: none is large, none is compressed."""
+        largest = self.new_builder().batch_size
+        return self._config.codec == "none" and all(part.records.largest() <= largest for part in parts)
+
+    def pieces(self, partition: int, parts: Sequence[AssignedRows]) -> Iterator[memoryview]:
+        """Encodes a partition's share of the rows, for which `can_stream`.
+
+        Yields whole batches, of PIECE_SIZE bytes at most. The memory of a piece is used again two pieces later.
+        """
+        builder = self.new_builder()
+        room = HEADER_SIZE + self._batch_size
+        buffers = [memoryview(bytearray(max(PIECE_SIZE, room))) for _ in range(2)]
+        filled = 0
+        builder.write_to(buffers[0], 0)
+        for records, order, shares in parts:
+            low, high = shares.get(partition, (0, 0))
+            while low < high:
+                low += self.fill(partition, builder, records, order, low, high)
+                if low < high:
+                    filled += len(self.seal(partition, builder))
+                    if filled + room > len(buffers[0]):
+                        yield buffers[0][:filled]
+                        buffers.reverse()
+                        filled = 0
+                    builder.write_to(buffers[0], filled)
+        if builder.count:
+            filled += len(self.seal(partition, builder))
+        if filled:
+            yield buffers[0][:filled]
+
+    def batches(self, partition: int, parts: Sequence[AssignedRows]) -> Iterator[bytes]:
+        """Encodes a partition's share of the rows, batch by batch. RecordTooLargeError."""
+        builder = self.new_builder()
+        for records, order, shares in parts:
+            low, high = shares.get(partition, (0, 0))
+            while low < high:
+                low += self.fill(partition, builder, records, order, low, high)
+                if low < high:
+                    yield self.seal(partition, builder)
+        if builder.count:
+            yield self.seal(partition, builder)
+
+    def new_builder(self) -> BatchBuilder:
+        """A builder of one batch after the other."""
+        config = self._config
+        return BatchBuilder(
+            self._batch_size, config.max_message_bytes, config.codec, config.level, config.max_batch_bytes
+        )
+
+    def fill(
+        self, partition: int, builder: BatchBuilder, records: RecordColumns, order: array[int] | None,
+        low: int, high: int,
+    ) -> int:  # fmt: skip
+        """Adds rows to a builder until it is full; returns how many. RecordTooLargeError."""
+        try:
+            return builder.append(records, order, low, high)
+        except RecordTooLargeError as error:
+            raise self._named(partition, error) from None
+
+    def seal(self, partition: int, builder: BatchBuilder) -> bytes:
+        """Returns the builder's batch. RecordTooLargeError."""
+        try:
+            batch = builder.seal(log_append_time=self._log_append_time)
+        except RecordTooLargeError as error:
+            raise self._named(partition, error) from None
+        newest = int.from_bytes(batch[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8], "big", signed=True)
+        if not self._warned and is_past_retention(newest, self._config, self._now):
+            self._warned = True
+            warn_past_retention(newest, self._config, self._topic)
+        if len(batch) > self._config.segment_bytes:
+            raise RecordTooLargeError(
+                f"{self._topic}: a record batch of {len(batch)} bytes is larger than segment.bytes "
+                f"({self._config.segment_bytes}): raise segment.bytes of the topic"
+            )
+        return batch
+
+    def _named(self, partition: int, error: RecordTooLargeError) -> RecordTooLargeError:
+        return RecordTooLargeError(f"{self._topic}-{partition}: {error}")
+
+
+def encode(topic: str, config: TopicConfig, data: pa.RecordBatch, now: int) -> list[bytes]:
+    """Encodes rows for a topic's partition 0; `now` (ms) is the time of those without one.
+
+    Raises:
+        InvalidRecordError: as `BatchEncoder.assign`. RecordTooLargeError.
+    """
+    encoder = BatchEncoder(topic, 1, config)
+    return list(encoder.batches(0, [encoder.assign(data, now, 0)]))
+
+
+def packed(batches: Iterable[bytes], size: int) -> Iterator[bytearray]:
+    """Joins batches in order for few appends: each of at most `size` bytes, or of one larger batch."""
+    pack = bytearray()
+    for batch in batches:
+        if pack and len(pack) + len(batch) > size:
+            yield pack
+            pack = bytearray()
+        pack += batch
+    if pack:
+        yield pack
