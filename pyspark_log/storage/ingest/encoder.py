@@ -71,7 +71,8 @@ class BatchEncoder:
         config, self._now = self._config, now
         columns = WriteColumns(data, now, keys_required=config.compact, where=self._topic)
         if columns.timestamp is not None:
-            check_times(columns.timestamp, config, now, self._topic)
+            records = columns.records
+            check_times((records.oldest, records.newest), lambda: columns.timestamp, config, now, self._topic)
         if partition is None and self._partitions == 1 and columns.partition is None:
             partition = 0
         if partition is not None:

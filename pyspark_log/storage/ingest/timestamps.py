@@ -6,6 +6,7 @@ And warns of records that retention is about to delete, which a broker accepts s
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,11 +18,14 @@ from pyspark_log.types import NO_TIMESTAMP
 log = logging.getLogger(__name__)
 
 
-def check_times(times: pa.Array, config: TopicConfig, now: int, where: str) -> None:
+def check_times(
+    bounds: tuple[int, int], times: Callable[[], pa.Array], config: TopicConfig, now: int, where: str
+) -> None:
     """Checks the timestamps of records.
 
     Args:
-        times: of each record, in ms; null and NO_TIMESTAMP are never refused.
+        bounds: the smallest and the largest one, in ms.
+        times: returns that of each record, in ms; null and NO_TIMESTAMP are never refused.
         config: the topic's configs; with LogAppendTime these timestamps are not used.
         now: the time in ms.
         where: the topic, for errors.
@@ -33,14 +37,14 @@ def check_times(times: pa.Array, config: TopicConfig, now: int, where: str) -> N
         return
     oldest = max(now - config.message_timestamp_before_max_ms, NO_TIMESTAMP)
     newest = min(now + config.message_timestamp_after_max_ms, LONG_MAX)
-    found = pc.min_max(times).as_py()
-    if found["max"] is None or (oldest <= found["min"] and found["max"] <= newest):
+    if oldest <= bounds[0] and bounds[1] <= newest:
         return
-    too_old = pc.and_(pc.less(times, oldest), pc.not_equal(times, NO_TIMESTAMP))
-    row = pc.index(pc.or_(too_old, pc.greater(times, newest)), True).as_py()
+    column = times()
+    too_old = pc.and_(pc.less(column, oldest), pc.not_equal(column, NO_TIMESTAMP))
+    row = pc.index(pc.or_(too_old, pc.greater(column, newest)), True).as_py()
     if row < 0:
         return
-    time = times[row].as_py()
+    time = column[row].as_py()
     if time > newest:
         side, limit = "after", config.message_timestamp_after_max_ms
     else:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import BatchTooLargeError, InvalidRecordError, RecordTooLargeError
+from pyspark_log.storage.ingest.bounds import bounds
 from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
 from pyspark_log.storage.record import (
     MAGIC,
@@ -53,19 +54,26 @@ def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearr
         if broken:
             raise InvalidRecordError(f"{where}: {rule}")
     # If there are as many records as offsets, and these increase, there is no gap between them.
+    kept = config.keeps_codec or header.codec == config.codec
     try:
-        chunk = decode(
+        columns = decode(
             batch, 0, len(batch), from_offset=0, until_offset=INT_MAX + 1, max_bytes=INT_MAX, check_crcs=False,
-            headers=True, max_batch_bytes=config.max_batch_bytes,
-        )  # fmt: skip
+            keys=config.compact or not kept, values=not kept, headers=not kept, max_batch_bytes=config.max_batch_bytes,
+        ).columns  # fmt: skip
     except BatchTooLargeError as error:
         raise RecordTooLargeError(f"{where}: {error.reason}; {error.advice}") from None
-    _check_records(chunk.columns, header, config, where)
-    check_times(_milliseconds(chunk.columns), config, now, where)
+    times = columns["timestamp"]
+    oldest, newest = (time // 1000 for time in bounds(times.buffers()[1], times.offset, len(times)))
+    if newest != header.max_timestamp:
+        raise InvalidRecordError(
+            f"{where}: its header has the largest time {header.max_timestamp}, and its records {newest} (ms)"
+        )
+    if config.compact and columns["key"].null_count:
+        raise InvalidRecordError(f"{where}: a record without a key; the topic is compacted, which goes by keys")
+    check_times((oldest, newest), lambda: _milliseconds(columns), config, now, where)
     if is_past_retention(header.max_timestamp, config, now):
         warn_past_retention(header.max_timestamp, config, where)
-    kept = config.keeps_codec or header.codec == config.codec
-    admitted = bytearray(batch if kept else _in_codec_of(config, chunk.columns, header))
+    admitted = bytearray(batch if kept else _in_codec_of(config, columns, header))
     if config.log_append_time:
         set_log_append_time(admitted, 0, len(admitted), now)
     return admitted
@@ -90,16 +98,6 @@ def _broken_rules(header: BatchHeader) -> list[tuple[bool, str]]:
         ),
         (header.is_transactional and not numbered, "a part of a transaction without a producer id"),
     ]
-
-
-def _check_records(columns: dict[str, pa.Array], header: BatchHeader, config: TopicConfig, where: str) -> None:
-    largest = pc.max(_milliseconds(columns)).as_py()
-    if largest != header.max_timestamp:
-        raise InvalidRecordError(
-            f"{where}: its header has the largest time {header.max_timestamp}, and its records {largest} (ms)"
-        )
-    if config.compact and columns["key"].null_count:
-        raise InvalidRecordError(f"{where}: a record without a key; the topic is compacted, which goes by keys")
 
 
 def _milliseconds(columns: dict[str, pa.Array]) -> pa.Array:

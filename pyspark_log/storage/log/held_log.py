@@ -242,13 +242,15 @@ class HeldLog(Lease):
 
     # ---- cutting
 
-    def _check_length(self, segment: SegmentWriter) -> None:
-        """Raises LogDamagedError if the active segment is shorter than the state says."""
+    def _check_length(self, segment: SegmentWriter) -> int:
+        """Returns the size of the active segment. LogDamagedError: it is shorter than the state says."""
+        size = segment.log.size()
         try:
-            check_length(self.place, segment.log.path, segment.log.size(), self.state.position)
+            check_length(self.place, segment.log.path, size, self.state.position)
         except LogDamagedError:
             self.invalidate()
             raise
+        return size
 
     def _check_leftovers(self) -> None:
         """Raises LogDamagedError if records beyond the log end may have been acknowledged."""
@@ -263,8 +265,7 @@ class HeldLog(Lease):
 
     def cut_leftovers(self) -> None:
         """Removes what a killed writer left beyond the log end. LogDamagedError: the log is shorter than its state."""
-        self._check_length(self.segment)
-        if self.segment.log.size() > self.state.position or self.state.flags & Flags.CUTTING:
+        if self._check_length(self.segment) > self.state.position or self.state.flags & Flags.CUTTING:
             self._check_leftovers()
             self._cut_off = self.shared
             self.cut()

@@ -35,6 +35,7 @@ class Lease:
         self._lock: FileLock | None = None
         self._state_file: files.File | None = None
         self._loaded: Loaded | None = None
+        self._left: Loaded | None = None  # the state at the end of the last hold that ended well
         self._in_hand = False  # still set when the lock is acquired: the hold before ended in an error
         self._seen = (-1, -1)  # generation and sequence number of the state to which all cached data belongs
         self._cut_off = False  # whether the previous holder may have lost its lock, and may still write to the log
@@ -52,9 +53,9 @@ class Lease:
                         # First use; or the store's folder was replaced by a copy: what is cached belongs to other
                         # files. Or an error, as KeyboardInterrupt, may have come between two changes of the cached.
                         self.forget_all()
-                        self._state_file = lock.file
+                        self._state_file, self._left = lock.file, None
                     self._in_hand = True
-                    self._loaded = state_file.load(lock.file)
+                    self._loaded = state_file.load(lock.file, self._left)
                     try:
                         yield lock
                     except (ProducerError, InvalidRecordError):
@@ -63,6 +64,7 @@ class Lease:
                         raise
                     if self.state.flags & Flags.CLAIMED:
                         self.save(self.state._replace(flags=self.state.flags & ~Flags.CLAIMED), durable=False)
+                    self._left = self._loaded
                     self._in_hand = False
                 finally:
                     self._loaded = None
@@ -133,7 +135,8 @@ class Lease:
 
     def trust(self) -> None:
         """Removes the mark of a possibly failed sync from the state; the next `save` writes that."""
-        self._loaded = self._held._replace(state=self.state._replace(flags=self.state.flags & ~Flags.SUSPECT))
+        state = self.state._replace(flags=self.state.flags & ~Flags.SUSPECT)
+        self._loaded = self._held._replace(state=state, data=b"")
 
     def whereabouts(self) -> PartitionPath:
         """Where the partition is now; its lock need not be held. LogDirOfflineError, LogDamagedError, OSError."""

@@ -21,7 +21,7 @@ import os
 import struct
 import time
 from collections.abc import Callable
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
@@ -55,8 +55,8 @@ _T = TypeVar("_T")
 log = logging.getLogger(__name__)
 
 
-class Flags(IntFlag):
-    """What is in progress in a partition."""
+class Flags:
+    """What is in progress in a partition: bits of a number. Plain ones, as every append looks at them several times."""
 
     NONE = 0
     DEAD = 1  # the topic was deleted: nothing may be done here any more
@@ -66,7 +66,7 @@ class Flags(IntFlag):
     CLAIMED = 16  # on a shared file system: its holder is changing the log; one that was cut off may still do so
 
 
-_ALL_FLAGS = int(Flags.DEAD | Flags.CUTTING | Flags.SUSPECT | Flags.PRODUCERS | Flags.CLAIMED)
+_ALL_FLAGS = Flags.DEAD | Flags.CUTTING | Flags.SUSPECT | Flags.PRODUCERS | Flags.CLAIMED
 
 
 class Intent(IntEnum):
@@ -115,7 +115,7 @@ class PartitionState(NamedTuple):
     """
 
     intent: Intent = Intent.NONE
-    flags: Flags = Flags.NONE
+    flags: int = Flags.NONE
     generation: int = 0
     seq: int = 0
     boot: bytes = bytes(8)
@@ -251,7 +251,7 @@ def _decode_body(data: bytes, at: int, path: str) -> PartitionState:
             f"{path}: written in version {version} of the state format (flags {flags}, intent {intent}), this "
             f"pyspark-log knows version {VERSION}: use the pyspark-log that wrote it"
         )
-    state = PartitionState(Intent(intent), Flags(flags), *rest)
+    state = PartitionState(Intent(intent), flags, *rest)
     if state.local_log_start > max(state.log_start, 0):
         raise StoreVersionError(
             f"{path}: the records from offset {state.log_start} to {state.local_log_start} are in another storage, "
@@ -276,11 +276,13 @@ class Loaded(NamedTuple):
         state: the newest valid slot.
         slot: its number.
         seqs: the sequence number of each slot; -1: the slot is not valid.
+        data: the bytes of the file that say so; b"" if `state` was changed since without being written.
     """
 
     state: PartitionState
     slot: int
     seqs: tuple[int, ...]
+    data: bytes = b""
 
     @property
     def torn(self) -> tuple[int, ...]:
@@ -288,15 +290,20 @@ class Loaded(NamedTuple):
         return tuple(slot for slot, seq in enumerate(self.seqs) if seq < 0)
 
 
-def load(file: files.File) -> Loaded:
+def load(file: files.File, known: Loaded | None = None) -> Loaded:
     """Reads the slots; the partition's lock is held, or a single look is enough.
+
+    Returns `known` itself, what was found or written before, if the file still has the same bytes.
 
     Raises:
         LogDamagedError: no slot is valid, or an invalid one is not explained by a power loss, or the newest one
             contradicts itself.
         StoreVersionError: another version wrote it.
     """
-    return checked(file.path, _look(file))
+    data = file.pread(FILE_SIZE, 0)
+    if known is not None and known.data == data:
+        return known
+    return checked(file.path, _decode(file.path, data))
 
 
 def checked(path: str, loaded: Loaded | None) -> Loaded:
@@ -331,7 +338,11 @@ def explained_by_power_loss(path: str, newest: PartitionState) -> bool:
 
 def _look(file: files.File) -> Loaded | None:
     """The newest valid slot; None if there is none. StoreVersionError."""
-    data = file.pread(FILE_SIZE, 0).ljust(FILE_SIZE, b"\xff")
+    return _decode(file.path, file.pread(FILE_SIZE, 0))
+
+
+def _decode(path: str, data: bytes) -> Loaded | None:
+    data = data.ljust(FILE_SIZE, b"\xff")
     marks = _MARKS.unpack(data)
     seqs = [
         seq if crc == crc32c(data[at : at + _CRC_AT]) or data[at : at + SLOT_SIZE] == _NEVER_WRITTEN else -1
@@ -341,9 +352,9 @@ def _look(file: files.File) -> Loaded | None:
     if seqs[newest] <= 0:
         # None is valid, unless they are of another version, which must be reported.
         for at in _STARTS:
-            decode_slot(data[at : at + SLOT_SIZE], file.path)
+            decode_slot(data[at : at + SLOT_SIZE], path)
         return None
-    return Loaded(_decode_body(data, _STARTS[newest], file.path), newest, tuple(seqs))
+    return Loaded(_decode_body(data, _STARTS[newest], path), newest, tuple(seqs), data)
 
 
 def read(path: str) -> Loaded | None:
@@ -401,8 +412,9 @@ def store(file: files.File, before: Loaded, state: PartitionState, *, durable: b
     pair = (2, 3) if durable else (0, 1)
     slot = min(pair, key=before.seqs.__getitem__)
     state = state._replace(seq=before.state.seq + 1, generation=state.generation % (1 << 32))
+    encoded, at = encode_slot(state), slot * SLOT_DISTANCE
     try:
-        file.pwrite(encode_slot(state), slot * SLOT_DISTANCE)
+        file.pwrite(encoded, at)
     except OSError:
         _undo(file, before, slot)
         raise
@@ -410,7 +422,8 @@ def store(file: files.File, before: Loaded, state: PartitionState, *, durable: b
         file.sync()
     seqs = list(before.seqs)
     seqs[slot] = state.seq
-    return Loaded(state, slot, tuple(seqs))
+    data = before.data
+    return Loaded(state, slot, tuple(seqs), data and data[:at] + encoded + data[at + SLOT_SIZE :])
 
 
 def _undo(file: files.File, before: Loaded, slot: int) -> None:
@@ -445,7 +458,7 @@ def rewrite_torn_slots(file: files.File, loaded: Loaded) -> Loaded:
     for slot in loaded.torn:
         file.pwrite(encode_slot(loaded.state), slot * SLOT_DISTANCE)
         seqs[slot] = loaded.state.seq
-    return loaded._replace(seqs=tuple(seqs))
+    return loaded._replace(seqs=tuple(seqs), data=b"")
 
 
 def create(path: str, state: PartitionState = EMPTY) -> None:

@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 #: How far beyond unsynced records offsets are reserved: one sync in so many records.
 RESERVE = 1 << 20
 
+# What may be set of a log in which nothing is in progress.
+_AT_REST = Flags.PRODUCERS | Flags.SUSPECT
+
 
 class Appended(NamedTuple):
     """The offsets [base_offset, next_offset) of appended records; `duplicate`: they had them before."""
@@ -72,6 +75,13 @@ class LogWriter(HeldLog):
 
     def _enter(self, lock: FileLock) -> None:
         loaded = self._held
+        mine = (loaded.state.generation, loaded.state.seq) == self._seen
+        if mine and loaded is self._left and not loaded.state.flags & ~_AT_REST and not loaded.state.intent:
+            # As this process left it: only what is beyond the log end may have changed.
+            self._cut_off = False
+            self.find_folder()
+            self.cut_leftovers()
+            return
         if loaded.state.flags & Flags.DEAD:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
         if loaded.state.owner_node:
@@ -80,7 +90,6 @@ class LogWriter(HeldLog):
                 f"{loaded.state.owner_epoch}): write through that node"
             )
         self.find_folder()
-        mine = (loaded.state.generation, loaded.state.seq) == self._seen
         unfinished = loaded.state.flags & (Flags.CLAIMED | Flags.CUTTING) or loaded.state.intent != Intent.NONE
         self._cut_off = self.shared and bool(unfinished)
         if self._cut_off:

@@ -29,13 +29,14 @@ def append_rows(
     rows = data.to_batches() if isinstance(data, pa.Table) else [data]
     parts = [encoder.assign(part, now, partition) for part in rows]
     targets = sorted({target for part in parts for target in part.shares})
-    streams = data.nbytes >= PIECE_SIZE and config.segment_bytes >= _APPEND_BYTES and encoder.can_stream(parts)
+    is_large = sum(part.records.size for part in parts) >= PIECE_SIZE and config.segment_bytes >= _APPEND_BYTES
+    streams = is_large and encoder.can_stream(parts)
     # What could be refused is encoded before anything is appended.
     encoded = {} if streams else {target: list(encoder.batches(target, parts)) for target in targets}
     results: list[AppendResult] = []
     for target in targets:
         try:
-            writer = logs.writer(topic, target)
+            writer = logs.writer_of(opened, target)
             appended = (
                 _stream(writer, encoder.pieces(target, parts), parts, sync)
                 if streams

@@ -260,14 +260,17 @@ class LogManager:
 
     def writer(self, topic: str, partition: int) -> LogWriter:
         """The writer of a partition. UnknownTopicError."""
-        opened = self.topic(topic)
-        path = opened.state_path(partition)
-        if not files.exists(path):
-            self.make_state(opened, partition)
+        return self.writer_of(self.topic(topic), partition)
+
+    def writer_of(self, topic: TopicLogs, partition: int) -> LogWriter:
+        """The writer of a partition of a topic that was looked up just now. UnknownTopicError."""
+        path = topic.state_path(partition)
+        if path not in self._writers and not files.exists(path):
+            self.make_state(topic, partition)
         with self._mutex.lock:
             found = self._writers.pop(path, None)
-            if found is None or found.config is not opened.config:
-                found = LogWriter(opened.place(partition), opened.config, self.log_dirs, self.clock)
+            if found is None or found.config is not topic.config:
+                found = LogWriter(topic.place(partition), topic.config, self.log_dirs, self.clock)
             self._used[path] = found.place
             # A writer that is dropped here while it is in use is closed when it is done.
             self._writers[path] = found

@@ -12,6 +12,11 @@ import pyarrow as pa
 
 from pyspark_log.errors import InvalidRecordError
 
+# By number, as asking for each type by name takes longer than all else for a batch of a few rows.
+_WIDE = {pa.large_binary().id, pa.large_string().id, pa.large_list(pa.int8()).id}
+#: The types of columns of bytes or text that have offsets.
+BYTES_TYPES = {pa.binary().id, pa.string().id, pa.large_binary().id, pa.large_string().id}
+
 
 class View(NamedTuple):
     """Addresses of an array's buffers; 0 for one that is missing.
@@ -48,15 +53,16 @@ def bytes_view(array: pa.Array, column: str) -> View | None:
         InvalidRecordError: another type, or buffers that are too short for the array.
     """
     kind = array.type
-    if pa.types.is_null(kind):
-        return None
-    # These have no offsets, so they are converted; Spark does not send them.
-    if pa.types.is_fixed_size_binary(kind) or pa.types.is_binary_view(kind):
-        array = array.cast(pa.large_binary())
-    elif pa.types.is_string_view(kind):
-        array = array.cast(pa.large_string())
-    elif not (_is_wide(kind) or pa.types.is_binary(kind) or pa.types.is_string(kind)):
-        raise InvalidRecordError(f"column {column} must be binary or string, not {kind}")
+    if kind.id not in BYTES_TYPES:
+        if pa.types.is_null(kind):
+            return None
+        # These have no offsets, so they are converted; Spark does not send them.
+        if pa.types.is_fixed_size_binary(kind) or pa.types.is_binary_view(kind):
+            array = array.cast(pa.large_binary())
+        elif pa.types.is_string_view(kind):
+            array = array.cast(pa.large_string())
+        else:
+            raise InvalidRecordError(f"column {column} must be binary or string, not {kind}")
     data = array.buffers()[2]
     return _with_offsets(array, column, _address(data), 0 if data is None else data.size)
 
@@ -100,14 +106,8 @@ def struct_view(array: pa.StructArray, column: str) -> View:
     return View(array, len(array), array.offset, _validity(array, column), 0, False, 0, 0)
 
 
-def _is_wide(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_large_binary(kind) or pa.types.is_large_string(kind) or pa.types.is_large_list(kind)
-    )
-
-
 def _with_offsets(array: pa.Array, column: str, data: int, size: int) -> View:
-    wide = _is_wide(array.type)
+    wide = array.type.id in _WIDE
     offsets = array.buffers()[1]
     needed = (array.offset + len(array) + 1) * (8 if wide else 4)
     # An empty array may come without offsets.

@@ -63,7 +63,8 @@ cdef class RecordColumns:
 
     Attributes:
         num_rows: how many.
-        newest: their largest time, in ms; -1: none has a time.
+        size: bytes of their keys, values and headers, without lengths.
+        oldest, newest: their smallest and largest time, in ms; -1 is "no time".
 
     Args:
         key, value: binary or string in any of Arrow's layouts; None or the null type: all null.
@@ -77,6 +78,8 @@ cdef class RecordColumns:
     """
 
     cdef readonly Py_ssize_t num_rows
+    cdef readonly int64_t size
+    cdef readonly int64_t oldest
     cdef readonly int64_t newest
     cdef Column key
     cdef Column value
@@ -109,6 +112,8 @@ cdef class RecordColumns:
         cdef Column column = open_column(view)
         if not edges_fit(&column):
             raise InvalidRecordError(f"column {name}: its offsets do not fit its data")
+        if column.rows:
+            self.size += edge(&column, column.rows) - edge(&column, 0)
         return column
 
     cdef int open_headers(self, array) except -1:
@@ -145,13 +150,14 @@ cdef class RecordColumns:
 
     cdef int check_times(self) except -1:
         cdef int64_t row, time
-        self.newest = -1
+        self.oldest, self.newest = MAX_TIME, -1
         for row in range(self.num_rows):
             time = _time_of(self, row)
             if not -1 <= time <= MAX_TIME:
                 raise InvalidRecordError(
                     f"row {row} has timestamp {time} ms, outside -1 (none) to {MAX_TIME}"
                 )
+            self.oldest = min(self.oldest, time)
             self.newest = max(self.newest, time)
         return 0
 

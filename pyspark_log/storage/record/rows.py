@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.errors import InvalidConfigError, InvalidRecordError
+from pyspark_log.storage.record.arrow_view import BYTES_TYPES
 from pyspark_log.storage.record.builder import RecordColumns
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -107,7 +108,7 @@ class WriteColumns:
 
 def _bytes(array: pa.Array, name: str, where: str) -> pa.Array:
     kind = array.type
-    if kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
+    if kind.id in BYTES_TYPES:
         return array
     if pa.types.is_fixed_size_binary(kind) or pa.types.is_null(kind):
         return array.cast(pa.binary())

@@ -156,6 +156,7 @@ class TimeIndex:
         self._zeros = TimeEntry(0, base_offset)
         #: The number of complete entries in the file.
         self.count = file.size() // self.WIDTH
+        self._newest: int | None = None  # the last entry's timestamp; None: not known
 
     def entry(self, number: int) -> TimeEntry:
         """The entry with that number, from 0."""
@@ -196,14 +197,18 @@ class TimeIndex:
 
     def append(self, timestamp: int, offset: int) -> None:
         """Appends an entry, unless the last one has that timestamp or a larger one already."""
-        last = self.last()
-        if last is not None and timestamp <= last.timestamp:
+        if self._newest is None:
+            last = self.last()
+            self._newest = NO_TIMESTAMP if last is None else last.timestamp
+        if self.count and timestamp <= self._newest:
             return
         self._file.pwrite(_TIME_ENTRY.pack(timestamp, offset - self._base), self.count * self.WIDTH)
         self.count += 1
+        self._newest = timestamp
 
     def cut(self, offset: int) -> None:
         """Truncates to the entries of offsets below `offset`."""
+        self._newest = None
         while self.count and self.entry(self.count - 1).offset >= offset:
             self.count -= 1
         if self._file.size() != self.count * self.WIDTH:
@@ -211,7 +216,7 @@ class TimeIndex:
 
     def clear(self) -> None:
         """Removes all entries, whatever they are."""
-        self.count = 0
+        self.count, self._newest = 0, None
         if self._file.size():
             self._file.truncate(0)
 

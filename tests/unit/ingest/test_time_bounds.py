@@ -1,14 +1,18 @@
 """Records whose times are too far from the clock are refused, wherever records are written."""
 
 import time
+from array import array
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from producer_tools import ready
 from record_tools import Record, build
 
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import InvalidRecordError
+from pyspark_log.storage.ingest.bounds import bounds
 from pyspark_log.storage.ingest.timestamps import check_times
 from pyspark_log.types import NO_TIMESTAMP
 from tests.store_tools import stage, store_with
@@ -23,8 +27,9 @@ def config(**bounds):
 
 def refused(times, settings):
     """The row that is refused, and the setting that does it."""
+    known = [time for time in times if time is not None] or [NOW]
     try:
-        check_times(pa.array(times, pa.int64()), settings, NOW, "t")
+        check_times((min(known), max(known)), lambda: pa.array(times, pa.int64()), settings, NOW, "t")
     except InvalidRecordError as error:
         words = str(error).split()
         return int(words[words.index("record") + 1]), "before" if "before.max" in str(error) else "after"
@@ -44,6 +49,16 @@ def refused(times, settings):
 ])  # fmt: skip
 def test_bounds_are_kafkas(times, settings, expected):
     assert refused(times, settings) == expected
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.data())
+def test_the_smallest_and_the_largest_number_of_a_part(numbers, data):
+    first = data.draw(st.integers(0, len(numbers) - 1))
+    count = data.draw(st.integers(1, len(numbers) - first))
+    part = numbers[first : first + count]
+    assert bounds(array("q", numbers), first, count) == (min(part), max(part))
+    with pytest.raises(ValueError, match="of a buffer"):
+        bounds(array("q", numbers), first, len(numbers) - first + 1)
 
 
 store = store_with()

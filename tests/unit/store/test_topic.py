@@ -136,14 +136,14 @@ def test_following_ends_when_nothing_comes(topic):
 
 
 def test_an_append_that_fails_says_which_partitions_have_their_records(store, monkeypatch):
-    topic, real = store.topic("orders"), store.logs.writer
+    topic, real = store.topic("orders"), store.logs.writer_of
 
     def no_third(name, partition):
         if partition == 2:
             raise OSError(28, "No space left on device")
         return real(name, partition)
 
-    monkeypatch.setattr(store.logs, "writer", no_third)
+    monkeypatch.setattr(store.logs, "writer_of", no_third)
     with pytest.raises(OSError, match="No space") as caught:
         topic.append([{"value": "v", "partition": number} for number in range(3)])
     assert caught.value.results == [AppendResult(0, 0, 1), AppendResult(1, 0, 1)]

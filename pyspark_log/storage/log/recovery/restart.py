@@ -126,7 +126,7 @@ def _settle_intent(held: HeldLog, *, again: bool) -> None:
     held.save(state.without_intent(), durable=True)
 
 
-def _whole_up_to(place: PartitionPath, file: files.File, state: PartitionState) -> tuple[int, int, Flags]:
+def _whole_up_to(place: PartitionPath, file: files.File, state: PartitionState) -> tuple[int, int, int]:
     """How far the active segment is intact: the position after its last good batch, and the offset there.
 
     Returns the state's flags too, with those that its batches require: a lost move of the end may have set them.
