@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -17,8 +16,6 @@ from pyspark_log.cli.times import to_ms
 from pyspark_log.errors import OffsetOutOfRangeError
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED
-
-_POLL_S = 0.1
 
 
 @click.command()
@@ -103,19 +100,15 @@ def consume(
 def _batches(
     store: Store, topic: str, positions: dict[int, int], level: str, *, headers: bool, follow: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the records from the positions on, and advances these; until Ctrl-C if `follow`."""
-    while True:
-        idle = True
-        for partition, position in positions.items():
-            last = store.latest_offset(topic, partition, isolation_level=level)
-            if position < last:
-                yield from store.read(topic, partition, position, last, headers=headers, isolation_level=level)
-                positions[partition] = last
-                idle = False
-        if not follow:
-            return
-        if idle:
-            time.sleep(_POLL_S)
+    """Yields the records from the positions on; until Ctrl-C if `follow`."""
+    if follow:
+        yield from store.topic(topic).follow(
+            positions, partitions=positions, headers=headers, isolation_level=level
+        )
+    for partition, position in positions.items():
+        last = store.latest_offset(topic, partition, isolation_level=level)
+        if position < last:
+            yield from store.read(topic, partition, position, last, headers=headers, isolation_level=level)
 
 
 def _start(

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pyspark_log.arguments import to_ms
 from pyspark_log.errors import InvalidConfigError
-from pyspark_log.storage.log import READ_BYTES
+from pyspark_log.storage.log import READ_BYTES, StateWatch
 from pyspark_log.storage.record import row_schema
 from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, AppendResult, OffsetAndTimestamp, TopicDescription
 
@@ -23,7 +23,7 @@ Rows: TypeAlias = "pa.RecordBatch | pa.Table | Sequence[Mapping[str, Any]] | Any
 #: Where a read begins or ends: an offset, EARLIEST or LATEST for all partitions; a time; or an offset for each one.
 Bound: TypeAlias = "int | datetime | Mapping[int, int]"
 
-# How long `follow` waits between two polls, in seconds.
+# How long `follow` waits at most, in seconds: partitions may be added, and there may be no state to watch.
 _PAUSE = 0.1
 
 
@@ -114,10 +114,11 @@ class Topic:
         """
         chosen = None if partitions is None else list(partitions)
         positions = self._offsets(start, chosen or list(self.partitions), EARLIEST, isolation_level)
-        idle_since = time.monotonic()
+        idle_since, watch = time.monotonic(), StateWatch()
         while timeout is None or time.monotonic() - idle_since < timeout:
-            found = False
-            for number in chosen or self.partitions:
+            found, numbers = False, chosen or self.partitions
+            watch.note(self.store.logs.state_paths(self.name, numbers))
+            for number in numbers:
                 position = positions.setdefault(number, 0)
                 end = self.store.latest_offset(self.name, number, isolation_level=isolation_level)
                 if end <= position:
@@ -129,7 +130,7 @@ class Topic:
             if found:
                 idle_since = time.monotonic()
             else:
-                time.sleep(_PAUSE)
+                watch.wait(_PAUSE)
 
     # ---- offsets
 

@@ -211,6 +211,10 @@ class LogManager:
         """Where a partition's files are now. UnknownTopicError."""
         return self.topic(topic).place(partition)
 
+    def state_paths(self, topic: str, partitions: Iterable[int]) -> list[str]:
+        """The state files of partitions: they change with each append. A broker's do not exist. UnknownTopicError."""
+        return list(map(self.topic(topic).state_path, partitions))
+
     def reader(self, topic: str, partition: int) -> LogReader:
         """The reader of a partition as it is. UnknownTopicError."""
         return self.topic(topic).reader(partition)

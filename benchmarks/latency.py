@@ -1,0 +1,82 @@
+"""How long a record takes from an append to a reader that waits for it in another process.
+
+    python benchmarks/latency.py [--records 2000] [--folder FOLDER]
+
+The reader follows the topic. The writer appends a record, with the time in it, and pauses for a random time of up to
+20 ms. Nothing is synced. Then look-ups: the log end, an offset, and the offset of a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import random
+import statistics
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pyarrow as pa
+
+from pyspark_log import Store
+
+
+def follow(path: str, count: int, found: Connection) -> None:
+    """Follows the topic, and sends how long each record took, in ms."""
+    taken: list[float] = []
+    topic = Store.open(path).topic("t")
+    found.send("ready")
+    for batch in topic.follow(0):
+        now = time.time_ns()
+        taken += [(now - int(value)) / 1e6 for value in batch["value"].to_pylist()]
+        if len(taken) >= count:
+            break
+    found.send(taken)
+
+
+def shown(name: str, times: list[float]) -> None:
+    """Prints a line of times in ms."""
+    ordered = sorted(times)
+    middle, late = statistics.median(ordered), ordered[int(len(ordered) * 0.99)]
+    print(f"{name:34}{middle:8.2f}{late:8.2f}{ordered[-1]:8.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=2000)
+    parser.add_argument("--folder")
+    given = parser.parse_args()
+    random.seed(1)
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        store = Store.create(Path(folder) / "store")
+        store.create_topic("t", 1)
+        mine, others = multiprocessing.get_context("spawn").Pipe()
+        reader = multiprocessing.get_context("spawn").Process(target=follow, args=(store.path, given.records, others))
+        reader.start()
+        mine.recv()
+        for _ in range(given.records):
+            store.append("t", pa.record_batch({"value": [b"%d" % time.time_ns()]}))
+            time.sleep(random.uniform(0, 0.02))
+        print(f"{'ms':34}{'half':>8}{'99 %':>8}{'longest':>8}")
+        shown("append to waiting reader", mine.recv())
+        reader.join()
+        end = store.latest_offset("t", 0)
+        first = next(store.read("t", 0, 0, 1))["timestamp"][0].value // 1000
+        last = next(store.read("t", 0, end - 1, end))["timestamp"][0].value // 1000
+        looks = {
+            "the log end": lambda: store.latest_offset("t", 0),
+            "a record by its offset": lambda: next(store.read("t", 0, (at := random.randrange(end)), at + 1)),
+            "the offset of a time": lambda: store.offset_for_timestamp("t", 0, random.randint(first, last)),
+        }
+        for name, look in looks.items():
+            times = []
+            for _ in range(given.records):
+                started = time.perf_counter()
+                look()
+                times.append((time.perf_counter() - started) * 1e3)
+            shown(name, times)
+
+
+if __name__ == "__main__":
+    main()

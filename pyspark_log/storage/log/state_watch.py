@@ -1,0 +1,49 @@
+"""Waits for changes of partitions, for readers at the end of their logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log.state_file import FILE_SIZE
+
+# How long a wait sleeps between two looks at all state files, in seconds; and for how many times as long as the looks
+# take, so that they never need more than a twentieth of a processor.
+_PAUSE = 0.001
+_IDLE = 20
+
+
+class StateWatch:
+    """Waits until the state of one of some partitions changes, as it does with each append."""
+
+    def __init__(self) -> None:
+        """Nothing is noted yet."""
+        self._noted: list[tuple[files.File, bytes]] = []
+
+    def note(self, state_paths: Iterable[str]) -> None:
+        """Notes the states of partitions; call it before they are read. OSError.
+
+        What happens to one that has no state file yet is not noticed. The files are opened each time: a store's folder
+        can be replaced, and a client of a shared file system surely sees what others wrote only in a file that it
+        opened after that.
+        """
+        self._noted = []
+        for path in state_paths:
+            try:
+                file = files.open_read(path)
+            except FileNotFoundError:
+                continue
+            self._noted.append((file, file.pread(FILE_SIZE, 0)))
+
+    def wait(self, seconds: float) -> None:
+        """Returns when a state is another than was noted, or after `seconds`. OSError."""
+        deadline = time.monotonic() + seconds
+        while True:
+            started = time.monotonic()
+            if any(file.pread(FILE_SIZE, 0) != noted for file, noted in self._noted):
+                return
+            looked = time.monotonic()
+            if looked >= deadline:
+                return
+            time.sleep(min(max(_PAUSE, _IDLE * (looked - started)), deadline - looked))
