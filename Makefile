@@ -35,9 +35,10 @@ test: java-note $(VENV)/.stamp-native  ## The fast tests, four minutes on two co
 	CRASH_POINTS=$${CRASH_POINTS:-few} PYLOG_TEST_EXAMPLES=$${PYLOG_TEST_EXAMPLES:-50} \
 		"$(BIN)/python" -m pytest $(SPREAD) -m "not slow"
 
+SLOW := slow or sampled
 .PHONY: test-slow
 test-slow: java-note $(VENV)/.stamp-native  ## The slow tests, and all points and examples of which `make test` tries some
-	$(ON_DISK) "$(BIN)/python" -m pytest $(SPREAD) -m "slow or sampled"
+	$(ON_DISK) "$(BIN)/python" -m pytest $(SPREAD) -m "$(SLOW)"
 
 # The connector must work with each PySpark from the oldest that setup allows.
 OTHER_PYSPARK ?= 4.2.0
