@@ -1,6 +1,6 @@
 """How long a record takes from an append to a reader that waits for it in another process.
 
-    python benchmarks/latency.py [--records 2000] [--folder FOLDER]
+    python benchmarks/latency.py [--records 2000] [--folder FOLDER] [--document]
 
 The reader follows the topic. The writer appends a record, with the time in it, and pauses for a random time of up to
 20 ms. Nothing is synced. Then look-ups: the log end, an offset, and the offset of a time.
@@ -8,7 +8,6 @@ The reader follows the topic. The writer appends a record, with the time in it, 
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import random
 import statistics
@@ -18,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pyarrow as pa
+import tables
 
 from pyspark_log import Store
 
@@ -35,17 +35,15 @@ def follow(path: str, count: int, found: Connection) -> None:
     found.send(taken)
 
 
-def shown(name: str, times: list[float]) -> None:
-    """Prints a line of times in ms."""
+def line(name: str, times: list[float]) -> list[str]:
+    """A line of the table, of times in ms."""
     ordered = sorted(times)
-    middle, late = statistics.median(ordered), ordered[int(len(ordered) * 0.99)]
-    print(f"{name:34}{middle:8.2f}{late:8.2f}{ordered[-1]:8.2f}")
+    return [name, *(f"{one:.2f}" for one in (statistics.median(ordered), ordered[int(len(times) * 0.99)], ordered[-1]))]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = tables.parser(__doc__)
     parser.add_argument("--records", type=int, default=2000)
-    parser.add_argument("--folder")
     given = parser.parse_args()
     random.seed(1)
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
@@ -58,8 +56,7 @@ def main() -> None:
         for _ in range(given.records):
             store.append("t", pa.record_batch({"value": [b"%d" % time.time_ns()]}))
             time.sleep(random.uniform(0, 0.02))
-        print(f"{'ms':34}{'half':>8}{'99 %':>8}{'longest':>8}")
-        shown("append to waiting reader", mine.recv())
+        lines = [line("from an append to a reader that waits", mine.recv())]
         reader.join()
         end = store.latest_offset("t", 0)
         first = next(store.read("t", 0, 0, 1))["timestamp"][0].value // 1000
@@ -75,7 +72,8 @@ def main() -> None:
                 started = time.perf_counter()
                 look()
                 times.append((time.perf_counter() - started) * 1e3)
-            shown(name, times)
+            lines.append(line(name, times))
+        tables.show("latency", ["ms", "half", "99 in 100", "the longest"], lines, document=given.document)
 
 
 if __name__ == "__main__":

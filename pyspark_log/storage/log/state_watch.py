@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log.state_file import FILE_SIZE
 
-# How long a wait sleeps between two looks at all state files, in seconds; and for how many times as long as the looks
-# take, so that they never need more than a twentieth of a processor.
+# How long a wait sleeps between two looks at all state files, in seconds; and longer for each of them, so that looks of
+# a few microseconds never need more than a twentieth of a processor.
 _PAUSE = 0.001
-_IDLE = 20
+_PAUSE_EACH = 0.0001
 
 
 class StateWatch:
@@ -39,11 +39,9 @@ class StateWatch:
     def wait(self, seconds: float) -> None:
         """Returns when a state is another than was noted, or after `seconds`. OSError."""
         deadline = time.monotonic() + seconds
-        while True:
-            started = time.monotonic()
-            if any(file.pread(FILE_SIZE, 0) != noted for file, noted in self._noted):
+        pause = max(_PAUSE, _PAUSE_EACH * len(self._noted))
+        while all(file.pread(FILE_SIZE, 0) == noted for file, noted in self._noted):
+            left = deadline - time.monotonic()
+            if left <= 0:
                 return
-            looked = time.monotonic()
-            if looked >= deadline:
-                return
-            time.sleep(min(max(_PAUSE, _IDLE * (looked - started)), deadline - looked))
+            time.sleep(min(pause, left))

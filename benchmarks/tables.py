@@ -1,0 +1,40 @@
+"""The tables of benchmarks: printed, and put into docs/performance.md with `--document`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs/performance.md"
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Arguments of a benchmark, with those that all of them have."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--document", action="store_true", help="put the tables into docs/performance.md")
+    made.add_argument("--folder", help="where to write; on the disk that is to be measured")
+    made.add_argument("--rounds", type=int, default=7, help="medians of so many")
+    return made
+
+
+def show(name: str, header: Sequence[str], rows: Sequence[Sequence[object]], *, document: bool) -> None:
+    """Prints a table.
+
+    Args:
+        name: of the table; with `document` it replaces what is between `<!-- NAME -->` and `<!-- end -->` on the page.
+        header, rows: its cells; the first column is text, the others are numbers.
+        document: whether to do that.
+    """
+    lines = [" | ".join(["", *header, ""]).strip(), " | ".join(["", "---", *["---:"] * (len(header) - 1), ""]).strip()]
+    lines += [" | ".join(["", *map(str, row), ""]).strip() for row in rows]
+    text = "\n".join(lines)
+    print(f"{name}\n{text}\n", flush=True)
+    if document:
+        page = PAGE.read_text()
+        block = re.compile(rf"(<!-- {re.escape(name)} -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
+        page, found = block.subn(lambda match: match[1] + text + match[2], page)
+        if not found:
+            raise SystemExit(f"{PAGE} has no table named {name!r}")
+        PAGE.write_text(page)
