@@ -25,14 +25,19 @@ from pyspark_log import Store
 def follow(path: str, count: int, found: Connection) -> None:
     """Follows the topic, and sends how long each record took, in ms."""
     taken: list[float] = []
-    topic = Store.open(path).topic("t")
-    found.send("ready")
-    for batch in topic.follow(0):
+    for batch in Store.open(path).topic("t").follow(0):
         now = time.time_ns()
+        if not taken:
+            found.send("ready")
         taken += [(now - int(value)) / 1e6 for value in batch["value"].to_pylist()]
-        if len(taken) >= count:
+        if len(taken) > count:
             break
-    found.send(taken)
+    found.send(taken[1:])
+
+
+def append(store: Store) -> None:
+    """Appends a record that is the time."""
+    store.append("t", pa.record_batch({"value": [b"%d" % time.time_ns()]}))
 
 
 def line(name: str, times: list[float]) -> list[str]:
@@ -52,9 +57,10 @@ def main() -> None:
         mine, others = multiprocessing.get_context("spawn").Pipe()
         reader = multiprocessing.get_context("spawn").Process(target=follow, args=(store.path, given.records, others))
         reader.start()
+        append(store)
         mine.recv()
         for _ in range(given.records):
-            store.append("t", pa.record_batch({"value": [b"%d" % time.time_ns()]}))
+            append(store)
             time.sleep(random.uniform(0, 0.02))
         lines = [line("from an append to a reader that waits", mine.recv())]
         reader.join()

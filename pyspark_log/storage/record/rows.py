@@ -25,9 +25,6 @@ ROW_SCHEMA = pa.schema([
 ])
 _ROW_SCHEMA_WITH_HEADERS = ROW_SCHEMA.append(pa.field("headers", HEADERS))
 
-# Rows of a constant column that are created at once; a batch takes a slice of them, which copies nothing.
-_CONSTANT_ROWS = 64 * 1024
-
 
 def row_schema(headers: bool = False, columns: Sequence[str] | None = None) -> pa.Schema:
     """The columns of a read, with or without the column of headers; or `columns` of them, in their order.
@@ -58,7 +55,8 @@ class RowBuilder:
     def rows(self, columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
         """A batch of `count` rows in the schema."""
         if count > self._rows:
-            self._rows = max(count, _CONSTANT_ROWS)
+            # As few as that at first: for a batch of one row, 64 Ki rows would take most of the time.
+            self._rows = max(count, 2 * self._rows)
             self._columns = {name: pa.repeat(value, self._rows) for name, value in self._constants.items()}
         arrays = [
             self._columns[name].slice(0, count) if name in self._columns else columns[name]
