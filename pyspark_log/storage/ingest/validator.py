@@ -6,6 +6,8 @@ offsets, a wrong largest time) is refused: no client sends such batches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +24,33 @@ from pyspark_log.storage.record import (
     scan,
     set_log_append_time,
 )
+
+#: What is wrong with the header of a client's batch, and how to say so.
+_RULES: list[tuple[Callable[[BatchHeader], bool], str]] = [
+    (lambda one: one.magic != MAGIC, f"a batch of format {{0.magic}}; only format {MAGIC} is written"),
+    (
+        lambda one: one.base_offset != 0,
+        "base offset {0.base_offset}; the offsets are given here, so it must be 0",
+    ),
+    (lambda one: one.is_control, "a control batch; clients send none"),
+    (
+        lambda one: one.count < 1 or one.count != one.last_offset_delta + 1,
+        "{0.count} records, and {0.last_offset_delta} as the last offset delta",
+    ),
+    (
+        lambda one: one.timestamp_type != 0,
+        "its times are said to be those of the append, which only the log can say",
+    ),
+    (lambda one: one.delete_horizon is not None, "it has a delete horizon, which only compaction sets"),
+    (
+        lambda one: one.producer_id >= 0 and (one.producer_epoch < 0 or one.base_sequence < 0),
+        "producer id {0.producer_id} with epoch {0.producer_epoch} and first sequence number {0.base_sequence}",
+    ),
+    (
+        lambda one: one.is_transactional and one.producer_id < 0,
+        "a part of a transaction without a producer id",
+    ),
+]
 
 
 def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearray:
@@ -50,9 +79,9 @@ def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearr
             f"{where}: {len(headers)} whole batches and {len(batch) - whole} bytes after them; it must be one batch"
         )
     header = headers[0]
-    for broken, rule in _broken_rules(header):
-        if broken:
-            raise InvalidRecordError(f"{where}: {rule}")
+    for is_broken, rule in _RULES:
+        if is_broken(header):
+            raise InvalidRecordError(f"{where}: {rule.format(header)}")
     # If there are as many records as offsets, and these increase, there is no gap between them.
     kept = config.keeps_codec or header.codec == config.codec
     try:
@@ -77,27 +106,6 @@ def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearr
     if config.log_append_time:
         set_log_append_time(admitted, 0, len(admitted), now)
     return admitted
-
-
-def _broken_rules(header: BatchHeader) -> list[tuple[bool, str]]:
-    numbered = header.producer_id >= 0
-    return [
-        (header.magic != MAGIC, f"a batch of format {header.magic}; only format {MAGIC} is written"),
-        (header.base_offset != 0, f"base offset {header.base_offset}; the offsets are given here, so it must be 0"),
-        (header.is_control, "a control batch; clients send none"),
-        (
-            header.count < 1 or header.count != header.last_offset_delta + 1,
-            f"{header.count} records, and {header.last_offset_delta} as the last offset delta",
-        ),
-        (header.timestamp_type != 0, "its times are said to be those of the append, which only the log can say"),
-        (header.delete_horizon is not None, "it has a delete horizon, which only compaction sets"),
-        (
-            numbered and (header.producer_epoch < 0 or header.base_sequence < 0),
-            f"producer id {header.producer_id} with epoch {header.producer_epoch} and first sequence number "
-            f"{header.base_sequence}",
-        ),
-        (header.is_transactional and not numbered, "a part of a transaction without a producer id"),
-    ]
 
 
 def _milliseconds(columns: dict[str, pa.Array]) -> pa.Array:
