@@ -36,6 +36,7 @@ class Lease:
         self._state_file: files.File | None = None
         self._loaded: Loaded | None = None
         self._left: Loaded | None = None  # the state at the end of the last hold that ended well
+        self._unsaved = False  # whether the state in memory is not the one in the file
         self._in_hand = False  # still set when the lock is acquired: the hold before ended in an error
         self._seen = (-1, -1)  # generation and sequence number of the state to which all cached data belongs
         self._cut_off = False  # whether the previous holder may have lost its lock, and may still write to the log
@@ -55,7 +56,7 @@ class Lease:
                         self.forget_all()
                         self._state_file, self._left = lock.file, None
                     self._in_hand = True
-                    self._loaded = state_file.load(lock.file, self._left)
+                    self._loaded, self._unsaved = state_file.load(lock.file, self._left), False
                     try:
                         yield lock
                     except (ProducerError, InvalidRecordError):
@@ -64,7 +65,7 @@ class Lease:
                         raise
                     if self.state.flags & Flags.CLAIMED:
                         self.save(self.state._replace(flags=self.state.flags & ~Flags.CLAIMED), durable=False)
-                    self._left = self._loaded
+                    self._left = None if self._unsaved else self._loaded
                     self._in_hand = False
                 finally:
                     self._loaded = None
@@ -97,6 +98,7 @@ class Lease:
         # There is one copy of the log, so all of it is visible.
         state = state._replace(high_watermark=state.next_offset)
         self._loaded = state_file.store(self._lock.file, self._held, state, durable=durable, sync=self.shared)
+        self._unsaved = False
         self._seen = (self._loaded.state.generation, self._loaded.state.seq)
 
     def claim(self) -> None:
@@ -136,7 +138,7 @@ class Lease:
     def trust(self) -> None:
         """Removes the mark of a possibly failed sync from the state; the next `save` writes that."""
         state = self.state._replace(flags=self.state.flags & ~Flags.SUSPECT)
-        self._loaded = self._held._replace(state=state, data=b"")
+        self._loaded, self._unsaved = self._held._replace(state=state), True
 
     def whereabouts(self) -> PartitionPath:
         """Where the partition is now; its lock need not be held. LogDirOfflineError, LogDamagedError, OSError."""

@@ -276,7 +276,7 @@ class Loaded(NamedTuple):
         state: the newest valid slot.
         slot: its number.
         seqs: the sequence number of each slot; -1: the slot is not valid.
-        data: the bytes of the file that say so; b"" if `state` was changed since without being written.
+        data: the bytes of the file; b"" if they are not known.
     """
 
     state: PartitionState
