@@ -5,8 +5,9 @@
 Keys have 8 bytes, values 100, half of them text. Each way in turn, in several rounds. The first rows of the table are
 the bound of a streaming source and a streaming sink in Python: a source whose Arrow batches are ready in memory, a sink
 that drops what it gets. With --kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars`
-first), and how many times as fast as Kafka's each way is. A batch query of all the rows is there for comparison.
-The second table has the parts of a trigger, in ms. All are medians of warm triggers.
+first), and how many times as fast as Kafka's each way is. "Set up" has the settings for large micro-batches
+(docs/spark.md). A batch query of all the rows is there for comparison. The second table has the parts of a trigger, in
+ms. All are medians of warm triggers.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from pyspark.sql.datasource import (
 from pyspark_log import Store
 
 PARTITIONS, COLD = 4, 2
+BYTES_OF_A_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 PARTS = ("addBatch", "latestOffset", "getBatch", "queryPlanning", "walCommit", "commitOffsets", "triggerExecution")
 
 
@@ -178,6 +180,16 @@ def main() -> None:
             reader = spark.readStream.format(kind).options(**each, **options)
             return reader.load(path) if path else reader.load()
 
+        def set_up() -> DataFrame:
+            reader = spark.readStream.schema("key binary, value binary").format("pylog")
+            return reader.options(partitionsPerTask="2", **each).load(store.path)
+
+        def unbounded(run: Callable[[], None]) -> None:
+            before = spark.conf.get(BYTES_OF_A_BATCH)
+            spark.conf.set(BYTES_OF_A_BATCH, str(2**31 - 1))
+            run()
+            spark.conf.set(BYTES_OF_A_BATCH, before)
+
         def pairs(df: DataFrame) -> DataFrame:
             return df.select("key", "value")
 
@@ -192,6 +204,10 @@ def main() -> None:
                 "pylog to noop": lambda: bench.stream("pylog to noop", stream("pylog", store.path), "noop"),
                 "pylog to topic": lambda out=out: bench.stream(
                     "pylog to topic", pairs(stream("pylog", store.path)), "pylog", **out
+                ),
+                "pylog to noop, set up": lambda: bench.stream("pylog to noop, set up", set_up(), "noop"),
+                "pylog to topic, set up": lambda out=out: unbounded(
+                    lambda: bench.stream("pylog to topic, set up", set_up(), "pylog", **out)
                 ),
                 "pylog to noop in a batch": lambda: bench.batch("pylog to noop in a batch", lambda: noop(topic)),
             }
