@@ -11,18 +11,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import statistics
-import sys
 import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+import streams
+from pyspark.sql import DataFrame
 
 from pyspark_log import Store
 
@@ -31,56 +26,14 @@ ROWS, COLD = 1000, 5
 WAYS = {"a task a partition": {}, "smallBatchBytes=1m": {"smallBatchBytes": "1m"}}
 
 
-def session() -> SparkSession:
-    """With the settings for short micro-batches (docs/spark.md)."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    manager = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.streaming.checkpointFileManagerClass", manager)
-        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
-
-
-def triggers(query: StreamingQuery, batches: int) -> list[int]:
-    """The ms of each whole trigger, without those in which the processes start."""
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and query.isActive:
-        done = [one["durationMs"]["triggerExecution"] for one in query.recentProgress if one["numInputRows"]]
-        if len(done) >= batches + COLD:
-            break
-        time.sleep(0.1)
-    query.stop()
-    return done[COLD : COLD + batches]
-
-
-@contextlib.contextmanager
-def kafka(spark: SparkSession, folder: str, batches: int) -> Iterator[str]:
-    """The address of a broker with the same records in its topic t."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kafka"))
+def fill(address: str, batches: int) -> None:
+    """Sends the same records to the topic t of a broker."""
     from kafka import KafkaProducer  # noqa: PLC0415  (only with --kafka)
-    from kafka_clients import create_topics  # noqa: PLC0415
-    from kafka_tools import SPARK_JARS, Broker  # noqa: PLC0415
 
-    for jar in SPARK_JARS.glob("*.jar"):
-        spark.sql(f"ADD JAR '{jar}'")
-    Path(folder, "broker").mkdir()
-    broker = Broker(f"{folder}/broker")
-    broker.start()
-    try:
-        create_topics(broker, {"t": 2, "out": 2}, {})
-        producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-        for number in range(batches * ROWS):
-            producer.send("t", key=b"k", value=b"v" * 100, partition=number % 2)
-        producer.close()
-        yield broker.bootstrap
-    finally:
-        broker.kill()
+    producer = KafkaProducer(bootstrap_servers=address)
+    for number in range(batches * ROWS):
+        producer.send("t", key=b"k", value=b"v" * 100, partition=number % 2)
+    producer.close()
 
 
 def main() -> None:
@@ -89,11 +42,14 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--kafka", action="store_true")
     given = parser.parse_args()
-    spark = session()
+    spark = streams.session()
     found = defaultdict(list)
     with contextlib.ExitStack() as held:
         folder = held.enter_context(tempfile.TemporaryDirectory())
-        address = held.enter_context(kafka(spark, folder, given.batches + COLD)) if given.kafka else ""
+        address = ""
+        if given.kafka:
+            address = held.enter_context(streams.kafka(spark, {"t": 2, "out": 2}))
+            fill(address, given.batches + COLD)
         store = Store.create(f"{folder}/store")
         store.create_topic("t", 2)
         rows = pa.record_batch({"key": [b"k"] * (ROWS // 2), "value": [b"v" * 100] * (ROWS // 2)})
@@ -104,7 +60,9 @@ def main() -> None:
         def run(name: str, df: DataFrame, sink: str, **options: str) -> None:
             checkpoint = tempfile.mkdtemp(dir=folder)
             writer = df.writeStream.format(sink).options(checkpointLocation=checkpoint, **options)
-            found[name] += triggers(writer.trigger(processingTime="0 seconds").start(), given.batches)
+            query = writer.trigger(processingTime="0 seconds").start()
+            done = streams.triggers(query, given.batches + COLD)[COLD:]
+            found[name] += [one["durationMs"]["triggerExecution"] for one in done]
 
         for number in range(given.rounds):
             rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 2)

@@ -15,6 +15,7 @@ from pyspark_log.spark_connector.options import ReadOptions
 from pyspark_log.spark_connector.planning import OffsetRange, is_same_topic, resolved
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.transform import Transform
+from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.storage.store import Store
 
 
@@ -79,6 +80,7 @@ def in_tasks(ranges: Sequence[RangePartition], partitions_per_task: int) -> list
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Reads all rows of a task's ranges. Raises: as `_read_range`."""
+    spare_modules()
     if isinstance(partition, TaskPartition):
         for one in partition.ranges:
             yield from read_partition(one)

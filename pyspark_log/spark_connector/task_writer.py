@@ -13,6 +13,7 @@ from pyspark_log.spark_connector.columns import RECORD_COLUMNS, TOPIC
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown
 from pyspark_log.spark_connector.query_run import QueryRun
 from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.storage.fs import now_ms
 from pyspark_log.storage.publish import AgreedTopic, StagedPart, StagedWriter, StagingPlan
 from pyspark_log.types import NO_TIMESTAMP
@@ -61,6 +62,7 @@ def stage(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> StagedMessage:
     Raises:
         ConnectorError: with the engine's condition; what was staged so far is removed.
     """
+    spare_modules()
     newest = dict[str, int]()
     with conditions_shown():
         writer = StagedWriter(plan.store.reopen().logs, plan.staging)

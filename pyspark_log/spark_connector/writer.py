@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import uuid
 from collections.abc import Iterator, Sequence
 
@@ -33,6 +32,7 @@ from pyspark_log.spark_connector.options import Options, WriteOptions, unknown_o
 from pyspark_log.spark_connector.query_run import QueryPublisher, claim_in_first_task
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic, warn_of_options
 from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
+from pyspark_log.spark_connector.worker_process import is_spark_process, spare_modules
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.publish import StagingPlan
@@ -100,6 +100,7 @@ class PylogStreamWriter(DataSourceStreamArrowWriter):
 
 def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePlan:
     """Checks the columns, opens or creates the store, and creates the topic if needed and allowed."""
+    spare_modules()
     check_columns(schema, options.topic, options.timestamp_column)
     with conditions_shown():
         if options.topic is not None:
@@ -137,8 +138,7 @@ def driver_process() -> Process:
     daemon, and perhaps through a script in place of Python. A program that calls the connector is the driver itself.
     If the driver cannot be identified, no process takes its staged output for that of a dead one.
     """
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is None or not spec.name.startswith("pyspark."):
+    if not is_spark_process():
         return Process.here()
     process = os.getpid()
     try:
