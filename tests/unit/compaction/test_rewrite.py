@@ -160,7 +160,7 @@ def test_a_map_that_was_full_gives_what_one_round_would(log, tmp_path):
     assert log.records() == other.records()
 
 
-@pytest.mark.parametrize("memory", [24 * 4, 1 << 16])  # the first is too small to note which of 200 offsets are replaced
+@pytest.mark.parametrize("memory", [24 * 4, 1 << 16])  # the first is too small to note it for 200 offsets
 def test_a_replaced_record_goes_whether_that_was_noted_or_is_looked_up(log, memory):
     names = ["abc"[(number + index) % 3] for number in range(40) for index in range(5)]
     for number in range(40):
