@@ -170,7 +170,15 @@ cdef const char* read_records(
             reason = take_any(p, end, &other)
             if reason != NULL:
                 break
-            record = other
+            record.time_delta = other.time_delta
+            record.key = other.key
+            record.value = other.value
+            record.headers = other.headers
+            record.stop = other.stop
+            record.offset_delta = other.offset_delta
+            record.key_length = other.key_length
+            record.value_length = other.value_length
+            record.header_count = other.header_count
         p = record.stop
         # Kafka's brokers accept no other order, and a range of offsets could not be served with it.
         if not previous < record.offset_delta <= last_delta:
