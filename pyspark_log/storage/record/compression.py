@@ -254,9 +254,11 @@ def _unlz4(data: BytesLike, limit: int) -> BytesLike:
         # In one piece, which is faster. A size of 0 can mean that it is not known.
         if guess:
             try:
-                return _contexts.lz4.decompress(data, guess)
+                whole: BytesLike = _contexts.lz4.decompress(data, guess)
             except OSError:
                 pass  # more than the frame, or damaged: the loop below finds out
+            else:
+                return whole
     frame = lz4.frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     size, step = 0, data
