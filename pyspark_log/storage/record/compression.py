@@ -259,6 +259,11 @@ def _unlz4(data: BytesLike, limit: int) -> BytesLike:
                 pass  # more than the frame, or damaged: the loop below finds out
             else:
                 return whole
+    return _unlz4_steps(data, limit, guess)
+
+
+def _unlz4_steps(data: BytesLike, limit: int, guess: int) -> bytes:
+    """Decompresses a frame to some `guess` bytes in steps that double."""
     frame = lz4.frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     size, step = 0, data
