@@ -1,6 +1,6 @@
 """Log compaction: the map of keys and the rewriting of segments, beside a copy of the same files and Kafka's cleaner.
 
-    python benchmarks/compaction.py [--records 1000000] [--repeat 5] [--folder FOLDER]
+    python benchmarks/compaction.py [--records 1000000] [--repeat 7] [--folder FOLDER]
 
 Records have keys of 16 bytes and values of 80, half text and half noise: 105 bytes each in the log. Batches have
 16 KiB before compression, segments 64 MiB. All is written to disk and synced, the copy too. Runs take turns, so that
@@ -190,7 +190,7 @@ def run_kafka(log: Log) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--folder", help="where the logs are made")
     options = parser.parse_args()
     print(f"{'':<44}{'seconds':>8}{'M records/s':>12}{'MB/s':>7}")

@@ -51,6 +51,7 @@ def fill(
     keys.clear()
     # No key below has a later record below: an earlier cleaning has removed such records.
     keys.latest_offset = start - 1
+    keys.note_replaced(start, end)
     stream = BatchStream(max_batch_bytes, place.topic, place.partition)
     follows, full = -1, False
 

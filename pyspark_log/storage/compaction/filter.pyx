@@ -403,6 +403,10 @@ cdef class BatchFilter:
         cdef const uint8_t* run = NULL  # where records begin that stay and are not copied yet
         cdef int index, taken = 0
         cdef bint known = h.base_offset <= self.keys.latest_offset
+        # Of records of the range that was entered last it is noted whether they were replaced.
+        cdef bint looked_up = known and (
+            h.base_offset < self.keys.noted_from or self.keys.noted_until <= self.keys.latest_offset
+        )
         cdef bint all_known = h.last_offset <= self.keys.latest_offset
         cdef bint expired = self.is_expired(h)
         kept.records = kept.tombstones = 0
@@ -414,7 +418,7 @@ cdef class BatchFilter:
                 reason = take_records(&walk, records, BLOCK, &taken)
                 if reason != NULL:
                     break
-                if known:
+                if looked_up:
                     self.keys.hash_all(records, taken)
                 for index in range(taken):
                     record = &records[index]
@@ -450,7 +454,12 @@ cdef class BatchFilter:
     cdef inline bint stays(self, const Record* record, bint expired) noexcept nogil:
         if record.offset > self.keys.latest_offset:
             return True
-        if record.key_length < 0 or record.offset < self.keys.find(record):
+        if record.key_length < 0:
+            return False
+        if self.keys.noted_from <= record.offset < self.keys.noted_until:
+            if self.keys.is_replaced(record.offset):
+                return False
+        elif record.offset < self.keys.find(record):
             return False
         return record.has_value or not expired
 

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from pyspark_log.storage.compaction.walk cimport BatchWalk, Record
 
@@ -20,6 +20,18 @@ cdef class OffsetMap:
     cdef public int64_t latest_offset
     cdef uint64_t key_low
     cdef uint64_t key_high
+    # A bit for each offset of [noted_from, noted_until): whether a later record of its key was entered.
+    cdef uint8_t* replaced
+    cdef int64_t noted_from
+    cdef int64_t noted_until
+
+    # Ends the notes.
+    cdef void forget(self) noexcept nogil
+
+    # Whether a record of [noted_from, noted_until) that was entered was replaced.
+    cdef inline bint is_replaced(self, int64_t offset) noexcept nogil:
+        cdef int64_t bit = offset - self.noted_from
+        return self.replaced[bit >> 3] >> (bit & 7) & 1
 
     # Sets the hashes of those that have keys, and has the memory fetch their slots.
     cdef void hash_all(self, Record* records, int count) noexcept nogil

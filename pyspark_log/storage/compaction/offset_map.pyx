@@ -18,7 +18,7 @@ import secrets
 from pyspark_log.storage.record import layout
 from pyspark_log.errors import InvalidConfigError
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from pyspark_log.storage.record.headers cimport Bytes
@@ -58,6 +58,8 @@ cdef enum:
     BLOCK = 64
     # The most slots that a table starts with.
     SMALLEST = 16384
+    # Offsets that are noted at most, for each slot: they take a bit each, and a slot 24 bytes.
+    NOTED = 16
 
 
 cdef Py_ssize_t usable(Py_ssize_t slots, double load_factor) noexcept nogil:
@@ -65,12 +67,16 @@ cdef Py_ssize_t usable(Py_ssize_t slots, double load_factor) noexcept nogil:
     return min(<Py_ssize_t>(slots * load_factor), slots - 1)
 
 
+cdef inline Py_ssize_t note_size(int64_t start, int64_t end) noexcept nogil:
+    return (end - start) // 8 + 1
+
+
 cdef class OffsetMap:
     """Keys with offsets. Not thread-safe.
 
     Args:
         memory_bytes: what the table may take (Kafka's log.cleaner.dedupe.buffer.size). While it doubles for the last
-            time it takes half as much again.
+            time it takes half as much again. The notes of `note_replaced` take a twelfth more at most.
         load_factor: the part of its slots that may be taken (log.cleaner.io.buffer.load.factor).
 
     Attributes:
@@ -103,6 +109,7 @@ cdef class OffsetMap:
         self.entries = <Entry*>zeroed(self.size * ENTRY_SIZE)
         if self.entries == NULL:
             raise MemoryError
+        self.noted_from = self.noted_until = INT64_MAX
         self.key_low = secrets.randbits(64)
         self.key_high = secrets.randbits(64)
         self.latest_offset = -1
@@ -110,9 +117,28 @@ cdef class OffsetMap:
     def __dealloc__(self):
         if self.entries != NULL:
             munmap(self.entries, self.size * ENTRY_SIZE)
+        self.forget()
+
+    cdef void forget(self) noexcept nogil:
+        if self.replaced != NULL:
+            munmap(self.replaced, note_size(self.noted_from, self.noted_until))
+        self.replaced = NULL
+        self.noted_from = self.noted_until = INT64_MAX
+
+    def note_replaced(self, int64_t start, int64_t end):
+        """Notes from now on, in a bit for each offset of [start, end), which records are replaced by later ones.
+
+        The cleaner need not look for the keys of these records again. If there are too many offsets, nothing is noted.
+        """
+        self.forget()
+        if start < end <= start + NOTED * self.slots:
+            self.replaced = <uint8_t*>zeroed(note_size(start, end))
+            if self.replaced != NULL:
+                self.noted_from, self.noted_until = start, end
 
     def clear(self):
-        """Removes all keys, and resets `latest_offset`."""
+        """Removes all keys and notes, and resets `latest_offset`."""
+        self.forget()
         memset(self.entries, 0, self.size * ENTRY_SIZE)
         self.count = 0
         self.latest_offset = -1
@@ -251,9 +277,13 @@ cdef class OffsetMap:
         cdef Py_ssize_t passed = 0
         cdef Entry* entry
         cdef Entry placed, other
+        cdef int64_t bit
         while True:
             entry = &self.entries[slot]
             if entry.low == record.hash_low and entry.high == record.hash_high and entry.next_offset:
+                bit = entry.next_offset - 1 - self.noted_from
+                if bit >= 0 and entry.next_offset <= min(record.offset, self.noted_until):
+                    self.replaced[bit >> 3] |= 1 << (bit & 7)
                 entry.next_offset = record.offset + 1
                 return True
             if not entry.next_offset or self.away(slot, entry.low) < passed:

@@ -178,6 +178,8 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
             piece = cleaned.piece()
             if piece:
                 log.pwrite(piece, written)
+                # So that the disk works while the next piece is cleaned.
+                log.begin_sync(written, len(piece))
                 written += len(piece)
                 cleaning.throttle(len(piece))
 

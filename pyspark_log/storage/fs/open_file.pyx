@@ -7,8 +7,19 @@ that moment would be lost.
 
 import os
 
-cdef extern from "<unistd.h>" nogil:
-    int c_close "close" (int fd)
+cdef extern from *:
+    """
+    #include <fcntl.h>
+    #include <unistd.h>
+
+    static void begin_writing(int fd, long long position, long long size) {
+    #ifdef SYNC_FILE_RANGE_WRITE
+        (void)!sync_file_range(fd, position, size, SYNC_FILE_RANGE_WRITE);
+    #endif
+    }
+    """
+    int c_close "close" (int fd) nogil
+    void begin_writing(int fd, long long position, long long size) nogil
 
 
 cdef class OpenFile:
@@ -32,6 +43,15 @@ cdef class OpenFile:
         self.fd = -1
         if fd >= 0:
             os.close(fd)
+
+    def begin_sync(self, long long position, long long size):
+        """Has the system begin to write bytes of the file to the disk, if it can be asked to: a later sync waits less.
+
+        It does not wait, and what goes wrong is reported by the sync.
+        """
+        cdef int fd = self.fd
+        with nogil:
+            begin_writing(fd, position, size)
 
     def __dealloc__(self):
         if self.fd >= 0:

@@ -2,11 +2,8 @@
 # `RowColumns` has reserved the room before, so that no row needs a check of its own.
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
 
-cdef enum:
-    # Short values are copied as one block of this size, whatever their length.
-    BLOCK = 16
+from pyspark_log.storage.record.wire cimport BLOCK, copy_short
 
 
 cdef struct HeaderField:
@@ -17,7 +14,7 @@ cdef struct HeaderField:
 
 
 cdef struct Rows:
-    # Output columns, with room for all rows that the batches can have, and how far they are filled.
+    # Output columns, with room for all rows that the next batch can have, and how far they are filled.
     int64_t* offset
     int64_t* time
     int32_t* time_type
@@ -53,11 +50,8 @@ cdef inline void clear_bit(uint8_t* bitmap, int64_t index) noexcept nogil:
 cdef inline void copy_value(
     uint8_t* to, const uint8_t* data, Py_ssize_t length, const uint8_t* end
 ) noexcept nogil:
-    # Columns have room for a block after their last byte; the source may not.
-    if length <= BLOCK and end - data >= BLOCK:
-        memcpy(to, data, BLOCK)
-    else:
-        memcpy(to, data, length)
+    # Columns have room for a block after their last byte.
+    copy_short(to, to + length + BLOCK, data, length, end)
 
 
 # Notes a header of the next row; returns what is wrong, or NULL.
@@ -67,17 +61,21 @@ cdef const char* note_header(Rows* rows, const HeaderField* field) noexcept nogi
 cdef class RowColumns:
     cdef Rows rows
     cdef dict buffers
+    cdef int64_t row_room
+    cdef Py_ssize_t byte_room
 
-    # Reserves room for `capacity` rows with `size` bytes of keys and values, for those of both that are asked for, and
-    # for columns of headers if there may be more than -1 of them.
-    cdef int allocate_all(self, int64_t capacity, Py_ssize_t size, bint keys, bint values, int64_t header_limit) except -1
+    # Has columns of keys and values, if they are asked for, and of headers, if there may be more than -1 of them.
+    cdef int begin(self, int64_t rows, Py_ssize_t size, bint keys, bint values, int64_t header_limit) except -1
+
+    # Reserves room for `rows` rows, with `size` bytes of keys and as many of values, in all.
+    cdef int reserve(self, int64_t rows, Py_ssize_t size) except -1
 
     # The filled columns by name.
     cdef dict finish(self)
 
     cdef uint8_t* allocate(self, str name, Py_ssize_t size) except NULL
     cdef int32_t* allocate_edges(self, str name, int64_t count) except NULL
-    cdef uint8_t* allocate_bitmap(self, str name, int64_t count) except NULL
+    cdef uint8_t* allocate_bitmap(self, str name, int64_t before, int64_t count) except NULL
     cdef object taken_buffer(self, str name, Py_ssize_t size)
     cdef object bytes_column(self, str name, int32_t* edges, int64_t count, int64_t nulls)
     cdef object headers_column(self)

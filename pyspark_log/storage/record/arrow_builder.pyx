@@ -44,34 +44,53 @@ cdef class RowColumns:
     def __dealloc__(self):
         free(self.rows.header)
 
-    cdef int allocate_all(
-        self, int64_t capacity, Py_ssize_t size, bint keys, bint values, int64_t header_limit
+    cdef int begin(
+        self, int64_t rows, Py_ssize_t size, bint keys, bint values, int64_t header_limit
     ) except -1:
-        cdef Rows* rows = &self.rows
-        rows.offset = <int64_t*>self.allocate("offset", capacity * sizeof(int64_t))
-        rows.time = <int64_t*>self.allocate("time", capacity * sizeof(int64_t))
-        rows.time_type = <int32_t*>self.allocate("time_type", capacity * sizeof(int32_t))
-        rows.key_edge = self.allocate_edges("key_edge", capacity)
-        rows.value_edge = self.allocate_edges("value_edge", capacity)
-        rows.key_valid = self.allocate_bitmap("key_valid", capacity)
-        rows.value_valid = self.allocate_bitmap("value_valid", capacity)
-        # Room for all bytes of the batches, since it is not known what part of them is keys. Pages that
-        # are not written to cost nothing.
         if keys:
-            rows.key = self.allocate("key", size + BLOCK)
+            self.rows.key = self.allocate("key", size + BLOCK)
         if values:
-            rows.value = self.allocate("value", size + BLOCK)
+            self.rows.value = self.allocate("value", size + BLOCK)
+        self.byte_room = size
         if header_limit >= 0:
-            rows.headers_edge = self.allocate_edges("headers_edge", capacity)
-            rows.headers_valid = self.allocate_bitmap("headers_valid", capacity)
-            rows.header_limit = header_limit
+            self.rows.headers_edge = self.allocate_edges("headers_edge", 0)
+            self.rows.header_limit = header_limit
+        self.row_room = -1
+        return self.reserve(rows, size)
+
+    cdef int reserve(self, int64_t count, Py_ssize_t size) except -1:
+        cdef Rows* rows = &self.rows
+        cdef int64_t before = self.row_room
+        if count > before:
+            self.row_room = count = max(count, 2 * before)
+            rows.offset = <int64_t*>self.allocate("offset", count * sizeof(int64_t))
+            rows.time = <int64_t*>self.allocate("time", count * sizeof(int64_t))
+            rows.time_type = <int32_t*>self.allocate("time_type", count * sizeof(int32_t))
+            rows.key_edge = self.allocate_edges("key_edge", count)
+            rows.value_edge = self.allocate_edges("value_edge", count)
+            rows.key_valid = self.allocate_bitmap("key_valid", before, count)
+            rows.value_valid = self.allocate_bitmap("value_valid", before, count)
+            if rows.headers_edge != NULL:
+                rows.headers_edge = self.allocate_edges("headers_edge", count)
+                rows.headers_valid = self.allocate_bitmap("headers_valid", before, count)
+        if size > self.byte_room:
+            # For all bytes of the batches twice, since it is not known what part of them is keys. Pages that are not
+            # written to cost nothing.
+            self.byte_room = size = max(size, 2 * self.byte_room)
+            if rows.key != NULL:
+                rows.key = self.allocate("key", size + BLOCK)
+            if rows.value != NULL:
+                rows.value = self.allocate("value", size + BLOCK)
         return 0
 
     cdef uint8_t* allocate(self, str name, Py_ssize_t size) except NULL:
-        """A buffer of Arrow's memory pool, which reuses the same pages."""
+        """A buffer of Arrow's memory pool, which reuses the same pages; one that is there is enlarged."""
+        buffer = self.buffers.get(name)
         # At least one byte, so that there is an address.
-        buffer = pa.allocate_buffer(size + 1, resizable=True)
-        self.buffers[name] = buffer
+        if buffer is None:
+            self.buffers[name] = buffer = pa.allocate_buffer(size + 1, resizable=True)
+        else:
+            buffer.resize(size + 1, shrink_to_fit=False)
         return <uint8_t*><uintptr_t>buffer.address
 
     cdef int32_t* allocate_edges(self, str name, int64_t count) except NULL:
@@ -79,9 +98,11 @@ cdef class RowColumns:
         edges[0] = 0
         return edges
 
-    cdef uint8_t* allocate_bitmap(self, str name, int64_t count) except NULL:
+    cdef uint8_t* allocate_bitmap(self, str name, int64_t before, int64_t count) except NULL:
+        """All bits are set beyond the room that there was before; -1: there was none."""
+        cdef Py_ssize_t held = before // 8 + 1 if before >= 0 else 0
         cdef uint8_t* bitmap = self.allocate(name, count // 8 + 1)
-        memset(bitmap, 0xFF, count // 8 + 1)
+        memset(bitmap + held, 0xFF, count // 8 + 1 - held)
         return bitmap
 
     cdef object taken_buffer(self, str name, Py_ssize_t size):
@@ -124,7 +145,7 @@ cdef class RowColumns:
         cdef int64_t nulls = 0
         cdef int32_t* key_edge = self.allocate_edges("header_key_edge", count)
         cdef int32_t* value_edge = self.allocate_edges("header_value_edge", count)
-        cdef uint8_t* value_valid = self.allocate_bitmap("header_value_valid", count)
+        cdef uint8_t* value_valid = self.allocate_bitmap("header_value_valid", -1, count)
         for index in range(count):
             key_bytes += rows.header[index].key_length
             key_edge[index + 1] = <int32_t>key_bytes

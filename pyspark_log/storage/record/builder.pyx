@@ -30,7 +30,7 @@ from libc.string cimport memcpy
 
 from pyspark_log.storage.record.headers cimport Bytes, Header, check_append_time, write_header
 from pyspark_log.storage.record.columns cimport Column, edge, edges_fit, find, is_null, open_column
-from pyspark_log.storage.record.wire cimport varint_size, write_varint, zigzag
+from pyspark_log.storage.record.wire cimport copy_short, varint_size, write_varint, zigzag
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
 cdef int LOG_APPEND_TIME = layout.LOG_APPEND_TIME
@@ -152,7 +152,7 @@ cdef class RecordColumns:
         cdef int64_t row, time
         self.oldest, self.newest = MAX_TIME, -1
         for row in range(self.num_rows):
-            time = _time_of(self, row)
+            time = _time_of(&self.time, self.now, row)
             if not -1 <= time <= MAX_TIME:
                 raise InvalidRecordError(
                     f"row {row} has timestamp {time} ms, outside -1 (none) to {MAX_TIME}"
@@ -174,10 +174,10 @@ cdef class RecordColumns:
         return most
 
 
-cdef inline int64_t _time_of(RecordColumns columns, int64_t row) noexcept nogil:
-    if is_null(&columns.time, row):
-        return columns.now
-    return (<const int64_t*>columns.time.data)[columns.time.first + row]
+cdef inline int64_t _time_of(const Column* times, int64_t now, int64_t row) noexcept nogil:
+    if is_null(times, row):
+        return now
+    return (<const int64_t*>times.data)[times.first + row]
 
 
 cdef inline int64_t _headers_size(RecordColumns columns, int64_t row, int64_t* count) noexcept nogil:
@@ -412,6 +412,14 @@ cdef class BatchBuilder:
         cdef int64_t base = self.base_timestamp
         cdef int64_t latest = self.max_timestamp
         cdef bint with_headers = not columns.headers.absent
+        # Local copies, since a compiler must assume that written bytes could be the columns' own.
+        cdef Column keys = columns.key
+        cdef Column values = columns.value
+        cdef Column times = columns.time
+        cdef const uint8_t* keys_end = keys.data + keys.size
+        cdef const uint8_t* values_end = values.data + values.size
+        cdef int64_t now = columns.now
+        cdef uint8_t* room_end = records + room
         cdef const uint8_t* key = NULL
         cdef const uint8_t* value = NULL
         cdef int64_t row, time, delta, key_length, value_length, headers_length, body, total
@@ -423,10 +431,10 @@ cdef class BatchBuilder:
             if not 0 <= row < num_rows:
                 stop = NO_SUCH_ROW
                 break
-            time = _time_of(columns, row)
+            time = _time_of(&times, now, row)
             delta = 0 if count == 0 else time - base
-            key_length = find(&columns.key, row, &key)
-            value_length = find(&columns.value, row, &value)
+            key_length = find(&keys, row, &key)
+            value_length = find(&values, row, &value)
             headers_length = _headers_size(columns, row, &header_count) if with_headers else 0
             body = (
                 1 + varint_size(zigzag(delta)) + varint_size(zigzag(count))
@@ -454,8 +462,14 @@ cdef class BatchBuilder:
             p[0] = 0
             p = write_varint(p + 1, zigzag(delta))
             p = write_varint(p, zigzag(count))
-            p = _write_bytes(p, key, key_length)
-            p = _write_bytes(p, value, value_length)
+            p = write_varint(p, zigzag(key_length))
+            if key_length > 0:
+                copy_short(p, room_end, key, key_length, keys_end)
+                p += key_length
+            p = write_varint(p, zigzag(value_length))
+            if value_length > 0:
+                copy_short(p, room_end, value, value_length, values_end)
+                p += value_length
             p = write_varint(p, zigzag(header_count))
             if header_count > 0:
                 _write_headers(columns, row, p)

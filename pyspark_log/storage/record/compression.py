@@ -52,6 +52,7 @@ _LZ4_INDEPENDENT: Final = 0x20
 _LZ4_CONTENT_SIZE: Final = 0x08
 _LZ4_DICTIONARY: Final = 0x01
 _LZ4_DESCRIPTOR_AT: Final = 4  # flags, block size, content size; then a byte of checksum
+_LZ4_LONGEST_HEAD: Final = 15
 _LZ4_RATIO: Final = 255
 _LZ4_FASTEST: Final = 0
 _LZ4_HIGHEST: Final = 16
@@ -68,6 +69,7 @@ class _Contexts(threading.local):
 
     def __init__(self) -> None:
         self.snappy = pa.Codec("snappy")
+        self.lz4 = pa.Codec("lz4")
         self.zstd_reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
         self.zstd_writers: dict[int, zstandard.ZstdCompressor] = {}
 
@@ -115,7 +117,8 @@ def decompress(codec: str, data: BytesLike, limit: int) -> BytesLike:
         CorruptRecordError: `data` is not such a stream; BatchTooLargeError: it holds more than `limit` bytes.
         InvalidConfigError: an unknown codec.
     """
-    check_codec(codec, None)
+    if codec not in _DECOMPRESS:
+        check_codec(codec, None)
     try:
         return _DECOMPRESS[codec](data, limit)
     except _LIBRARY_ERRORS as error:
@@ -230,24 +233,37 @@ def _lz4(data: BytesLike, level: int | None) -> bytes:
     return result
 
 
-def _unlz4(data: BytesLike, limit: int) -> bytes:
-    source = memoryview(data)
-    if bytes(source[: len(_LZ4_MAGIC)]) != _LZ4_MAGIC:
+def _unlz4(data: BytesLike, limit: int) -> BytesLike:
+    head = bytes(data[:_LZ4_LONGEST_HEAD])
+    if head[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:
         raise CorruptRecordError("the lz4 stream does not start as an lz4 frame does")
-    if len(source) < _LZ4_SHORTEST:
+    if len(data) < _LZ4_SHORTEST:
         raise _cut_short("lz4")
-    flags = source[4]
+    flags = head[_LZ4_DESCRIPTOR_AT]
     if not flags & _LZ4_INDEPENDENT:
         raise CorruptRecordError("the lz4 frame has linked blocks, which Kafka does not read")
     if flags & _LZ4_DICTIONARY:
         raise CorruptRecordError("the lz4 frame needs a dictionary")
-    guess = max(4 * len(source), _FIRST_GUESS)
+    guess = max(4 * len(data), _FIRST_GUESS)
     if flags & _LZ4_CONTENT_SIZE:
-        guess = int.from_bytes(source[6:14], "little")  # after magic, flags and block size
+        guess = int.from_bytes(head[6:14], "little")  # after magic, flags and block size
         if guess > limit:
             raise BatchTooLargeError(len(data), limit)
-        if guess > len(source) * _LZ4_RATIO:
-            raise CorruptRecordError(f"an lz4 frame of {len(source)} bytes claims to hold {guess}")
+        if guess > len(data) * _LZ4_RATIO:
+            raise CorruptRecordError(f"an lz4 frame of {len(data)} bytes claims to hold {guess}")
+        # In one piece, which is faster. A size of 0 can mean that it is not known.
+        if guess:
+            try:
+                whole: BytesLike = _contexts.lz4.decompress(data, guess)
+            except OSError:
+                pass  # more than the frame, or damaged: the loop below finds out
+            else:
+                return whole
+    return _unlz4_steps(data, limit, guess)
+
+
+def _unlz4_steps(data: BytesLike, limit: int, guess: int) -> bytes:
+    """Decompresses a frame to some `guess` bytes in steps that double."""
     frame = lz4.frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     size, step = 0, data

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decodes record batches of any format to Arrow columns.
 
-First batches are admitted: their headers and CRCs are checked, and they are decompressed. Then, when the largest
-possible number of rows is known, all their records are read at once, without a Python object for any.
+Batch by batch, while its bytes are in the processor's caches: its header and CRC are checked, it is decompressed, room
+is made for its rows, and its records are read, without a Python object for any.
 Any bytes give rows or a CorruptRecordError.
 """
 
@@ -16,11 +16,10 @@ cimport cython
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, realloc
 
-from pyspark_log.storage.record.headers cimport Bytes, Header, check_crc, corrupt, read_header
+from pyspark_log.storage.record.headers cimport Bytes, Header, check_crc, read_header
 from pyspark_log.storage.record.parse_legacy cimport read_messages, survey, wrapped_set
-from pyspark_log.storage.record.parse_v2 cimport SMALLEST_RECORD, Span, read_records
+from pyspark_log.storage.record.parse_v2 cimport SMALLEST_RECORD, read_records
 from pyspark_log.storage.record.arrow_builder cimport RowColumns, Rows
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
@@ -31,26 +30,19 @@ cdef int TRANSACTIONAL = layout.TRANSACTIONAL
 cdef int LZ4 = CODECS.index("lz4")
 cdef int64_t ROW_COST = ROW_BYTES
 
+cdef enum:
+    # Records of that many bytes are read without Python's lock, so that other threads can run; with fewer, giving it
+    # back and asking for it again takes longer than it is worth.
+    RELEASED = 65536
 
-cdef const char* read_spans(
-    const Span* spans, Py_ssize_t count, int64_t from_offset, int64_t until_offset, Rows* rows,
-    Py_ssize_t* done, int32_t* bad
+
+cdef const char* read_batch(
+    const Header* h, const uint8_t* data, const uint8_t* end, int64_t from_offset, int64_t until_offset, Rows* rows,
+    int32_t* bad
 ) noexcept nogil:
-    """Append the records of batches to `rows`, up to a bad one; `done` is set to the number of good ones."""
-    cdef const char* reason
-    cdef int64_t header_count
-    done[0] = 0
-    while done[0] < count:
-        header_count = rows.header_count
-        if spans[done[0]].header.magic == MAGIC:
-            reason = read_records(&spans[done[0]], from_offset, until_offset, rows, bad)
-        else:
-            reason = read_messages(&spans[done[0]], from_offset, until_offset, rows, bad)
-        if reason != NULL:
-            rows.header_count = header_count
-            return reason
-        done[0] += 1
-    return NULL
+    if h.magic == MAGIC:
+        return read_records(h, data, end, from_offset, until_offset, rows, bad)
+    return read_messages(h, data, end, from_offset, until_offset, rows, bad)
 
 
 cdef class Chunk:
@@ -76,7 +68,7 @@ cdef class Chunk:
 
 @cython.final
 cdef class Decoder:
-    """The state of one call of `decode`: first batches are admitted, then their records are read."""
+    """The state of one call of `decode`."""
 
     cdef Bytes source
     cdef Py_ssize_t start
@@ -89,28 +81,22 @@ cdef class Decoder:
     cdef bint check_crcs
     cdef object aborted  # None, or decides whether a transactional batch is left out
     cdef int64_t limit  # bytes in memory
-    cdef list kept  # decompressed streams that spans point into
-    cdef Span* spans
-    cdef Py_ssize_t span_count
-    cdef Py_ssize_t span_room
-    cdef Py_ssize_t taken  # bytes of records admitted
-    cdef int64_t capacity  # rows admitted
-    cdef RowColumns columns
+    cdef bint keys
+    cdef bint values
+    cdef bint headers
+    cdef list kept  # decompressed streams that noted headers point into
+    cdef Py_ssize_t end
+    cdef Py_ssize_t max_bytes
+    cdef Py_ssize_t taken  # bytes of records read
+    cdef int64_t capacity  # rows that they had at most
+    cdef RowColumns columns  # None: no batch was read
 
-    def __cinit__(self):
-        self.spans = NULL
-        self.kept = []
-        self.columns = RowColumns.__new__(RowColumns)
-
-    def __dealloc__(self):
-        free(self.spans)
-
-    cdef int admit_all(self, Py_ssize_t end, Py_ssize_t max_bytes) except -1:
+    cdef int read_all(self) except -1:
         cdef Header h
         cdef const char* reason
         cdef Py_ssize_t left
-        while self.span_count == 0 or self.taken < max_bytes:
-            left = end - self.position
+        while self.columns is None or self.taken < self.max_bytes:
+            left = self.end - self.position
             reason = read_header(self.source.data + self.position, left, left, &h)
             try:
                 if reason != NULL:
@@ -128,7 +114,7 @@ cdef class Decoder:
         return 0
 
     cdef bint step(self, Header* h) except -1:
-        """Admit one batch or skip it; False if the chunk ends before it."""
+        """Read one batch or skip it; False if the chunk ends before it."""
         cdef bint is_set = h.magic < MAGIC and (h.attributes & CODEC_MASK) != 0
         # Where a set of messages begins is known only once it is decompressed.
         if not is_set and not self.continues(h):
@@ -137,7 +123,7 @@ cdef class Decoder:
             return True
         if self.check_crcs:
             check_crc(self.source.data + self.position, self.position, h)
-        if not (self.admit_set(h) if is_set else self.admit_plain(h)):
+        if not (self.take_set(h) if is_set else self.take_plain(h)):
             return False
         self.next_offset = h.last_offset + 1
         return True
@@ -151,14 +137,14 @@ cdef class Decoder:
             return False
         return True
 
-    cdef bint admit_plain(self, const Header* h) except -1:
-        """Admit a batch of format 2, or a single message."""
+    cdef bint take_plain(self, const Header* h) except -1:
+        """Read a batch of format 2, or a single message."""
         cdef const uint8_t* p = self.source.data + self.position
         cdef Py_ssize_t size = h.size - HEADER_SIZE
         cdef int codec = h.attributes & CODEC_MASK
         cdef Bytes held
         if h.magic < MAGIC:
-            return self.add_span(h, p, h.size, None)
+            return self.take_records(h, p, h.size, None)
         if h.attributes & CONTROL:
             return True
         if self.aborted is not None and h.attributes & TRANSACTIONAL and self.aborted(h.producer_id, h.base_offset):
@@ -167,14 +153,14 @@ cdef class Decoder:
         if not codec:
             if h.count > size // SMALLEST_RECORD:
                 raise CorruptRecordError(f"{h.count} records do not fit into {size} bytes")
-            return self.add_span(h, p, size, None)
+            return self.take_records(h, p, size, None)
         held = self.decompressed(codec, PyMemoryView_FromMemory(<char*>p, size, PyBUF_READ))
         if h.count > held.view.len // SMALLEST_RECORD:
             raise CorruptRecordError(f"{h.count} records do not fit into {held.view.len} bytes")
-        return self.add_span(h, held.data, held.view.len, held)
+        return self.take_records(h, held.data, held.view.len, held)
 
-    cdef bint admit_set(self, Header* h) except -1:
-        """Admit a compressed set of messages of format 0 or 1, and complete its header."""
+    cdef bint take_set(self, Header* h) except -1:
+        """Read a compressed set of messages of format 0 or 1, and complete its header."""
         cdef const uint8_t* p = self.source.data + self.position
         cdef const uint8_t* stop = p + h.size
         cdef int codec = h.attributes & CODEC_MASK
@@ -185,79 +171,61 @@ cdef class Decoder:
             stream = mend_lz4_header(stream)
         held = self.decompressed(codec, stream)
         survey(held.data, held.data + held.view.len, self.check_crcs, h)
-        return self.continues(h) and self.add_span(h, held.data, held.view.len, held)
+        return self.continues(h) and self.take_records(h, held.data, held.view.len, held)
 
     cdef Bytes decompressed(self, int codec, stream):
         return Bytes(decompress(CODECS[codec], stream, self.limit), 0, 0)
 
-    cdef bint add_span(self, const Header* h, const uint8_t* data, Py_ssize_t size, Bytes held) except -1:
-        """Record where the records of a batch are; False if it is too much for this chunk."""
+    cdef bint take_records(self, const Header* h, const uint8_t* data, Py_ssize_t size, Bytes held) except -1:
+        """Read the records of a batch; False if it is too much for this chunk."""
         cdef int64_t cost = size + ROW_COST * h.count
-        cdef Span* span
+        cdef int64_t from_offset = self.from_offset, until_offset = self.until_offset
+        cdef Rows* rows
+        cdef int64_t header_count
+        cdef int32_t bad = 0
+        cdef const char* reason
         if cost > self.limit:
             raise BatchTooLargeError(size, self.limit)
-        if self.span_count and self.taken + ROW_COST * self.capacity + cost > self.limit:
+        if self.columns is None:
+            self.begin(h, size)
+        elif self.taken + ROW_COST * self.capacity + cost > self.limit:
             return False
-        if held is not None:
+        self.columns.reserve(self.capacity + h.count, self.taken + size)
+        rows = &self.columns.rows
+        header_count = rows.header_count
+        if size < RELEASED:
+            reason = read_batch(h, data, data + size, from_offset, until_offset, rows, &bad)
+        else:
+            with nogil:
+                reason = read_batch(h, data, data + size, from_offset, until_offset, rows, &bad)
+        if reason != NULL:
+            rows.header_count = header_count
+            if rows.too_many_headers:
+                raise BatchTooLargeError(size, self.limit)
+            place = f"record {bad} of {h.count}: " if bad >= 0 else ""
+            raise CorruptRecordError(place + reason.decode())
+        if held is not None and rows.header_count > header_count:
             self.kept.append(held)
-        if self.span_count == self.span_room:
-            self.grow()
-        span = &self.spans[self.span_count]
-        span.data = data
-        span.end = data + size
-        span.cost = cost
-        span.position = self.position
-        span.offset_before = self.next_offset
-        span.header = h[0]
-        self.span_count += 1
         self.taken += size
         self.capacity += h.count
         return True
 
-    cdef int grow(self) except -1:
-        cdef Py_ssize_t room = 2 * self.span_room + 16
-        cdef Span* grown = <Span*>realloc(self.spans, room * sizeof(Span))
-        if grown == NULL:
-            raise MemoryError
-        self.spans = grown
-        self.span_room = room
-        return 0
-
-    cdef int read_all(self, bint keys, bint values, bint headers) except -1:
-        """Fill the columns with the records of all admitted batches, up to one that is bad."""
-        cdef Rows* rows = &self.columns.rows
-        cdef int64_t header_limit = -1
-        cdef Py_ssize_t done = 0
-        cdef int32_t bad = 0
-        cdef const char* reason
-        if headers:
-            # What one batch may have. Others share it: those for which it is not enough are left to the next chunk.
-            header_limit = self.limit // ROW_COST
-            if self.span_count:
-                header_limit = (self.limit - self.spans[0].cost) // ROW_COST
-        self.columns.allocate_all(self.capacity, self.taken, keys, values, header_limit)
-        with nogil:
-            reason = read_spans(
-                self.spans, self.span_count, self.from_offset, self.until_offset, rows, &done, &bad
-            )
-        if reason != NULL:
-            self.stop_before(&self.spans[done], reason.decode(), bad)
-        return 0
-
-    cdef int stop_before(self, const Span* span, str reason, int32_t bad) except -1:
-        if span.position == self.start:
-            if self.columns.rows.too_many_headers:
-                raise BatchTooLargeError(span.header.size, self.limit, span.position, span.header.base_offset)
-            if bad >= 0:
-                reason = f"record {bad} of {span.header.count}: {reason}"
-            raise corrupt(reason, span.position, &span.header)
-        self.position = span.position
-        self.next_offset = span.offset_before
-        self.follows = span.header.base_offset
+    cdef int begin(self, const Header* h, Py_ssize_t size) except -1:
+        """Make room for as many batches like the first one as this chunk may have."""
+        # What one batch may have. Others share it: those for which it is not enough are left to the next chunk.
+        cdef int64_t header_limit = (self.limit - size - ROW_COST * h.count) // ROW_COST if self.headers else -1
+        cdef int64_t batches = (self.end - self.position) // h.size
+        batches = min(batches, 1 + min(self.max_bytes, self.limit) // max(size, 1))
+        batches = max(min(batches, self.limit // max(size + ROW_COST * h.count, 1)), 1)
+        self.columns = RowColumns.__new__(RowColumns)
+        self.columns.begin(batches * h.count, batches * size, self.keys, self.values, header_limit)
         return 0
 
     cdef Chunk finish(self):
         cdef Chunk chunk = Chunk.__new__(Chunk)
+        if self.columns is None:
+            self.columns = RowColumns.__new__(RowColumns)
+            self.columns.begin(0, 0, self.keys, self.values, 0 if self.headers else -1)
         chunk.columns = self.columns.finish()
         chunk.num_rows = self.columns.rows.count
         chunk.position = self.position
@@ -317,6 +285,11 @@ def decode(
     decoder.follows = follows
     decoder.aborted = aborted
     decoder.limit = max_batch_bytes
-    decoder.admit_all(end, max_bytes)
-    decoder.read_all(keys, values, headers)
+    decoder.keys = keys
+    decoder.values = values
+    decoder.headers = headers
+    decoder.kept = []
+    decoder.end = end
+    decoder.max_bytes = max_bytes
+    decoder.read_all()
     return decoder.finish()

@@ -1,7 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from pyspark_log.storage.record.headers cimport Header
-from pyspark_log.storage.record.parse_v2 cimport Span
 from pyspark_log.storage.record.arrow_builder cimport Rows
 
 
@@ -17,7 +16,7 @@ cdef int survey(const uint8_t* data, const uint8_t* end, bint check_crcs, Header
 # Appends the messages of a set, or the single one, to `rows`; returns what is wrong, and in
 # `bad` with which.
 cdef const char* read_messages(
-    const Span* span, int64_t from_offset, int64_t until_offset, Rows* rows, int32_t* bad
+    const Header* header, const uint8_t* data, const uint8_t* end, int64_t from_offset, int64_t until_offset, Rows* rows, int32_t* bad
 ) noexcept nogil
 
 # Bytes of the message at `p`, which is complete; or what is wrong with it.

@@ -110,21 +110,21 @@ cdef int survey(const uint8_t* data, const uint8_t* end, bint check_crcs, Header
 
 
 cdef const char* read_messages(
-    const Span* span, int64_t from_offset, int64_t until_offset, Rows* rows, int32_t* bad
+    const Header* header, const uint8_t* data, const uint8_t* end, int64_t from_offset, int64_t until_offset, Rows* rows,
+    int32_t* bad
 ) noexcept nogil:
-    cdef const uint8_t* p = span.data
-    cdef const uint8_t* end = span.end
+    cdef const uint8_t* p = data
     cdef const uint8_t* stop
     cdef const uint8_t* key
     cdef const uint8_t* value
     cdef const char* reason
-    cdef bint append_time = span.header.magic == 1 and (span.header.attributes & LOG_APPEND_TIME) != 0
+    cdef bint append_time = header.magic == 1 and (header.attributes & LOG_APPEND_TIME) != 0
     # The base of the offsets inside a set of format 1; 0 for all others.
-    cdef int64_t base = span.header.base_offset - load_i64(p)
+    cdef int64_t base = header.base_offset - load_i64(p)
     cdef Py_ssize_t size = 0
     cdef int32_t index, key_length = 0, value_length = 0, time_type
     cdef int64_t offset, time, row
-    for index in range(span.header.count):
+    for index in range(header.count):
         bad[0] = index
         reason = measure(p, end, &size)
         if reason != NULL:
@@ -133,8 +133,8 @@ cdef const char* read_messages(
         offset = base + load_i64(p)
         time, time_type = -1, -1
         if p[MAGIC_AT]:
-            time = span.header.max_timestamp if append_time else load_i64(p + MESSAGE_TIME_AT)
-            time_type = append_time if span.header.magic else -1
+            time = header.max_timestamp if append_time else load_i64(p + MESSAGE_TIME_AT)
+            time_type = append_time if header.magic else -1
         key = fields(p)
         if not take_field(&key, stop, &key_length):
             return b"its key length is not inside the message"

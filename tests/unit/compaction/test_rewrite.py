@@ -160,6 +160,19 @@ def test_a_map_that_was_full_gives_what_one_round_would(log, tmp_path):
     assert log.records() == other.records()
 
 
+@pytest.mark.parametrize("memory", [24 * 4, 1 << 16])  # the first is too small to note it for 200 offsets
+def test_a_replaced_record_goes_whether_that_was_noted_or_is_looked_up(log, memory):
+    names = ["abc"[(number + index) % 3] for number in range(40) for index in range(5)]
+    for number in range(40):
+        log.put(*[pair(name, f"{number}") for name in names[5 * number : 5 * number + 5]])
+    log.roll()
+    # The first ends within a batch, where the second begins; it looks up the records before that.
+    for known in (52, 200):
+        log.clean(memory=memory, until=known)
+        last = {name: offset for offset, name in enumerate(names[:known])}
+        assert [offset for offset, _ in kept(log)] == [*sorted(last.values()), *range(known, 200)]
+
+
 # Offsets of which nothing is left
 
 

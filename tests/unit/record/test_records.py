@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -133,6 +134,37 @@ def test_round_trip_of_nulls_empties_headers_and_times(codec):
     ]
     expected = [Record(r.key, r.value, r.timestamp, r.headers, 40 + i) for i, r in enumerate(records)]
     assert read(build(records, codec, base_offset=40)) == expected
+
+
+@pytest.mark.parametrize("field", ["key", "value"])
+def test_lengths_about_each_width_of_a_number_and_of_a_block(field):
+    # Lengths and times of one to five bytes; values that are copied in blocks, and those that are not. Each is once the
+    # last of its batch, where there is no room to read or to write beyond it.
+    for size in (0, 1, 31, 32, 33, 63, 64, 224, 255, 256, 257, 8190, 8191, 8192, 2**20 - 9, 2**20, 2**20 + 1):
+        data = bytes(range(251)) * (size // 251 + 1)
+        rows = [
+            Record(timestamp=NOW + step, offset=number, **{field: data[:size]})
+            for number, step in enumerate((0, 63, 64, 8191, 8192, 2**20 - 1, 2**20, -(2**20) - 1, 2**34))
+        ]
+        for count in (1, 2, len(rows)):
+            assert read(build(rows[:count])) == rows[:count]
+
+
+def test_columns_grow_with_the_batches():
+    rows = [
+        Record(None if number % 3 else b"k", b"v" * (number % 50) if number % 5 else None, offset=number)
+        for number in range(3000)
+    ]
+    cuts = [0, 1, 5, 700, 701, 3000]
+    pieces = [rows[start:end] for start, end in pairwise(cuts)]
+    for codec in ("none", "lz4"):
+        log = bytearray(b"".join(build(piece, codec) for piece in pieces))
+        assign_offsets(log, 0, len(log), 0, 0)
+        for headers in (False, True):
+            chunk = decode(log, 0, len(log), **EVERYTHING, headers=headers)
+            assert chunk.position == len(log)
+            assert chunk.columns["key"].to_pylist() == [row.key for row in rows]
+            assert chunk.columns["value"].to_pylist() == [row.value for row in rows]
 
 
 def test_records_without_nulls_have_no_bitmaps():

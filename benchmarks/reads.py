@@ -1,0 +1,122 @@
+"""Reads of one partition into Arrow, with checksums verified, beside a copy of the same bytes of the file.
+
+    python benchmarks/reads.py [--megabytes 64] [--repeat 9] [--folder FOLDER]
+
+Logs of values of 100 B, 1 KB and 10 KB in batches of 16 KiB and 512 KiB, without compression, with lz4 and with zstd;
+half of each value is noise. All is in the page cache. What is compared takes turns in one process and one thread, and
+its processor time is counted, so that other work on the machine changes the ratios less; medians. The copy reads the
+file into memory that was never used before, 1 MiB at a time, and drops it; `reused` reads into one buffer. Of a
+compressed log the codec's library alone decompresses all batches. MB/s (10**6 bytes) count uncompressed batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+import lz4.frame
+import pyarrow as pa
+import zstandard
+
+from pyspark_log import Store
+from pyspark_log.storage.record import HEADER_SIZE, BatchBuilder, RecordColumns, scan
+from pyspark_log.storage.segment import LOG, segment_path
+
+PIECE = 1024 * 1024
+NOW = 1_700_000_000_000
+CODECS: dict[str, Callable[[memoryview], object]] = {
+    "lz4": lz4.frame.decompress,
+    "zstd": zstandard.ZstdDecompressor().decompress,
+}
+
+
+def rows(size: int, count: int) -> pa.RecordBatch:
+    source = random.Random(7)
+    words = [b"%-10d" % source.randrange(500) for _ in range(1000)]
+    values = [b"".join(source.choices(words, k=size // 20)) + source.randbytes(size // 2) for _ in range(count)]
+    return pa.record_batch({"key": pa.array([b"%08d" % number for number in range(count)]), "value": pa.array(values)})
+
+
+def copy_fresh(fd: int, size: int) -> None:
+    for start in range(0, size, PIECE):
+        os.preadv(fd, [mmap.mmap(-1, min(PIECE, size - start))], start)
+
+
+def copy_reused(fd: int, size: int) -> None:
+    target = memoryview(bytearray(PIECE))
+    for start in range(0, size, PIECE):
+        os.preadv(fd, [target[: min(PIECE, size - start)]], start)
+
+
+def medians(works: dict[str, Callable[[], object]], repeat: int) -> dict[str, float]:
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(repeat + 1):
+        for name, work in works.items():
+            start = time.thread_time()
+            work()
+            if turn:
+                times[name].append(time.thread_time() - start)
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def measure(store: Store, data: pa.RecordBatch, size: int, batch_size: int, codec: str, repeat: int) -> None:
+    topic = f"values-{size}-{batch_size}-{codec}"
+    store.create_topic(topic, 1)
+    columns = RecordColumns(data["key"], data["value"], None, None, NOW)
+    builder, taken = BatchBuilder(batch_size, 1 << 30, codec), 0
+    while taken < data.num_rows:
+        taken += builder.append(columns, None, taken, data.num_rows)
+        store.append_batch(topic, 0, builder.seal())
+    with open(segment_path(store.logs.reader(topic, 0).place.folder, 0, LOG), "rb", buffering=0) as file:
+        log = file.read()
+        headers = scan(log, 0, len(log))
+        streams = [memoryview(log)[header.position + HEADER_SIZE : header.end] for header in headers]
+        plain = len(log)
+
+        def decompress() -> None:
+            for stream in streams:
+                CODECS[codec](stream)
+
+        def read() -> None:
+            for _ in store.read(topic, 0, 0, data.num_rows):
+                pass
+
+        works: dict[str, Callable[[], object]] = {
+            "read": read,
+            "fresh": lambda: copy_fresh(file.fileno(), len(log)),
+            "reused": lambda: copy_reused(file.fileno(), len(log)),
+        }
+        if codec in CODECS:
+            works["codec"] = decompress
+            plain = sum(len(CODECS[codec](stream)) + HEADER_SIZE for stream in streams)
+        taken = medians(works, repeat)
+    speeds = "".join(f"{plain / taken[name] / 1e6:>9.0f}" if name in taken else f"{'':9}" for name in
+                     ("read", "fresh", "reused", "codec"))
+    print(f"{size:>9,}{batch_size // 1024:>8} KiB  {codec:<6}{speeds}", end="")
+    print(f"{taken['codec' if codec in CODECS else 'fresh'] / taken['read']:>9.2f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=64)
+    parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--folder", help="where the logs are made")
+    options = parser.parse_args()
+    print(f"{'value':>9}{'batch':>12}  {'codec':<6}{'read':>9}{'fresh':>9}{'reused':>9}{'codec':>9}{'ratio':>9}")
+    for size in (100, 1000, 10_000):
+        data = rows(size, options.megabytes * 1_000_000 // size)
+        for batch_size in (16 * 1024, 512 * 1024):
+            for codec in ("none", "lz4", "zstd"):
+                with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+                    store = Store.create(f"{folder}/store")
+                    measure(store, data, size, batch_size, codec, options.repeat)
+
+
+if __name__ == "__main__":
+    main()
