@@ -10,21 +10,23 @@ is. Nothing is synced but what an append syncs without being asked for it; what 
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow as pa
 import tables
 
 from pyspark_log import Store
+from pyspark_log.config import TopicConfig
 from pyspark_log.storage.ingest import encode
 from pyspark_log.storage.record.compression import compress
 
 PIECE = 1 << 20
 CALLS = 1000
+CONFIG, NOW = TopicConfig.resolve({}, {}), time.time_ns() // 1_000_000
 
 
 def timed(action: Callable[[], object]) -> float:
@@ -59,32 +61,35 @@ class Plain:
         os.ftruncate(self._fd, 0)
 
 
-def ready(store: Store, topic: str, partitions: int, codec: str) -> None:
-    """A new topic with a record in each partition, so that its files are there and its offsets reserved."""
-    if topic in store.topics():
-        store.delete_topic(topic)
-    store.create_topic(topic, partitions, {"compression.type": codec})
+def ready(folder: str, partitions: int, codec: str) -> Store:
+    """A new store with a topic that has a record in each partition, so that its files are there.
+
+    The store before it is removed: its memory in the page cache is used again, as that of the plain file is.
+    """
+    shutil.rmtree(f"{folder}/store", ignore_errors=True)
+    store = Store.create(f"{folder}/store")
+    store.create_topic("t", partitions, {"compression.type": codec})
     for partition in range(partitions):
-        store.append(topic, pa.record_batch({"value": [b"first"]}), partition=partition)
+        store.append("t", pa.record_batch({"value": [b"first"]}), partition=partition)
+    return store
 
 
-def large(store: Store, plain: Plain, rounds: int, size_mb: int) -> dict[str, list[float]]:
+def large(folder: str, rounds: int, size_mb: int) -> dict[str, list[float]]:
     """Appends of Arrow batches: ms, MB/s, million records a second, and the ratio to the plain way, by name."""
-    config, now = store.logs.topic_config("probe"), store.logs.clock()
-    found = {}
+    plain, found = Plain(f"{folder}/plain"), {}
     for size in (100, 1000, 10_000):
         data = rows(size, size_mb * 1_000_000 // size)
-        payload = b"".join(encode("t", config, data, now))
-        found[f"{size:,} bytes, 1 partition"] = beside(store, plain, rounds, data, payload, 1, "uncompressed")
+        payload = b"".join(encode("t", CONFIG, data, NOW))
+        found[f"{size:,} bytes, 1 partition"] = beside(folder, plain, rounds, data, payload, 1, "uncompressed")
         if size == 100:
-            found["100 bytes, 6 partitions"] = beside(store, plain, rounds, data, payload, 6, "uncompressed")
+            found["100 bytes, 6 partitions"] = beside(folder, plain, rounds, data, payload, 6, "uncompressed")
             for codec in ("lz4", "zstd"):
-                found[f"100 bytes, 1 partition, {codec}"] = beside(store, plain, rounds, data, payload, 1, codec)
+                found[f"100 bytes, 1 partition, {codec}"] = beside(folder, plain, rounds, data, payload, 1, codec)
     return found
 
 
 def beside(
-    store: Store, plain: Plain, rounds: int, data: pa.RecordBatch, payload: bytes, partitions: int, codec: str
+    folder: str, plain: Plain, rounds: int, data: pa.RecordBatch, payload: bytes, partitions: int, codec: str
 ) -> list[float]:
     """Appends beside the codec and a plain write of what the codec leaves."""
     taken, ratios = [], []
@@ -96,12 +101,13 @@ def beside(
         plain.write(b"".join(parts) if len(parts) > 1 else payload)
 
     for number in range(rounds + 1):
-        ready(store, "t", partitions, codec)
+        store = ready(folder, partitions, codec)
         plain.cut()
         os.sync()
         least = timed(written)
         os.sync()
-        took = timed(lambda: store.append("t", data))
+        took = timed(lambda store=store: store.append("t", data))
+        del store
         if number:
             taken.append(took)
             ratios.append(least / took)
@@ -109,12 +115,11 @@ def beside(
     return [took * 1e3, len(payload) / took / 1e6, data.num_rows / took / 1e6, statistics.median(ratios)]
 
 
-def small(store: Store, rounds: int) -> dict[str, float]:
+def small(folder: str, rounds: int) -> dict[str, float]:
     """Calls with little data: seconds a call."""
-    config, now = store.logs.topic_config("probe"), store.logs.clock()
     one = pa.record_batch({"key": [b"12345678"], "value": [b"v" * 100]})
-    batch = encode("t", config, rows(100, 130), now)[0]
-    ready(store, "t", 1, "producer")
+    batch = encode("t", CONFIG, rows(100, 130), NOW)[0]
+    store = ready(folder, 1, "producer")
     calls = {
         "one record": lambda: store.append("t", one),
         "one record, the partition given": lambda: store.append("t", one, partition=0),
@@ -131,9 +136,7 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=60)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        store = Store.create(Path(folder) / "store")
-        store.create_topic("probe", 1)
-        found = large(store, Plain(f"{folder}/plain"), given.rounds, given.mb)
+        found = large(folder, given.rounds, given.mb)
         tables.show(
             "append: Arrow batches", ["", "ms", "MB/s", "M records/s", "of the plain way"],
             [[name, f"{a:.0f}", f"{b:,.0f}", f"{c:.2f}", f"{d:.2f}"] for name, (a, b, c, d) in found.items()],
@@ -141,7 +144,7 @@ def main() -> None:
         )  # fmt: skip
         tables.show(
             "append: small calls", ["", "us a call", "calls/s"],
-            [[name, f"{took * 1e6:.0f}", f"{1 / took:,.0f}"] for name, took in small(store, given.rounds).items()],
+            [[name, f"{took * 1e6:.0f}", f"{1 / took:,.0f}"] for name, took in small(folder, given.rounds).items()],
             document=given.document,
         )  # fmt: skip
 

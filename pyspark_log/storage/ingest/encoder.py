@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import secrets
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -104,7 +106,7 @@ class BatchEncoder:
         """
         builder = self.new_builder()
         room = HEADER_SIZE + self._batch_size
-        buffers = [memoryview(bytearray(max(PIECE_SIZE, room))) for _ in range(2)]
+        buffers = [_buffer(max(PIECE_SIZE, room)) for _ in range(2)]
         filled = 0
         builder.write_to(buffers[0], 0)
         for records, order, shares in parts:
@@ -171,6 +173,15 @@ class BatchEncoder:
 
     def _named(self, partition: int, error: RecordTooLargeError) -> RecordTooLargeError:
         return RecordTooLargeError(f"{self._topic}-{partition}: {error}")
+
+
+def _buffer(size: int) -> memoryview:
+    """Memory in large pages where the system has them: else the faults of its pages take as long as filling it."""
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(memory)
 
 
 def encode(topic: str, config: TopicConfig, data: pa.RecordBatch, now: int) -> list[bytes]:
