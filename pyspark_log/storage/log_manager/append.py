@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
@@ -66,14 +65,29 @@ def _stream(
     records = sum(high - low for part in parts for low, high in [part.shares.get(target.place.partition, (0, 0))])
     most = Extent(_APPEND_BYTES, records, max(part.records.newest for part in parts))
     first = end = -1
-    for piece in pieces:
+    left = _Pieces(pieces)
+    while left.following is not None:
         with target.hold() as writer:
-            base, end, _ = writer.append_pieces(_few(piece, pieces), most, sync=sync)
+            base, end, _ = writer.append_pieces(left.take(), most, sync=sync)
         first = base if first < 0 else first
     return AppendResult(target.place.partition, first, end)
 
 
-def _few(first: memoryview, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
-    """A piece and those that follow it, up to _APPEND_BYTES."""
-    yield first
-    yield from itertools.islice(pieces, _APPEND_BYTES // PIECE_SIZE - 1)
+class _Pieces:
+    """Takes pieces up to _APPEND_BYTES at a time.
+
+    Attributes:
+        following: the first one that was not taken yet; it is encoded while the last one taken is written.
+    """
+
+    def __init__(self, pieces: Iterator[memoryview]) -> None:
+        self._pieces = pieces
+        self.following = next(pieces, None)
+
+    def take(self) -> Iterator[memoryview]:
+        """Yields the next pieces."""
+        for _ in range(_APPEND_BYTES // PIECE_SIZE):
+            if self.following is None:
+                return
+            yield self.following
+            self.following = next(self._pieces, None)

@@ -124,10 +124,11 @@ class OffsetIndex:
                 high = middle - 1
         return low
 
-    def append(self, offset: int, position: int) -> None:
-        """Appends an entry."""
-        self._file.pwrite(_OFFSET_ENTRY.pack(offset - self._base, position), self.count * self.WIDTH)
-        self.count += 1
+    def append(self, *entries: OffsetEntry) -> None:
+        """Appends entries."""
+        data = b"".join(_OFFSET_ENTRY.pack(offset - self._base, position) for offset, position in entries)
+        self._file.pwrite(data, self.count * self.WIDTH)
+        self.count += len(entries)
 
     def cut(self, count: int) -> None:
         """Truncates to the first `count` entries."""
@@ -195,16 +196,19 @@ class TimeIndex:
                 high = middle - 1
         return low
 
-    def append(self, timestamp: int, offset: int) -> None:
-        """Appends an entry, unless the last one has that timestamp or a larger one already."""
+    def append(self, *entries: TimeEntry) -> None:
+        """Appends entries, without those for which the last one before has that timestamp or a larger one already."""
         if self._newest is None:
             last = self.last()
-            self._newest = NO_TIMESTAMP if last is None else last.timestamp
-        if self.count and timestamp <= self._newest:
-            return
-        self._file.pwrite(_TIME_ENTRY.pack(timestamp, offset - self._base), self.count * self.WIDTH)
-        self.count += 1
-        self._newest = timestamp
+            self._newest = _GONE if last is None else last.timestamp
+        data = bytearray()
+        for timestamp, offset in entries:
+            if timestamp > self._newest:
+                self._newest = timestamp
+                data += _TIME_ENTRY.pack(timestamp, offset - self._base)
+        if data:
+            self._file.pwrite(data, self.count * self.WIDTH)
+            self.count += len(data) // self.WIDTH
 
     def cut(self, offset: int) -> None:
         """Truncates to the entries of offsets below `offset`."""

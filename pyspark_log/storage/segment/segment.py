@@ -35,6 +35,8 @@ _LOG_NAME = re.compile(r"[0-9]{20}\.log")
 _HEADER_WINDOW = 16 * 1024
 # After this many entries that the log does not confirm, an index is considered damaged and is not used further.
 _MAX_DOUBTS = 8
+# So many index entries are written at once, at most.
+_MOST_DUE = 1024
 
 
 def segment_path(folder: str, base_offset: int, suffix: str) -> str:
@@ -296,6 +298,7 @@ class SegmentWriter:
             files.open_or_create(segment_path(folder, base_offset, TIME_INDEX)), base_offset
         )
         self._schedule = IndexSchedule(base_offset, config.index_interval_bytes)
+        self._due: list[tuple[TimeEntry, OffsetEntry]] = []
         self._asked = -1, -1  # the last position for `offset_at`, and its answer
         self._take_up(position)
 
@@ -304,8 +307,7 @@ class SegmentWriter:
 
         That process has written the same index entries; writing them again changes nothing.
         """
-        for header in read_headers(self.log, self.position, position):
-            self._count(header)
+        self.enter(read_headers(self.log, self.position, position))
 
     def _take_up(self, position: int) -> None:
         entry, last, start = self._last_proven(position), None, 0
@@ -320,8 +322,7 @@ class SegmentWriter:
         if last is not None:
             self._schedule.largest = last
         self.position = start
-        for header in read_headers(self.log, start, position):
-            self._count(header)
+        self.enter(read_headers(self.log, start, position))
 
     def _last_proven(self, end: int) -> OffsetEntry | None:
         for number in range(self._index.count - 1, max(self._index.count - 1 - _MAX_DOUBTS, -1), -1):
@@ -351,14 +352,20 @@ class SegmentWriter:
         if self.position == 0:
             self._first_timestamp = header.max_timestamp
         if self._schedule.take(header):
-            # The time entry first: if only one of the two is written, the next resume finds no gap.
-            self._add_time_entry()
-            self._index.append(header.last_offset, self.position)
+            self._due.append((self._schedule.largest, OffsetEntry(header.last_offset, self.position)))
+            if len(self._due) == _MOST_DUE:
+                self._write_due()
         self.position += header.size
 
-    def _add_time_entry(self) -> None:
-        if self._schedule.largest.timestamp != NO_TIMESTAMP:
-            self._times.append(*self._schedule.largest)
+    def _write_due(self) -> None:
+        """Writes index entries: those of times first, so that the next resume finds no gap if only they are written."""
+        due, self._due = self._due, []
+        if due:
+            self._add_times(*(time for time, _ in due))
+            self._index.append(*(entry for _, entry in due))
+
+    def _add_times(self, *entries: TimeEntry) -> None:
+        self._times.append(*(entry for entry in entries if entry.timestamp != NO_TIMESTAMP))
 
     def offset_at(self, position: int) -> int:
         """The base offset of the batch at byte `position`; the last answer is cached.
@@ -404,15 +411,18 @@ class SegmentWriter:
 
     def enter(self, headers: Iterable[BatchHeader]) -> None:
         """Takes in and indexes batches that were written at `position` and that readers see already."""
-        for header in headers:
-            self._count(header)
+        try:
+            for header in headers:
+                self._count(header)
+        finally:
+            self._write_due()
 
     def finish(self) -> None:
         """Adds the closing time entry, the segment's largest time, and makes the indexes durable.
 
         The active segment's are rebuilt after a power loss, those of an inactive one are not checked.
         """
-        self._add_time_entry()
+        self._add_times(self._schedule.largest)
         self._index.sync()
         self._times.sync()
 

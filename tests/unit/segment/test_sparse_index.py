@@ -24,7 +24,7 @@ def offsets(file):
     """Thirty entries, each second offset from 50 on."""
     index = OffsetIndex(file, BASE)
     for number in range(30):
-        index.append(50 + 2 * number, 100 * number)
+        index.append(OffsetEntry(50 + 2 * number, 100 * number))
     return index
 
 
@@ -32,7 +32,7 @@ def offsets(file):
 def times(file):
     index = TimeIndex(file, BASE)
     for number in range(1, 31):
-        index.append(10 * number, 45 + 10 * number)
+        index.append(TimeEntry(10 * number, 45 + 10 * number))
     return index
 
 
@@ -61,7 +61,7 @@ def test_a_cut_keeps_so_many_entries_and_appends_go_on_behind_them(offsets, file
     assert file.size() == 30 * OffsetIndex.WIDTH
     offsets.cut(4)
     assert (offsets.count, file.size()) == (4, 4 * OffsetIndex.WIDTH)
-    offsets.append(57, 350)
+    offsets.append(OffsetEntry(57, 350))
     assert OffsetIndex(file, BASE).entry(4) == OffsetEntry(57, 350)
     offsets.cut(0)
     assert (offsets.floor(10**9), file.size()) == (-1, 0)
@@ -71,7 +71,7 @@ def test_a_part_of_an_entry_does_not_count(offsets, file):
     file.truncate(file.size() - 1)
     again = OffsetIndex(file, BASE)
     assert (again.count, len(list(again.entries()))) == (29, 29)
-    again.append(200, 5000)
+    again.append(OffsetEntry(200, 5000))
     assert OffsetIndex(file, BASE).entry(29) == OffsetEntry(200, 5000)
 
 
@@ -82,7 +82,7 @@ def test_the_last_entry_that_is_not_above_a_time_is_found(times):
 
 def test_a_time_that_is_not_larger_gets_no_entry(times):
     for time in (300, 299, -1):
-        times.append(time, 400)
+        times.append(TimeEntry(time, 400))
     assert (times.count, times.last()) == (30, TimeEntry(300, 345))
 
 
