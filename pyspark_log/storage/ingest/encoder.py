@@ -106,24 +106,27 @@ class BatchEncoder:
         """
         builder = self.new_builder()
         room = HEADER_SIZE + self._batch_size
-        buffers = [_buffer(max(PIECE_SIZE, room)) for _ in range(2)]
+        buffers = [_borrowed(), _borrowed()]
         filled = 0
-        builder.write_to(buffers[0], 0)
-        for records, order, shares in parts:
-            low, high = shares.get(partition, (0, 0))
-            while low < high:
-                low += self.fill(partition, builder, records, order, low, high)
-                if low < high:
-                    filled += len(self.seal(partition, builder))
-                    if filled + room > len(buffers[0]):
-                        yield buffers[0][:filled]
-                        buffers.reverse()
-                        filled = 0
-                    builder.write_to(buffers[0], filled)
-        if builder.count:
-            filled += len(self.seal(partition, builder))
-        if filled:
-            yield buffers[0][:filled]
+        try:
+            builder.write_to(buffers[0], 0)
+            for records, order, shares in parts:
+                low, high = shares.get(partition, (0, 0))
+                while low < high:
+                    low += self.fill(partition, builder, records, order, low, high)
+                    if low < high:
+                        filled += len(self.seal(partition, builder))
+                        if filled + room > PIECE_SIZE:
+                            yield buffers[0][:filled]
+                            buffers.reverse()
+                            filled = 0
+                        builder.write_to(buffers[0], filled)
+            if builder.count:
+                filled += len(self.seal(partition, builder))
+            if filled:
+                yield buffers[0][:filled]
+        finally:
+            _spare.extend(buffers[: max(0, _MOST_SPARE - len(_spare))])
 
     def batches(self, partition: int, parts: Sequence[AssignedRows]) -> Iterator[bytes]:
         """Encodes a partition's share of the rows, batch by batch. RecordTooLargeError."""
@@ -175,13 +178,21 @@ class BatchEncoder:
         return RecordTooLargeError(f"{self._topic}-{partition}: {error}")
 
 
-def _buffer(size: int) -> memoryview:
-    """Memory in large pages where the system has them: else the faults of its pages take as long as filling it."""
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):
-            memory.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(memory)
+# Buffers of PIECE_SIZE that the next large append of this process uses again: memory that was never used before takes
+# as long to get as to fill.
+_spare: list[memoryview] = []
+_MOST_SPARE = 2
+
+
+def _borrowed() -> memoryview:
+    try:
+        return _spare.pop()
+    except IndexError:
+        memory = mmap.mmap(-1, PIECE_SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with contextlib.suppress(OSError):
+                memory.madvise(mmap.MADV_HUGEPAGE)
+        return memoryview(memory)
 
 
 def encode(topic: str, config: TopicConfig, data: pa.RecordBatch, now: int) -> list[bytes]:
