@@ -90,7 +90,11 @@ lint: $(VENV)/.stamp-native  ## Style, types and import directions
 
 .PHONY: bench
 bench: java $(VENV)/.stamp-native  ## The figures of docs/performance.md, measured on this machine
-	@for script in benchmarks/*.py; do echo "== $$script"; "$(BIN)/python" "$$script"; done
+	@for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; "$(BIN)/python" "$$script"; done
+
+.PHONY: bench-check
+bench-check: $(VENV)/.stamp-native  ## Fails if the engine has become slower beside what the machine can do: two minutes
+	@"$(BIN)/python" benchmarks/check.py
 
 # --- the environment -------------------------------------------------------------------------------
 

@@ -136,8 +136,8 @@ def report(name: str, times: list[float], log: Log) -> float:
     return median
 
 
-def compare_with_copy(log: Log, repeat: int) -> None:
-    """Segments of which nothing goes, with all of their keys in the map."""
+def compare_with_copy(log: Log, repeat: int) -> float:
+    """Segments of which nothing goes, with all of their keys in the map: prints and returns the ratio to a copy."""
     keys, copies, rewrites = OffsetMap(MAP_BYTES), [], []
     log.fill(keys)
     for _ in range(repeat):
@@ -146,6 +146,7 @@ def compare_with_copy(log: Log, repeat: int) -> None:
     ratio = report("nothing to drop: copy of the files", copies, log)
     ratio /= report("nothing to drop: rewrite", rewrites, log)
     print(f"{'  of the copy':<44}{ratio:>8.2f}")
+    return ratio
 
 
 def compare_with_kafka(log: Log, codec: str, repeat: int) -> None:

@@ -65,7 +65,8 @@ def medians(works: dict[str, Callable[[], object]], repeat: int) -> dict[str, fl
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
-def measure(store: Store, data: pa.RecordBatch, size: int, batch_size: int, codec: str, repeat: int) -> None:
+def measure(store: Store, data: pa.RecordBatch, size: int, batch_size: int, codec: str, repeat: int) -> float:
+    """Prints a line; returns how fast the read is beside the fresh copy, or the codec."""
     topic = f"values-{size}-{batch_size}-{codec}"
     store.create_topic(topic, 1)
     columns = RecordColumns(data["key"], data["value"], None, None, NOW)
@@ -99,7 +100,9 @@ def measure(store: Store, data: pa.RecordBatch, size: int, batch_size: int, code
     speeds = "".join(f"{plain / taken[name] / 1e6:>9.0f}" if name in taken else f"{'':9}" for name in
                      ("read", "fresh", "reused", "codec"))
     print(f"{size:>9,}{batch_size // 1024:>8} KiB  {codec:<6}{speeds}", end="")
-    print(f"{taken['codec' if codec in CODECS else 'fresh'] / taken['read']:>9.2f}", flush=True)
+    ratio = taken["codec" if codec in CODECS else "fresh"] / taken["read"]
+    print(f"{ratio:>9.2f}", flush=True)
+    return ratio
 
 
 def main() -> None:
