@@ -36,12 +36,13 @@ def append_rows(
     for target in targets:
         try:
             writer = logs.writer_of(opened, target)
-            appended = (
-                _stream(writer, encoder.pieces(target, parts), parts, sync)
-                if streams
-                else _append_all(writer, packed(encoded[target], min(_APPEND_BYTES, config.segment_bytes)), sync)
-            )
-            results.append(appended)
+            if streams:
+                newest = now if config.log_append_time else max(part.records.newest for part in parts)
+                most = Extent(_APPEND_BYTES, _share(target, parts), newest)
+                results.append(_stream(writer, encoder.pieces(target, parts), most, sync))
+            else:
+                packs = packed(encoded[target], min(_APPEND_BYTES, config.segment_bytes))
+                results.append(_append_all(writer, packs, sync))
         except Exception as error:
             # Whatever the error: the caller must know what was appended so far.
             error.results = results  # type: ignore[attr-defined]
@@ -58,12 +59,13 @@ def _append_all(target: LogWriter, packs: Iterable[bytearray], sync: bool) -> Ap
     return AppendResult(target.place.partition, first, end)
 
 
-def _stream(
-    target: LogWriter, pieces: Iterator[memoryview], parts: Sequence[AssignedRows], sync: bool
-) -> AppendResult:
-    """Appends batches while the next ones are encoded."""
-    records = sum(high - low for part in parts for low, high in [part.shares.get(target.place.partition, (0, 0))])
-    most = Extent(_APPEND_BYTES, records, max(part.records.newest for part in parts))
+def _share(partition: int, parts: Sequence[AssignedRows]) -> int:
+    """How many of the rows are the partition's."""
+    return sum(high - low for part in parts for low, high in [part.shares.get(partition, (0, 0))])
+
+
+def _stream(target: LogWriter, pieces: Iterator[memoryview], most: Extent, sync: bool) -> AppendResult:
+    """Appends batches while the next ones are encoded; `most`: what any part of them is."""
     first = end = -1
     left = _Pieces(pieces)
     while left.following is not None:

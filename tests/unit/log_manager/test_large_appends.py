@@ -101,6 +101,17 @@ def test_records_of_many_days_are_rolled_by_their_times(tmp_path):
     assert not faults(store.path)
 
 
+def test_a_topic_with_the_time_of_the_append_is_rolled_by_that(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1, {"message.timestamp.type": "LogAppendTime", "segment.ms": "3600000"})
+    data = large(1)
+    data = data.append_column("timestamp", pa.array([0] * data.num_rows))
+    for hour in range(3):
+        store.logs.clock.read = lambda hour=hour: 1_800_000_000_000 + hour * 3_600_001
+        store.append("t", data, partition=0)
+    assert len(logs(store)) == 3
+
+
 def test_more_than_a_part_is_several_appends(store):
     data = large(9, size=4000)
     ends = []
