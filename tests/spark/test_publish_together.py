@@ -114,6 +114,7 @@ def test_what_is_refused(spark, topics):
     assert contents(topics) == [[], [], []]
 
 
+@pytest.mark.slow
 def test_a_query_writes_each_micro_batch_once(spark, topics, tmp_path):
     fill(topics, "source", range(0, 6), range(6, 10))
     source = read_stream(spark, topics, "source", columns=VALUE, maxOffsetsPerTrigger="4")

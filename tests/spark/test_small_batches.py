@@ -18,6 +18,7 @@ def copy(spark, store, checkpoint, **options):
     return write_stream(read_stream(spark, store, "t", **SMALL, **options), store, checkpoint, topic="out")
 
 
+@pytest.mark.slow
 def test_small_and_large_micro_batches_follow_each_other(spark, topics, tmp_path):
     query = copy(spark, topics, tmp_path / "c", maxOffsetsPerTrigger="3")
     assert batch_sizes(query) == [3, 3, 3]
