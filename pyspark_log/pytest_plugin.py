@@ -1,0 +1,35 @@
+"""A store for tests of programs that use one; pytest finds this plugin by itself where pyspark-log is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    # Not at run time, as pytest loads this file also for tests without a store.
+    from pyspark_log.storage.store import Store
+
+_MARK = "pylog_topic"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the mark known, which `--strict-markers` asks for."""
+    config.addinivalue_line(
+        "markers",
+        f"{_MARK}(name, partitions=None, configs=None): a topic of the fixture pylog_store, as Store.create_topic "
+        "takes it",
+    )
+
+
+@pytest.fixture
+def pylog_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty store in the test's temporary folder, with a topic for each mark `pylog_topic` of the test."""
+    from pyspark_log.storage.store import Store  # noqa: PLC0415
+
+    with Store.create(tmp_path / "pylog") as store:
+        for mark in reversed(list(request.node.iter_markers(_MARK))):
+            store.create_topic(*mark.args, **mark.kwargs)
+        yield store
