@@ -23,7 +23,10 @@ CODEC_NAMES = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 
 def _whole(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        value = int(text)
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError("must be a whole number") from None
         if not low <= value <= high:
             raise ValueError(f"must be from {low} to {high}")
         return value
@@ -32,7 +35,10 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
 
 
 def _fraction(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
     if not 0 <= value <= 1:
         raise ValueError("must be from 0 to 1")
     return value

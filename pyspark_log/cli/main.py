@@ -26,6 +26,7 @@ _BROKEN_PIPE = 141
 COMMANDS = {
     "clean": "Delete what exceeds TOPIC's retention; without TOPIC, clean all topics and the store itself.",
     "compact": "Compact TOPIC: keep the last record of each key.",
+    "configs": "Print the configs that a topic or a store can have, with their defaults, units and meaning.",
     "consume": "Print the records of TOPIC.",
     "doctor": "Test whether the file system of the folder PATH does what a store needs.",
     "dump": "Print the record batches of segment files (.log), a line each, in the words of Kafka's own dump.",

@@ -8,7 +8,8 @@ import click
 
 from pyspark_log.cli.output import NOTHING, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
-from pyspark_log.config import check_topic_configs
+from pyspark_log.cli.units import plain
+from pyspark_log.config import TOPIC_CONFIGS, check_topic_configs
 from pyspark_log.errors import TopicExistsError
 from pyspark_log.storage.catalog import check_name
 from pyspark_log.types import LATEST
@@ -26,13 +27,14 @@ def _configs(_ctx: click.Context, _param: click.Parameter, given: Sequence[str])
         if not (name and equals):
             raise click.BadParameter(f"{text!r} is not NAME=VALUE")
         found[name.strip()] = value.strip()
-    check_topic_configs(found)  # before a store is made
-    return found
+    known = {name: plain(TOPIC_CONFIGS[name], value) for name, value in found.items() if name in TOPIC_CONFIGS}
+    check_topic_configs(found | known)  # before a store is made
+    return known
 
 
 config_option = click.option(
     "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_configs,
-    help="A config of the topic, by Kafka's name; may be given several times.",
+    help="A config of the topic, by Kafka's name; may be given several times. Times and sizes also as 7d, 1GiB.",
 )
 
 
@@ -104,7 +106,7 @@ def _joined(configs: dict[str, str]) -> str:
 )
 @click.option(
     "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_configs,
-    help="A config of the topic, by Kafka's name; may be given several times.",
+    help="A config of the topic, by Kafka's name; may be given several times. Times and sizes also as 7d, 1GiB.",
 )
 @click.option(
     "--delete-config", "deleted", multiple=True, metavar="NAME",

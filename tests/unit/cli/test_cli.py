@@ -92,6 +92,31 @@ def test_topics_create_again_is_an_error_unless_told_otherwise(events, path):
     assert output(path, "topics", "create", "events", "--if-not-exists") == ""
 
 
+@pytest.mark.parametrize(("given", "kept"), [
+    ("retention.ms=7d", "604800000"), ("retention.ms=90s", "90000"), ("segment.bytes=1MiB", "1048576"),
+    ("max.message.bytes=4 KiB", "4096"), ("retention.ms=86400000", "86400000"), ("cleanup.policy=compact", "compact"),
+])  # fmt: skip
+def test_times_and_sizes_may_have_units(tmp_path, given, kept):
+    name = given.partition("=")[0]
+    output(tmp_path, "topics", "create", "t", "--config", given)
+    assert Store.open(tmp_path).describe_topic("t").configs == {name: kept}
+    output(tmp_path, "topics", "alter", "t", "--delete-config", name)
+    output(tmp_path, "topics", "alter", "t", "--config", given)
+    assert Store.open(tmp_path).describe_topic("t").configs == {name: kept}
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ("retention.ms=7y", "'y' is no unit of it; these are: ms, s, m, h, d, w"),
+    ("segment.bytes=1GB", "'GB' is no unit of it; these are: B, KiB, MiB, GiB, TiB"),
+    ("retention.ms=7 d d", "must be a whole number"),
+    ("compression.zstd.level=3d", "must be a whole number"),
+])  # fmt: skip
+def test_another_unit_is_refused(tmp_path, given, said):
+    result = pylog(tmp_path / "s", "topics", "create", "t", "--config", given)
+    assert (result.exit_code, said in result.stderr) == (1, True), result.stderr
+    assert not (tmp_path / "s").exists()
+
+
 @pytest.mark.parametrize("setting", ["retention.ms", "=1"])
 def test_topics_create_refuses_a_setting_without_name_or_value(store, path, setting):
     assert pylog(path, "topics", "create", "events", "--config", setting).exit_code == 2

@@ -1,36 +1,31 @@
-"""`conf/` shows people the settings as the engine has them."""
+"""`conf/` shows people the settings as the engine has them: `pylog configs` writes it."""
 
-from __future__ import annotations
+import json
 
+import pytest
+from click.testing import CliRunner
+
+from pyspark_log.cli.main import main
 from pyspark_log.config import STORE_CONFIGS, TOPIC_CONFIGS
 from tests.paths import ROOT
 
-CONF = ROOT / "conf"
+
+def run(*arguments):
+    found = CliRunner().invoke(main, ["configs", *arguments])
+    assert found.exit_code == 0, found.output
+    return found.stdout
 
 
-def shown(file: str) -> dict[str, tuple[str, str]]:
-    """Name -> (default, the comment above it) of a properties file."""
-    settings, comment = {}, []
-    for line in (CONF / file).read_text(encoding="utf-8").splitlines():
-        if line.startswith("#"):
-            comment.append(line.removeprefix("#").strip())
-        else:
-            name, equals, value = line.partition("=")
-            if equals:
-                settings[name] = value, " ".join(comment)
-            comment = []
-    return settings
+@pytest.mark.parametrize("kind", ["topic", "store"])
+def test_the_files_are_what_the_command_writes(kind):
+    """To write one: pylog configs topic --document > conf/topic.properties."""
+    assert (ROOT / f"conf/{kind}.properties").read_text(encoding="utf-8") == run(kind, "--document")
 
 
-def expected(key) -> tuple[str, str]:
-    unit = f" [{key.unit}]" if key.unit else ""
-    return key.default, key.meaning[0].upper() + key.meaning[1:] + unit
-
-
-def test_topic_properties_shows_every_setting_of_a_topic():
-    assert shown("topic.properties") == {key.name: expected(key) for key in TOPIC_CONFIGS.values()}
-
-
-def test_store_properties_shows_every_setting_of_a_store():
-    keys = [*STORE_CONFIGS.values(), *TOPIC_CONFIGS.values()]
-    assert shown("store.properties") == {key.store_name: expected(key) for key in keys}
+def test_all_are_listed():
+    assert [line.split()[0] for line in run().splitlines()[1:]] == list(TOPIC_CONFIGS)
+    names = [*STORE_CONFIGS, *(key.store_name for key in TOPIC_CONFIGS.values())]
+    listed = json.loads(run("store", "--json"))
+    assert [one["name"] for one in listed] == names
+    retention = {"name": "log.retention.ms", "default": "604800000", "unit": "ms"}
+    assert any(retention.items() <= one.items() for one in listed)
