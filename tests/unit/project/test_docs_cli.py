@@ -1,0 +1,56 @@
+"""Each `pylog` command in docs/cli.md can be called as it stands there, and none is missing."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import click
+import pytest
+
+from pyspark_log.cli.main import COMMANDS, main
+from tests.paths import ROOT
+
+PAGE = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+CALLS = re.findall(r"`(pylog [^`]+)`", PAGE)
+
+
+def parsed(words):
+    """The command that is called; raises click.UsageError as a call would. Nothing is run."""
+    command, name, context = main, "pylog", None
+    while True:
+        context = command.make_context(name, list(words), parent=context)
+        if not isinstance(command, click.Group):
+            return command
+        name, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_it_can_be_called_so(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("00000000000000000000.log", "var"):
+        (tmp_path / name).touch()
+    # What must be there is: any file will do for the parser.
+    words = [re.sub(r"^/(var|data|disk2)\b.*", str(tmp_path), word) for word in shlex.split(call)[1:]]
+    assert parsed(words).name == shlex.split(call)[1 + (shlex.split(call)[1] in GROUPS)]
+
+
+GROUPS = {"topics", "groups", "publishers", "log-dirs"}
+
+
+def test_a_wrong_call_would_be_seen():
+    with pytest.raises(click.UsageError, match="--nothing"):
+        parsed(["topics", "create", "t", "--nothing"])
+
+
+def test_no_command_is_missing():
+    assert set(COMMANDS) == {shlex.split(call)[1] for call in CALLS}
+
+
+def test_the_shell_gets_its_completion():
+    code = "import sys; sys.argv[0] = 'pylog'; from pyspark_log.cli.start import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"_PYLOG_COMPLETE": "bash_source", "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "complete -o nosort -F _pylog_completion pylog" in done.stdout, done.stderr
