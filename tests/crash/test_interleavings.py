@@ -117,6 +117,7 @@ def every_order(store_of, records, kills, *, traced=None, **how):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("records", [1, FULL], ids=["append", "roll"])
 def test_two_kills_in_every_order_of_two_appends(store_of, records):
     assert every_order(store_of, records, 2) > 50
@@ -136,7 +137,9 @@ class TestWithASample:
     pytestmark = SAMPLED
 
     @pytest.mark.parametrize(
-        ("records", "least"), [(1, 35), pytest.param(FULL, 100, marks=pytest.mark.slow)], ids=["append", "roll"]
+        ("records", "least"),
+        [(1, 35), pytest.param(FULL, 100, marks=[pytest.mark.slow, pytest.mark.long])],
+        ids=["append", "roll"],
     )
     def test_a_kill_in_every_order_of_two_appends_and_a_power_loss(
         self, store_of, memory_path, monkeypatch, records, least

@@ -134,6 +134,7 @@ def start(program, path, still, at=files.set_observer):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("other", [append, publish_rows], ids=["append", "publish"])
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_a_writer_that_lost_its_locks_harms_nobody(situation, other, tmp_path):

@@ -71,6 +71,7 @@ def position(committed):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_the_sink_has_the_source_once_and_whole(tmp_path, capsys):
     store = make_store(tmp_path / "store")

@@ -11,6 +11,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc"),
 ]
 

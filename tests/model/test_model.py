@@ -67,12 +67,14 @@ def test_a_few_rules_are_needed(rule):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("case", "settings"), cases("middle"))
 def test_a_case_holds(case, settings):
     check_case(case, settings)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("rule", rules())
 def test_a_rule_is_needed(rule):
     check_rule(rule)
@@ -222,6 +224,7 @@ COMPARED = [
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("how", [{"reduce": False}, {"by_history": True}], ids=["every interleaving", "by history"])
 @pytest.mark.parametrize(("build", "settings"), COMPARED)
 def test_what_is_left_out_makes_no_difference(build, settings, how):

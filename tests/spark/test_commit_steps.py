@@ -36,7 +36,7 @@ TASK_ROWS = (6, 1800)
 # A second driver that is not done after so many seconds waits for what the first one has locked.
 PATIENCE = 0.25
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def rows(batch, task):

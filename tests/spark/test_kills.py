@@ -13,6 +13,7 @@ KILLS = 4
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1400)
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds the processes to kill in /proc, which Linux has")
 @pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later")
