@@ -28,7 +28,11 @@ cdef class Background:
         """Calls the function in the thread, after the call before it. Raises the error of that one."""
         self._settle()
         if not self._started:
-            _thread.start_new_thread(self._run, ())
+            try:
+                _thread.start_new_thread(self._run, ())
+            except RuntimeError:
+                function(*arguments)  # The system gives this process no more threads.
+                return
             self._started = True
         self._call = function, arguments
         self._runs = True

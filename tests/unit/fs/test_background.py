@@ -1,5 +1,6 @@
 """One call at a time in another thread."""
 
+import _thread
 import os
 import signal
 import threading
@@ -16,6 +17,18 @@ def test_calls_run_in_their_order_and_the_block_waits():
         for number in range(100):
             background.begin(done.append, number)
     assert done == list(range(100))
+
+
+def test_without_a_thread_the_caller_makes_the_calls(monkeypatch):
+    def none_left(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_thread, "start_new_thread", none_left)
+    done = []
+    with Background() as background:
+        for number in range(3):
+            background.begin(lambda number=number: done.append((number, threading.get_ident())))
+    assert done == [(number, threading.get_ident()) for number in range(3)]
 
 
 def test_the_caller_goes_on_meanwhile():
