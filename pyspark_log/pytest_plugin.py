@@ -1,4 +1,8 @@
-"""A store for tests of programs that use one; pytest finds this plugin by itself where pyspark-log is installed."""
+"""A store for tests of programs that use one: a plugin that a `conftest.py` names in `pytest_plugins`.
+
+It is no entry point, which pytest would load by itself: pytest then rewrites the assertions of all modules of the
+package, and gives these a loader of its own, which no module that travels to a task by value can have.
+"""
 
 from __future__ import annotations
 

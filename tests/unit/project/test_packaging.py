@@ -99,8 +99,7 @@ def test_the_metadata_says_for_which_python_it_is_and_where_it_is_found(sources)
     versions = [text.rpartition(" ")[2] for text in told.get_all("Classifier") if " 3." in text]
     assert versions[0] == "3.10"
     assert (sources.parent / folder / "entry_points.txt").read_text(encoding="utf-8").splitlines() == [
-        "[console_scripts]", "pylog = pyspark_log.cli.start:main", "",
-        "[pytest11]", "pylog = pyspark_log.pytest_plugin",
+        "[console_scripts]", "pylog = pyspark_log.cli.start:main",
     ]  # fmt: skip
 
 

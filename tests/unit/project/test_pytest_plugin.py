@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from importlib.metadata import entry_points
 
 import pytest
 
@@ -32,13 +31,12 @@ def test_each_test_has_its_own(pylog_store, tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs pytest on a file with the plugin, which it finds by itself where the package is installed as it is now."""
-    found = entry_points(group="pytest11", name="pylog")
-    plugin = [] if found else ["-p", "pyspark_log.pytest_plugin"]
+    """Runs pytest on a file, with the plugin as the README names it."""
 
     def outcome(code, *options):
+        (tmp_path / "conftest.py").write_text('pytest_plugins = ["pyspark_log.pytest_plugin"]\n')
         (tmp_path / "test_it.py").write_text(code)
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", tmp_path, *plugin, *options]
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", tmp_path, *options]
         done = subprocess.run([*command, "test_it.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
         return done.stdout + done.stderr
 
