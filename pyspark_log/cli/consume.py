@@ -102,9 +102,8 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the records from the positions on; until Ctrl-C if `follow`."""
     if follow:
-        yield from store.topic(topic).follow(
-            positions, partitions=positions, headers=headers, isolation_level=level
-        )
+        yield from store.topic(topic).follow(positions, partitions=positions, headers=headers, isolation_level=level)
+        return
     for partition, position in positions.items():
         last = store.latest_offset(topic, partition, isolation_level=level)
         if position < last:

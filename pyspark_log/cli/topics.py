@@ -104,10 +104,7 @@ def _joined(configs: dict[str, str]) -> str:
     "--partitions", type=click.IntRange(min=1), metavar="N",
     help="How many partitions it is to have in all; more than it has.",
 )
-@click.option(
-    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_configs,
-    help="A config of the topic, by Kafka's name; may be given several times. Times and sizes also as 7d, 1GiB.",
-)
+@config_option
 @click.option(
     "--delete-config", "deleted", multiple=True, metavar="NAME",
     help="A config that is to be the store's again; may be given several times.",
