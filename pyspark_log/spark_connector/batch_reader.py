@@ -45,7 +45,7 @@ class PylogBatchReader(DataSourceReader):
             planned = [
                 RangePartition(plan, one, topic_ids.get(one.at.topic)) for one in ranges if one.start != one.end
             ]
-            return in_tasks(planned, self._options.partitions_per_task)
+            return in_tasks(store, planned, self._options.partitions_per_task)
 
     def _split(self, store: Store, ranges: list[OffsetRange]) -> list[OffsetRange]:
         """Splits the ranges if options ask for it, by the current offsets; open bounds stay open."""

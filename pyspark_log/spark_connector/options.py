@@ -149,7 +149,7 @@ class ReadOptions:
         transform: the user's function over the rows of a task, as text; None: there is none.
         transformed: the columns that it gets; empty: all.
         splitting: into how many ranges it is split.
-        partitions_per_task: how many of them one task reads.
+        partitions_per_task: how many of them one task reads; None: small ones share a task, by their bytes.
         small_batch_bytes: a micro-batch of so many bytes or fewer is read by one task, or by none.
         group_id: the group under which a stream commits its offsets, if the user names one.
         group_id_prefix: otherwise, the prefix of the group's name.
@@ -168,7 +168,7 @@ class ReadOptions:
     transform: str | None
     transformed: tuple[str, ...]
     splitting: Splitting
-    partitions_per_task: int
+    partitions_per_task: int | None
     small_batch_bytes: int
     group_id: str | None
     group_id_prefix: str
@@ -203,7 +203,7 @@ class ReadOptions:
             splitting=Splitting(
                 _positive(options, "minPartitions", _INT_MAX), _positive(options, "maxRecordsPerPartition", _LONG_MAX)
             ),
-            partitions_per_task=_positive(options, "partitionsPerTask", _INT_MAX) or 1,
+            partitions_per_task=_partitions_per_task(options),
             small_batch_bytes=_bytes(options, "smallBatchBytes") or 0,
             group_id=options.get("kafka.group.id"),
             group_id_prefix=options.get("groupidprefix", "spark-kafka-source"),
@@ -444,6 +444,12 @@ def _positive(options: Options, name: str, largest: int) -> int | None:
     if value <= 0:
         raise option_error(f"{name} must be positive")
     return value
+
+
+def _partitions_per_task(options: Options) -> int | None:
+    if options.get("partitionspertask", "").strip().lower() == "auto":
+        return None
+    return _positive(options, "partitionsPerTask", _INT_MAX) or 1
 
 
 def _long(text: str) -> int | None:

@@ -167,7 +167,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ]
             # Small ranges share one task: it costs more than their records.
             self.is_one_task = self._is_small(store, planned)
-            return in_tasks(planned, len(planned) if self.is_one_task else options.partitions_per_task)
+            return in_tasks(store, planned, len(planned) if self.is_one_task else options.partitions_per_task)
 
     def _is_small(self, store: Store, planned: Sequence[RangePartition]) -> bool:
         """Whether a micro-batch has at most `smallBatchBytes`, as they are stored."""

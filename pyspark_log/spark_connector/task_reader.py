@@ -12,11 +12,14 @@ from pyspark_log.errors import OffsetOutOfRangeError, UnknownTopicError
 from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.errors import ConnectorError, LossPolicy, conditions_shown
 from pyspark_log.spark_connector.options import ReadOptions
-from pyspark_log.spark_connector.planning import OffsetRange, is_same_topic, resolved
+from pyspark_log.spark_connector.planning import OffsetRange, end_within, is_same_topic, resolved
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.spark_connector.transform import Transform
 from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.storage.store import Store
+
+# A task of Spark's costs about as much as the records of so many bytes (docs/performance.md).
+_TASK_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,36 @@ class TaskPartition(InputPartition):
     ranges: tuple[RangePartition, ...]
 
 
-def in_tasks(ranges: Sequence[RangePartition], partitions_per_task: int) -> list[InputPartition]:
-    """Puts `partitions_per_task` ranges into each task, in order; one range stays as it is."""
-    tasks = [ranges[at : at + partitions_per_task] for at in range(0, len(ranges), partitions_per_task)]
+def in_tasks(store: Store, ranges: Sequence[RangePartition], partitions_per_task: int | None) -> list[InputPartition]:
+    """Puts ranges into tasks, in order; a range that is alone stays as it is.
+
+    Args:
+        store: where they are.
+        ranges: what is to be read.
+        partitions_per_task: so many for each task; None: those that have _TASK_BYTES together, as they are stored.
+    """
+    if partitions_per_task is None:
+        tasks = _by_bytes(store, ranges)
+    else:
+        tasks = [ranges[at : at + partitions_per_task] for at in range(0, len(ranges), partitions_per_task)]
     return [one[0] if len(one) == 1 else TaskPartition(tuple(one)) for one in tasks]
+
+
+def _by_bytes(store: Store, ranges: Sequence[RangePartition]) -> Sequence[Sequence[RangePartition]]:
+    tasks: list[list[RangePartition]] = []
+    left = 0
+    for one in ranges:
+        at, level = one.range.at, one.plan.isolation_level
+        start, end = (resolved(store, at, edge, level) for edge in (one.range.start, one.range.end))
+        # A range that ends before it starts is refused by its task.
+        reached, size = end_within(store, at, start, end, _TASK_BYTES) if start < end else (end, 0)
+        if reached == end and size <= left:
+            tasks[-1].append(one)
+        else:
+            tasks.append([one])
+            left = _TASK_BYTES
+        left -= size
+    return tasks
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:

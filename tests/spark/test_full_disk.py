@@ -22,6 +22,7 @@ def why_not(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later")
 def test_writes_to_a_full_disk_are_made_good_when_there_is_room(tmp_path):

@@ -94,6 +94,7 @@ def test_a_batch_write_that_fails_leaves_nothing_and_can_be_made_again(failing, 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("step", STEPS)
 def test_a_named_batch_write_killed_in_its_commit_is_made_again(failing, target, marks, step):
     fault, name = f"worker killed before {step}", {"publishId": "nightly", "publishNumber": 20261121}
@@ -138,6 +139,7 @@ def write_there(*arguments):
 
 @on_linux
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [
     "task fails when it has staged",
     "worker killed while it stages",
@@ -166,6 +168,7 @@ def catch_up(spark, store, checkpoint):
 
 @on_linux
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["the decision is synced", "the output is synced"])
 def test_a_killed_driver_is_made_good_by_the_next_one(failing, target, marks, tmp_path, step):
     fill_events(target, 0, 300)
@@ -178,6 +181,7 @@ def test_a_killed_driver_is_made_good_by_the_next_one(failing, target, marks, tm
 
 @on_linux
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("successor", ["on the checkpoint", "on a copy of the checkpoint"])
 def test_a_driver_that_comes_back_is_fenced_by_its_successor(failing, target, marks, tmp_path, successor):
     fill_events(target, 0, 400)

@@ -50,6 +50,7 @@ def records(store, topic):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds the processes to kill in /proc, which Linux has")
 @pytest.mark.skipif(java_version() < 17, reason="Spark needs Java 17 or later")

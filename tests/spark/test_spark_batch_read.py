@@ -235,6 +235,7 @@ def test_a_table_of_the_catalog_has_its_options_in_each_statement(spark, store):
 
 def test_one_task_reads_several_partitions(spark, store):
     fill(store, "t", [1], [2, 3], [4], [], [5])
-    df = read(spark, store, "t", partitionsPerTask="2")
-    assert df.rdd.getNumPartitions() == 3
-    assert values_of(df) == ["1", "2", "3", "4", "5"]
+    for asked, tasks in (("2", 3), ("auto", 1)):
+        df = read(spark, store, "t", partitionsPerTask=asked)
+        assert df.rdd.getNumPartitions() == tasks
+        assert values_of(df) == ["1", "2", "3", "4", "5"]

@@ -28,7 +28,8 @@ from pyspark_log.storage.record.headers cimport (
     Bytes, Header, message_checksum, write_header,
 )
 from pyspark_log.storage.compaction.offset_map cimport OffsetMap
-from pyspark_log.storage.compaction.walk cimport BatchWalk, Record, Walk, begin_walk, take_records
+from pyspark_log.storage.record.record_fields cimport after_time
+from pyspark_log.storage.record.walk cimport BatchWalk, Record, Walk, begin_walk, take_records
 from pyspark_log.storage.record.wire cimport store_i32, store_i64, store_u32, varint_size, write_varint, zigzag
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
@@ -493,6 +494,7 @@ cdef class BatchFilter:
         cdef Record record
         cdef const char* reason
         cdef uint8_t* p
+        cdef const uint8_t* found
         cdef uint64_t delta
         cdef Py_ssize_t rest
         cdef int taken = 0
@@ -505,11 +507,12 @@ cdef class BatchFilter:
                 if reason != NULL:
                     break
                 delta = zigzag(<int64_t>(<uint64_t>record.time - <uint64_t>self.new_horizon))
-                rest = record.end - record.rest
+                found = after_time(record.start, record.end)
+                rest = record.end - found
                 p = write_varint(p, zigzag(1 + varint_size(delta) + rest))
                 p[0] = 0
                 p = write_varint(p + 1, delta)
-                memcpy(p, record.rest, rest)
+                memcpy(p, found, rest)
                 p += rest
         if reason != NULL:
             self.batches.refuse(&walk, reason)

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from pyspark_log.storage.compaction.walk cimport BatchWalk, Record
+from pyspark_log.storage.record.walk cimport BatchWalk, Record
 
 
 cdef struct Entry:

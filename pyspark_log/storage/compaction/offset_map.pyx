@@ -22,7 +22,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from pyspark_log.storage.record.headers cimport Bytes
-from pyspark_log.storage.compaction.walk cimport BatchWalk, Record, Walk, begin_walk, take_records
+from pyspark_log.storage.record.walk cimport BatchWalk, Record, Walk, begin_walk, take_records
 from pyspark_log.storage.compaction.siphash cimport siphash
 
 cdef extern from *:

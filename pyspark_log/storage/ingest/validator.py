@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import BatchTooLargeError, InvalidRecordError, RecordTooLargeError
-from pyspark_log.storage.ingest.bounds import bounds
 from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
 from pyspark_log.storage.record import (
     MAGIC,
     BatchBuilder,
     BatchHeader,
     RecordColumns,
+    check_records,
     decode,
     scan,
     set_log_append_time,
@@ -82,30 +82,39 @@ def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearr
     for is_broken, rule in _RULES:
         if is_broken(header):
             raise InvalidRecordError(f"{where}: {rule.format(header)}")
-    # If there are as many records as offsets, and these increase, there is no gap between them.
-    kept = config.keeps_codec or header.codec == config.codec
     try:
-        columns = decode(
-            batch, 0, len(batch), from_offset=0, until_offset=INT_MAX + 1, max_bytes=INT_MAX, check_crcs=False,
-            keys=config.compact or not kept, values=not kept, headers=not kept, max_batch_bytes=config.max_batch_bytes,
-        ).columns  # fmt: skip
+        admitted = bytearray(_admitted(batch, header, config, now, where))
     except BatchTooLargeError as error:
         raise RecordTooLargeError(f"{where}: {error.reason}; {error.advice}") from None
-    times = columns["timestamp"]
-    oldest, newest = (time // 1000 for time in bounds(times.buffers()[1], times.offset, len(times)))
-    if newest != header.max_timestamp:
-        raise InvalidRecordError(
-            f"{where}: its header has the largest time {header.max_timestamp}, and its records {newest} (ms)"
-        )
-    if config.compact and columns["key"].null_count:
-        raise InvalidRecordError(f"{where}: a record without a key; the topic is compacted, which goes by keys")
-    check_times((oldest, newest), lambda: _milliseconds(columns), config, now, where)
     if is_past_retention(header.max_timestamp, config, now):
         warn_past_retention(header.max_timestamp, config, where)
-    admitted = bytearray(batch if kept else _in_codec_of(config, columns, header))
     if config.log_append_time:
         set_log_append_time(admitted, 0, len(admitted), now)
     return admitted
+
+
+def _admitted(batch: bytes, header: BatchHeader, config: TopicConfig, now: int, where: str) -> bytes:
+    """Checks the records, and returns their batch in the topic's codec. Raises as `validate`; BatchTooLargeError."""
+    # If there are as many records as offsets, and these increase, there is no gap between them.
+    found = check_records(batch, config.max_batch_bytes)
+    if found.newest != header.max_timestamp:
+        raise InvalidRecordError(
+            f"{where}: its header has the largest time {header.max_timestamp}, and its records {found.newest} (ms)"
+        )
+    if config.compact and found.keyless:
+        raise InvalidRecordError(f"{where}: a record without a key; the topic is compacted, which goes by keys")
+    check_times((found.oldest, found.newest), lambda: _milliseconds(_columns(batch, config)), config, now, where)
+    if config.keeps_codec or header.codec == config.codec:
+        return batch
+    return _in_codec_of(config, _columns(batch, config), header)
+
+
+def _columns(batch: bytes, config: TopicConfig) -> dict[str, pa.Array]:
+    """The columns of a batch that was checked. BatchTooLargeError."""
+    return decode(
+        batch, 0, len(batch), from_offset=0, until_offset=INT_MAX + 1, max_bytes=INT_MAX, check_crcs=False,
+        headers=True, max_batch_bytes=config.max_batch_bytes,
+    ).columns  # fmt: skip
 
 
 def _milliseconds(columns: dict[str, pa.Array]) -> pa.Array:

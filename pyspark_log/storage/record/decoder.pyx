@@ -19,7 +19,8 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 from pyspark_log.storage.record.headers cimport Bytes, Header, check_crc, read_header
 from pyspark_log.storage.record.parse_legacy cimport read_messages, survey, wrapped_set
-from pyspark_log.storage.record.parse_v2 cimport SMALLEST_RECORD, read_records
+from pyspark_log.storage.record.parse_v2 cimport read_records
+from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD
 from pyspark_log.storage.record.arrow_builder cimport RowColumns, Rows
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE

@@ -11,18 +11,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from pyspark_log.storage.record.headers cimport Header
 from pyspark_log.storage.record.arrow_builder cimport HeaderField, Rows, clear_bit, copy_value, note_header, time_fits
-from pyspark_log.storage.record.wire cimport read_short, read_varint, read_varlong
+from pyspark_log.storage.record.record_fields cimport RecordFields, pass_bytes, take_any, take_usual
+from pyspark_log.storage.record.wire cimport read_varint
 
 cdef int LOG_APPEND_TIME = layout.LOG_APPEND_TIME
-
-cdef enum:
-    # Key length and value length of a header.
-    SMALLEST_HEADER = 2
-    # Bytes that `read_short` looks at, at most.
-    LONGEST_SHORT = 3
-    # The same for a record up to its key: four numbers and its attributes.
-    MOST_NUMBERS = 4 * LONGEST_SHORT + 1
-
 
 cdef const char* read_record_headers(
     const uint8_t* p, const uint8_t* stop, int32_t count, bint keep, Rows* rows
@@ -40,97 +32,14 @@ cdef const char* read_record_headers(
         if not read_varint(&p, stop, &field.value_length):
             return b"a header value's length is damaged"
         field.value = p
-        if field.value_length > stop - p:
+        if not pass_bytes(&p, stop, field.value_length):
             return b"a header value's length is not inside its record"
-        if field.value_length > 0:
-            p += field.value_length
         if keep:
             reason = note_header(rows, &field)
             if reason != NULL:
                 return reason
     if p != stop:
         return b"it is shorter than its length says"
-    return NULL
-
-
-cdef struct Record:
-    int64_t time_delta
-    const uint8_t* key
-    const uint8_t* value
-    const uint8_t* headers
-    const uint8_t* stop
-    int32_t offset_delta
-    int32_t key_length
-    int32_t value_length
-    int32_t header_count
-
-
-cdef inline bint take_usual(const uint8_t* p, const uint8_t* end, Record* record) noexcept nogil:
-    # A record without headers whose numbers have up to three bytes each, and are followed by others; False: it is
-    # not such a one, or damaged. Nothing is read beyond `end`, and since the record must end where its length says,
-    # none of its fields is outside of it.
-    cdef int32_t length, time_delta
-    if end - p < MOST_NUMBERS or not read_short(&p, &length) or not 0 < length <= end - p:
-        return False
-    record.stop = p + length
-    p += 1
-    if not read_short(&p, &time_delta) or not read_short(&p, &record.offset_delta):
-        return False
-    if not read_short(&p, &record.key_length):
-        return False
-    record.time_delta = time_delta
-    record.key = p
-    if record.key_length > 0:
-        if record.key_length > end - p:
-            return False
-        p += record.key_length
-    if end - p < LONGEST_SHORT or not read_short(&p, &record.value_length):
-        return False
-    record.value = p
-    if record.value_length > 0:
-        if record.value_length >= end - p:
-            return False
-        p += record.value_length
-    record.header_count = 0
-    return p + 1 == record.stop and p[0] == 0
-
-
-cdef const char* take_any(const uint8_t* p, const uint8_t* end, Record* record) noexcept nogil:
-    """Reads a record up to its headers; returns what is wrong with it, or NULL."""
-    cdef const uint8_t* stop
-    cdef int32_t length
-    if not read_varint(&p, end, &length):
-        return b"its length is damaged, or the records end too early"
-    if not SMALLEST_RECORD - 1 <= length <= end - p:
-        return b"its length is not inside the batch"
-    stop = p + length
-    p += 1
-    if not read_varlong(&p, stop, &record.time_delta):
-        return b"its timestamp delta is damaged"
-    if not read_varint(&p, stop, &record.offset_delta):
-        return b"its offset delta is damaged"
-    if not read_varint(&p, stop, &record.key_length):
-        return b"its key length is damaged"
-    record.key = p
-    if record.key_length > 0:
-        if record.key_length > stop - p:
-            return b"its key length is not inside the record"
-        p += record.key_length
-    if not read_varint(&p, stop, &record.value_length):
-        return b"its value length is damaged"
-    record.value = p
-    if record.value_length > 0:
-        if record.value_length > stop - p:
-            return b"its value length is not inside the record"
-        p += record.value_length
-    if not read_varint(&p, stop, &record.header_count):
-        return b"its header count is damaged"
-    if not 0 <= record.header_count <= (stop - p) // SMALLEST_HEADER:
-        return b"its header count is not inside the record"
-    if record.header_count == 0 and p != stop:
-        return b"it is shorter than its length says"
-    record.headers = p
-    record.stop = stop
     return NULL
 
 
@@ -147,7 +56,7 @@ cdef const char* read_records(
     cdef int32_t last_delta = header.last_offset_delta
     cdef int32_t records = header.count
     cdef int32_t index = 0, previous = -1
-    cdef Record record, other
+    cdef RecordFields record, other
     cdef int64_t offset, time
     # Local copies, since a compiler must assume that written bytes could be the struct itself.
     cdef int64_t row = rows.count, first_row = rows.count

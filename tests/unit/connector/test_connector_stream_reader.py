@@ -447,3 +447,18 @@ def test_one_task_can_read_several_partitions(store):
     three = reader_of(store, partitionsPerTask="2", maxRecordsPerPartition="2")
     tasks = three.partitions(start, three.latestOffset(start, ALL))
     assert [sum(rows.num_rows for rows in three.read(task)) for task in tasks] == [3, 2]
+
+
+def test_small_partitions_share_a_task_by_their_bytes(store):
+    store.add_partitions("t", 4)
+    large = pa.record_batch({"value": [os.urandom(100_000)] * 50})
+    store.append("t", large, partition=1)
+    append(store, 0, 2)
+    append(store, 2, 3)
+    append(store, 3, 1)
+    reader = reader_of(store, partitionsPerTask="Auto")
+    start = reader.initialOffset()
+    tasks = reader.partitions(start, reader.latestOffset(start, ALL))
+    found = [[rows["partition"][0].as_py() for rows in reader.read(task)] for task in tasks]
+    # Neighbours only; and what is large is alone.
+    assert [sorted(set(numbers)) for numbers in found] == [[0], [1], [2, 3]]

@@ -1,7 +1,6 @@
 """Records whose times are too far from the clock are refused, wherever records are written."""
 
 import time
-from array import array
 
 import pyarrow as pa
 import pytest
@@ -12,8 +11,8 @@ from record_tools import Record, build
 
 from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import InvalidRecordError
-from pyspark_log.storage.ingest.bounds import bounds
 from pyspark_log.storage.ingest.timestamps import check_times
+from pyspark_log.storage.record import check_records
 from pyspark_log.types import NO_TIMESTAMP
 from tests.store_tools import stage, store_with
 
@@ -51,14 +50,16 @@ def test_bounds_are_kafkas(times, settings, expected):
     assert refused(times, settings) == expected
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.data())
-def test_the_smallest_and_the_largest_number_of_a_part(numbers, data):
-    first = data.draw(st.integers(0, len(numbers) - 1))
-    count = data.draw(st.integers(1, len(numbers) - first))
-    part = numbers[first : first + count]
-    assert bounds(array("q", numbers), first, count) == (min(part), max(part))
-    with pytest.raises(ValueError, match="of a buffer"):
-        bounds(array("q", numbers), first, len(numbers) - first + 1)
+@given(
+    st.lists(st.tuples(st.integers(0, 2**50), st.none() | st.binary(max_size=300)), min_size=1, max_size=200),
+    st.sampled_from(["none", "lz4"]),
+)
+def test_a_check_finds_the_times_and_missing_keys_of_records(records, codec):
+    batch = build([Record(key, b"v", time) for time, key in records], codec)
+    found = check_records(batch, 2**31 - 64)
+    times = [time for time, _ in records]
+    assert (found.oldest, found.newest) == (min(times), max(times))
+    assert found.keyless == sum(key is None for _, key in records)
 
 
 store = store_with()

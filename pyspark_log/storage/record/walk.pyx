@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Iterates over all batches of a dense log, of any format, for the log cleaner, and over the records of a batch, a block
-at a time, noting where each is.
+"""Iterates over all batches of a dense log, of any format, and over the records of a batch, a block at a time, noting
+where each is: for the log cleaner, and for the check of a client's batch.
 
 Every number and length that comes from a batch is compared with the end of the bytes before it is used:
 any bytes give records or a fault. `record/builder.pyx` describes the layout of a record of format 2,
@@ -8,18 +8,20 @@ any bytes give records or a fault. `record/builder.pyx` describes the layout of 
 """
 
 from pyspark_log.storage.record import layout
-from pyspark_log.storage.record.layout import CODECS
+from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
 from pyspark_log.storage.record.compression import decompress, mend_lz4_header
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from pyspark_log.storage.record.headers cimport MESSAGE_TIME_AT, Bytes, Header, check_crc, corrupt, read_header
 from pyspark_log.storage.record.parse_legacy cimport fields, measure, survey, take_field, wrapped_set
-from pyspark_log.storage.record.parse_v2 cimport SMALLEST_RECORD
-from pyspark_log.storage.record.wire cimport load_i64, read_varint, read_varlong
+from pyspark_log.storage.record.arrow_builder cimport time_fits
+from pyspark_log.storage.record.parse_v2 cimport read_record_headers
+from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD, RecordFields, take_any, take_usual
+from pyspark_log.storage.record.wire cimport load_i64
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
 cdef int MAGIC = layout.MAGIC
@@ -27,10 +29,7 @@ cdef Py_ssize_t MAGIC_AT = layout.MAGIC_AT
 cdef int CODEC_MASK = layout.CODEC_MASK
 cdef int LOG_APPEND_TIME = layout.LOG_APPEND_TIME
 cdef int LZ4 = CODECS.index("lz4")
-
-cdef enum:
-    # Key length and value length of a header.
-    SMALLEST_HEADER = 2
+cdef int64_t ROW_COST = ROW_BYTES
 
 
 cdef class BatchWalk:
@@ -131,71 +130,28 @@ cdef const char* take_records(Walk* walk, Record* out, int most, int* taken) noe
     return NULL
 
 
-cdef inline const char* pass_header(const uint8_t** at, const uint8_t* stop) noexcept nogil:
-    cdef int32_t length
-    if not read_varint(at, stop, &length) or not 0 <= length <= stop - at[0]:
-        return b"a header key's length is not inside its record"
-    at[0] += length
-    if not read_varint(at, stop, &length) or length > stop - at[0]:
-        return b"a header value's length is not inside its record"
-    if length > 0:
-        at[0] += length
-    return NULL
-
-
 cdef inline const char* take_record(Walk* walk, Record* record) noexcept nogil:
-    cdef const uint8_t* p = walk.at
-    cdef const uint8_t* stop
+    cdef RecordFields found
     cdef const char* reason
-    cdef int32_t length, delta, header_count
-    cdef int64_t time_delta
-    record.start = p
-    if not read_varint(&p, walk.end, &length):
-        return b"its length is damaged, or the records end too early"
-    if not SMALLEST_RECORD - 1 <= length <= walk.end - p:
-        return b"its length is not inside the batch"
-    record.end = stop = p + length
-    p += 1
-    if not read_varlong(&p, stop, &time_delta):
-        return b"its timestamp delta is damaged"
-    record.rest = p
-    if not read_varint(&p, stop, &delta):
-        return b"its offset delta is damaged"
-    if not walk.previous < delta <= walk.header.last_offset_delta:
+    if not take_usual(walk.at, walk.end, &found):
+        reason = take_any(walk.at, walk.end, &found)
+        if reason == NULL and found.header_count != 0:
+            reason = read_record_headers(found.headers, found.stop, found.header_count, False, NULL)
+        if reason != NULL:
+            return reason
+    if not walk.previous < found.offset_delta <= walk.header.last_offset_delta:
         return b"its offset delta is not between those of its neighbours"
-    walk.previous = delta
-    record.offset = walk.base + delta
+    walk.previous = found.offset_delta
+    record.start = walk.at
+    record.end = walk.at = found.stop
+    record.key = found.key
+    record.key_length = found.key_length
+    record.has_value = found.value_length >= 0
+    record.offset = walk.base + found.offset_delta
     record.time = walk.header.max_timestamp
     if not walk.header.attributes & LOG_APPEND_TIME:
         # A sum beyond 64 bits wraps, as in Kafka.
-        record.time = <int64_t>(<uint64_t>walk.header.base_timestamp + <uint64_t>time_delta)
-    if not read_varint(&p, stop, &record.key_length):
-        return b"its key length is damaged"
-    record.key = p
-    if record.key_length > 0:
-        if record.key_length > stop - p:
-            return b"its key length is not inside the record"
-        p += record.key_length
-    if not read_varint(&p, stop, &length):
-        return b"its value length is damaged"
-    record.has_value = length >= 0
-    if length > 0:
-        if length > stop - p:
-            return b"its value length is not inside the record"
-        p += length
-    if not read_varint(&p, stop, &header_count):
-        return b"its header count is damaged"
-    if header_count != 0:
-        if not 0 < header_count <= (stop - p) // SMALLEST_HEADER:
-            return b"its header count is not inside the record"
-        while header_count > 0:
-            reason = pass_header(&p, stop)
-            if reason != NULL:
-                return reason
-            header_count -= 1
-    if p != stop:
-        return b"it is shorter than its length says"
-    walk.at = stop
+        record.time = <int64_t>(<uint64_t>walk.header.base_timestamp + <uint64_t>found.time_delta)
     return NULL
 
 
@@ -207,7 +163,7 @@ cdef inline const char* take_message(Walk* walk, Record* record) noexcept nogil:
     cdef const char* reason = measure(p, walk.end, &size)
     if reason != NULL:
         return reason
-    record.start = record.rest = p
+    record.start = p
     record.end = stop = p + size
     record.offset = walk.base + load_i64(p)
     record.time = -1
@@ -225,3 +181,68 @@ cdef inline const char* take_message(Walk* walk, Record* record) noexcept nogil:
         return b"it is shorter than its length says"
     walk.at = stop
     return NULL
+
+
+cdef enum:
+    # Records that are looked at together.
+    BLOCK = 64
+
+
+cdef class CheckedBatch:
+    """What is known of the records of a batch, without their columns.
+
+    Attributes:
+        oldest, newest: their smallest and largest time in ms.
+        keyless: how many have no key.
+    """
+
+    cdef readonly int64_t oldest
+    cdef readonly int64_t newest
+    cdef readonly int32_t keyless
+
+
+def check_records(buffer, int64_t max_batch_bytes):
+    """Checks each record of a batch of format 2, as `decode` does.
+
+    Args:
+        buffer: the whole batch, with the right CRC; any contiguous bytes-like object.
+        max_batch_bytes: the most that it may take in memory, in bytes; as for `decode`.
+
+    Raises:
+        CorruptRecordError: a record is malformed, or there are others than the header says. BatchTooLargeError.
+    """
+    cdef BatchWalk batch = BatchWalk.__new__(BatchWalk)
+    cdef Header* h = &batch.header
+    cdef CheckedBatch found = CheckedBatch.__new__(CheckedBatch)
+    cdef Walk walk
+    cdef Record records[BLOCK]
+    cdef int index, taken = 0
+    cdef const char* reason
+    batch.load(buffer, 0, len(buffer))
+    batch.limit = max_batch_bytes
+    reason = read_header(batch.source.data, batch.end, batch.end, h)
+    if reason != NULL:
+        raise corrupt(reason.decode(), 0, h)
+    batch.open()
+    if batch.data_end - batch.data + ROW_COST * h.count > max_batch_bytes:
+        raise BatchTooLargeError(h.size, max_batch_bytes, 0, h.base_offset)
+    begin_walk(&walk, h, batch.data, batch.data_end)
+    found.oldest, found.newest = INT64_MAX, INT64_MIN
+    with nogil:
+        while True:
+            reason = take_records(&walk, records, BLOCK, &taken)
+            if reason != NULL:
+                break
+            for index in range(taken):
+                if not time_fits(records[index].time):
+                    reason = b"its timestamp does not fit a column of microseconds"
+                    walk.done += index - taken
+                    break
+                found.oldest = min(found.oldest, records[index].time)
+                found.newest = max(found.newest, records[index].time)
+                found.keyless += records[index].key_length < 0
+            if reason != NULL or taken < BLOCK:
+                break
+    if reason != NULL:
+        batch.refuse(&walk, reason)
+    return found

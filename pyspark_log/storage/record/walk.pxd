@@ -8,7 +8,6 @@ from pyspark_log.storage.record.headers cimport Bytes, Header
 
 cdef struct Record:
     const uint8_t* start
-    const uint8_t* rest  # format 2: what follows its timestamp delta
     const uint8_t* end
     const uint8_t* key
     int32_t key_length  # negative: it has no key
