@@ -12,7 +12,7 @@ from pyspark_log import Store, TopicPartition
 
 ORDERS = [
     {"key": "anna", "value": "3 apples"},
-    {"key": "ben", "value": "1 pear"},
+    {"key": "carla", "value": "1 pear"},
     {"key": "anna", "value": "2 plums"},
 ]
 
@@ -25,7 +25,7 @@ def main(folder: str) -> None:
 
     # Records go to partitions by their keys, as Kafka's clients do it: all of anna's are in one, in order.
     for result in orders.append(ORDERS):
-        print(f"appended to partition {result.partition}: offsets {result.first_offset} to {result.next_offset - 1}")
+        print(f"appended to partition {result.partition}: offsets {result.base_offset} to {result.next_offset - 1}")
 
     # Everything as an Arrow table or a pandas DataFrame; to_reader() streams it to DuckDB, Polars or a Parquet writer.
     print(orders.read().to_pandas()[["partition", "offset", "key", "value"]].to_string(index=False))
@@ -37,7 +37,7 @@ def main(folder: str) -> None:
     # A group's committed offsets say where its reader goes on after a restart.
     billing = store.groups["billing"]
     billing.commit({TopicPartition("orders", number): end for number, end in orders.latest_offsets().items()})
-    orders.append([{"key": "ben", "value": "5 cherries"}])
+    orders.append([{"key": "carla", "value": "5 cherries"}])
     start = {at.partition: kept.offset for at, kept in billing.committed().items()}
     print("new for billing:", orders.read(start).to_table()["value"].to_pylist())
 
