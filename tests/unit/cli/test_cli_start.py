@@ -15,11 +15,12 @@ from pyspark_log.cli.main import COMMANDS, main
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
 
-HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "lz4", "zstandard"}
+HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "lz4", "zstandard", "rich"}
 # What help may need of the package, and how many modules in all; Python itself and click have some 120.
 LIGHT = {
-    "arguments", "cli", "cli.interrupts", "cli.main", "cli.output", "cli.start", "cli.target", "cli.topics",
-    "cli.units", "config", "errors", "storage", "types",
+    "arguments", "cli", "cli.interrupts", "cli.main", "cli.start", "cli.support", "cli.support.confirm",
+    "cli.support.live", "cli.support.output", "cli.support.progress", "cli.support.times", "cli.target", "cli.topics",
+    "cli.topics.partitions", "cli.topics.topics", "cli.topics.units", "config", "errors", "storage", "types",
 }  # fmt: skip
 MOST_MODULES = 220
 

@@ -28,14 +28,14 @@ def parsed(words):
 @pytest.mark.parametrize("call", CALLS)
 def test_it_can_be_called_so(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("00000000000000000000.log", "var"):
+    for name in ("00000000000000000000.log", "lines.txt", "var"):
         (tmp_path / name).touch()
     # What must be there is: any file will do for the parser.
     words = [re.sub(r"^/(var|data|disk2)\b.*", str(tmp_path), word) for word in shlex.split(call)[1:]]
     assert parsed(words).name == shlex.split(call)[1 + (shlex.split(call)[1] in GROUPS)]
 
 
-GROUPS = {"topics", "groups", "publishers", "log-dirs"}
+GROUPS = {"topics", "groups", "publishers", "log-dirs", "perf"}
 
 
 def test_a_wrong_call_would_be_seen():

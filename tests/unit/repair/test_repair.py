@@ -10,7 +10,7 @@ from damage import DAMAGES, RECORDS, build, flip, headers, log, records, rows, s
 from record_tools import Record
 from record_tools import build as build_batch
 
-from pyspark_log.cli.repair import repair as command
+from pyspark_log.cli.maintenance.repair import repair as command
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import LogDamagedError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.fs import files

@@ -1,4 +1,4 @@
-"""Which codec the record batches of an append and of a publish have: the topic's, else the store's, else the writer's."""
+"""The codec of the record batches of an append and of a publish: the topic's, else the store's, else the writer's."""
 
 import pyarrow as pa
 import pytest
@@ -42,6 +42,6 @@ def test_another_codec_is_refused(tmp_path):
         lambda: store.append("t", ROWS, compression_type="brotli"),
         lambda: StagingPlan.make(store.logs, [], "brotli"),
     ):
-        with pytest.raises(InvalidConfigError, match="compression.type = 'brotli': must be none, gzip"):
+        with pytest.raises(InvalidConfigError, match=r"compression\.type = 'brotli': must be none, gzip"):
             write()
     assert store.latest_offset("t", 0) == 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_log.cli.records import times_ms
+from pyspark_log.cli.records.formats import times_ms
 from pyspark_log.storage.groups import (
     CONSUMER,
     LATER_KINDS,

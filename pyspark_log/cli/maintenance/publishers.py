@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from pyspark_log.cli.output import NOTHING, json_option, print_json, print_table
+from pyspark_log.cli.support import NOTHING, confirm, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs import shown
 from pyspark_log.storage.publish import NO_NUMBER, Decision, Origin, delete_publisher
@@ -57,7 +57,7 @@ def describe(target: Target, names: Sequence[str], as_json: bool) -> None:
 
 @publishers.command()
 @click.argument("name", metavar="PUBLISHER")
-@click.option("--yes", is_flag=True, help="It never comes back: delete it.")
+@yes_option
 @click.pass_obj
 def delete(target: Target, name: str, yes: bool) -> None:
     """Forget PUBLISHER, as if it had never published. What it has published stays.
@@ -67,11 +67,10 @@ def delete(target: Target, name: str, yes: bool) -> None:
     """
     store = Store.open(target.store_path())
     last = _find(store, name)
-    if not yes:
-        raise click.ClickException(
-            f"publisher {name} is at number {last.number} ({shown(last.time)}). A query that publishes under that id "
-            "begins again, and what it repeats is published twice; give --yes if no query ever will"
-        )
+    confirm(
+        f"Publisher {name} is at number {last.number} ({shown(last.time)}). A query that publishes under that id "
+        "begins again, and what it repeats is published twice. Delete it?", yes,
+    )  # fmt: skip
     last = delete_publisher(store.decisions, name)
     click.echo(f"publisher {name} is deleted; its last number was {last.number}")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import click
 
-from pyspark_log.cli.output import human_size, print_table
+from pyspark_log.cli.support import ProgressBar, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
-from pyspark_log.cli.verify import ProgressLine
 from pyspark_log.storage.maintenance.transfer import export_kafka as export_topic
 
 
@@ -17,18 +18,22 @@ from pyspark_log.storage.maintenance.transfer import export_kafka as export_topi
     "--topic-id", required=True, metavar="ID",
     help="The topic's id in the Kafka cluster, as kafka-topics.sh --describe prints it.",
 )
+@json_option
 @click.pass_obj
-def export_kafka(target: Target, topic: str, folder: str, topic_id: str) -> None:
+def export_kafka(target: Target, topic: str, folder: str, topic_id: str, as_json: bool) -> None:
     """Copy TOPIC into a new FOLDER in the layout of Kafka, for a broker to take over.
 
     Offsets, times, keys and headers stay as they are. Every record is checked; if one is damaged, nothing is
     exported. Other processes may write to the topic meanwhile. docs/kafka.md says what to do with the folder.
     """
-    progress = ProgressLine()
+    progress = ProgressBar(f"export {topic}")
     try:
         found = export_topic(target.open(), topic, folder, topic_id, progress=progress)
     finally:
-        progress.clear()
+        progress.close()
+    if as_json:
+        print_json([dataclasses.asdict(one) for one in found])
+        return
     print_table(("PARTITION", "START", "END", "SEGMENTS", "SIZE"), [
         (one.partition, one.log_start, one.log_end, one.segments, human_size(one.bytes)) for one in found
     ])  # fmt: skip

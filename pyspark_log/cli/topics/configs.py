@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import click
 
-from pyspark_log.cli.output import json_option, print_json, print_table
+from pyspark_log.cli.support import json_option, print_json, print_table
 from pyspark_log.config import STORE_CONFIGS, TOPIC_CONFIGS, ConfigKey
 
 _OF_TOPICS = """\

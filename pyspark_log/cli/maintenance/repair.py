@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import click
 
-from pyspark_log.cli.output import NOTHING, human_size, print_table
+from pyspark_log.cli.support import NOTHING, ProgressBar, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
-from pyspark_log.cli.verify import ProgressLine
 from pyspark_log.storage.maintenance.repair import Loss, RepairReport
 from pyspark_log.storage.maintenance.repair import repair as repair_store
 
 
 @click.command()
 @click.option("--into", required=True, metavar="FOLDER", type=click.Path(), help="A new or empty folder, for the copy.")
+@json_option
 @click.pass_obj
-def repair(target: Target, into: str) -> None:
+def repair(target: Target, into: str, as_json: bool) -> None:
     """Create a repaired copy of the store in a new folder; the store itself is not changed.
 
     Stop all writers first. Undamaged batches are copied with their offsets; damaged bytes are left out, reported, and
     kept in FOLDER/cut. Ends with code 1 if the copy lacks anything.
     """
-    progress = ProgressLine()
+    progress = ProgressBar("repair")
     try:
         report = repair_store(target.store_path(), into, progress=progress)
     finally:
-        progress.clear()
-    _print(report)
+        progress.close()
+    if as_json:
+        print_json(_document(report))
+    else:
+        _print(report)
     if not report.complete:
         raise click.exceptions.Exit(1)
+
+
+def _document(report: RepairReport) -> dict[str, object]:
+    return {
+        "path": report.path, "complete": report.complete,
+        "findings": [finding.to_dict() for finding in report.findings],
+        "losses": [dataclasses.asdict(loss) for loss in report.losses],
+        "stopped": [{"partition": str(copy.place), "reason": copy.reason} for copy in report.stopped],
+        "partitions": len(report.copies), "records": sum(copy.records for copy in report.copies),
+        "bytes": sum(copy.bytes for copy in report.copies),
+    }  # fmt: skip
 
 
 def _print(report: RepairReport) -> None:

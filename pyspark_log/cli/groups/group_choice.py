@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pyspark_log.cli.output import one_line, warn
+from pyspark_log.cli.support import one_line, warn
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.groups import OffsetsLog
 from pyspark_log.storage.store import Store

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
-from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table
+from pyspark_log.cli.support import NOTHING, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
 
 
 @click.group("log-dirs")
 def log_dirs() -> None:
-    """List, add and remove log dirs (Kafka's log.dirs), and move partitions between them."""
+    """List, describe, add and remove log dirs (Kafka's log.dirs), and move partitions between them."""
 
 
 @log_dirs.command("list")
@@ -37,6 +39,27 @@ def list_folders(target: Target, as_json: bool) -> None:
     print_table(("FOLDER", "PARTITIONS", "SIZE", "FREE", "PROBLEM"), [
         (one.path, len(one.partitions), human_size(one.size), _shown(one.free), one.problem or NOTHING) for one in found
     ])
+
+
+@log_dirs.command()
+@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1)
+@json_option
+@click.pass_obj
+def describe(target: Target, topic_names: Sequence[str], as_json: bool) -> None:
+    """Print the partitions in each log dir with their sizes, the largest first; of all topics if none is named."""
+    store = target.open()
+    wanted = {store.describe_topic(name).name for name in topic_names}
+    rows = [
+        (one.path, at.topic, at.partition, size)
+        for one in store.describe_log_dirs()
+        for at, size in sorted(one.partitions.items(), key=lambda item: (-item[1], item[0]))
+        if not wanted or at.topic in wanted
+    ]
+    if as_json:
+        names = ("path", "topic", "partition", "size")
+        print_json([dict(zip(names, (*row[:3], None if row[3] < 0 else row[3]), strict=True)) for row in rows])
+    else:
+        print_table(("FOLDER", "TOPIC", "PARTITION", "SIZE"), [(*row[:3], _shown(row[3])) for row in rows])
 
 
 def _shown(size: int) -> str:

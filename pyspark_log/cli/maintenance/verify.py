@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-import time
-
 import click
 
-from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table
+from pyspark_log.cli.support import (
+    NOTHING,
+    ProgressBar,
+    alert,
+    good,
+    human_size,
+    json_option,
+    print_json,
+    print_table,
+)
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.maintenance.verify import Finding, Report
 from pyspark_log.storage.maintenance.verify import verify as verify_store
-
-# How often progress is shown, in seconds.
-_EVERY = 0.2
-
-
-class ProgressLine:
-    """One line on standard error that says how far it is; nothing where that is no terminal."""
-
-    def __init__(self) -> None:
-        self._shown = 0.0
-        self._visible = sys.stderr.isatty()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Shows it, if the last time is some while ago."""
-        now = time.monotonic()
-        if self._visible and now - self._shown > _EVERY:
-            self._shown = now
-            share = 100 * done // total if total else 100
-            click.echo(f"\r\x1b[K{human_size(done)} of {human_size(total)} ({share} %)", nl=False, err=True)
-
-    def clear(self) -> None:
-        """Takes the line away."""
-        if self._shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 @click.command()
@@ -52,11 +34,11 @@ def verify(target: Target, topic: str | None, jobs: int | None, as_json: bool) -
     Changes nothing and needs no write access; other processes may write meanwhile. Ends with code 1 if there is
     damage. Wrong indexes and notes are reported too, but are not damage.
     """
-    progress = ProgressLine()
+    progress = ProgressBar("verify")
     try:
         report = verify_store(target.store_path(), topic, jobs=jobs, progress=progress)
     finally:
-        progress.clear()
+        progress.close()
     if as_json:
         print_json(_document(report))
     else:
@@ -90,8 +72,9 @@ def _print(report: Report) -> None:
             for finding in report.findings
         ])  # fmt: skip
     totals = report.totals
+    verdict = alert("DAMAGED") if report.damaged else good("no damage")
     click.echo(
-        f"{'DAMAGED' if report.damaged else 'no damage'}: {report.partitions} partitions, {totals.segments} segments, "
+        f"{verdict}: {report.partitions} partitions, {totals.segments} segments, "
         f"{totals.batches} batches, {totals.records} records, {human_size(totals.bytes)} in {report.seconds:.1f} s"
     )
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 #: Names of `timestampType`, as Kafka's tools print them.
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
-#: A null key or value in text, as in Kafka's console consumer.
-NULL = b"null"
+_KINDS = pa.array([TIMESTAMP_TYPES[number] for number in sorted(TIMESTAMP_TYPES)])
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,10 @@ class TextLayout:
     timestamp: bool
     partition: bool
     offset: bool
+    headers: bool
     key: bool
     separator: bytes
+    null: bytes = b"null"
 
 
 def text_lines(batch: pa.RecordBatch, layout: TextLayout) -> bytes:
@@ -33,18 +35,40 @@ def text_lines(batch: pa.RecordBatch, layout: TextLayout) -> bytes:
         return b""
     columns = []
     if layout.timestamp:
-        kinds, times = batch.column("timestampType").to_pylist(), times_ms(batch.column("timestamp"))
-        columns.append([
-            f"{TIMESTAMP_TYPES[kind]}:{time}".encode() for kind, time in zip(kinds, times, strict=True)
-        ])
+        kinds = _KINDS.take(pc.add(batch.column("timestampType"), 1))
+        times = batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+        columns.append(_joined(kinds, times.cast(pa.string()), b":"))
     if layout.partition:
-        columns.append([f"Partition:{number}".encode() for number in batch.column("partition").to_pylist()])
+        columns.append(_joined(b"Partition", batch.column("partition").cast(pa.string()), b":"))
     if layout.offset:
-        columns.append([f"Offset:{number}".encode() for number in batch.column("offset").to_pylist()])
+        columns.append(_joined(b"Offset", batch.column("offset").cast(pa.string()), b":"))
+    if layout.headers:
+        columns.append(_header_texts(batch.column("headers"), layout.null))
     for name in ("key", "value") if layout.key else ("value",):
-        columns.append(batch.column(name).fill_null(NULL).to_pylist())
-    lines = columns[0] if len(columns) == 1 else map(layout.separator.join, zip(*columns, strict=True))
-    return b"\n".join(lines) + b"\n"
+        columns.append(batch.column(name).fill_null(layout.null).cast(pa.large_binary()))
+    lines = columns[0] if len(columns) == 1 else _joined(*columns, layout.separator)
+    # The entries of a column follow each other in its buffer; this one is new, and begins at its start.
+    ended = _joined(lines, b"", b"\n")
+    return bytes(memoryview(ended.buffers()[2])[: pc.sum(pc.binary_length(ended)).as_py()])
+
+
+def _joined(*parts: pa.Array | bytes) -> pa.Array:
+    """Texts joined row by row; the last part is what is between them."""
+    kind = pa.large_binary()
+    return pc.binary_join_element_wise(*[
+        pa.scalar(part, kind) if isinstance(part, bytes) else part.cast(kind) for part in parts
+    ])
+
+
+def _header_texts(headers: pa.Array, null: bytes) -> pa.Array:
+    """The headers of each record as Kafka's console consumer prints them: a:1,b:2, or NO_HEADERS."""
+    entries = headers.flatten()
+    values = pc.struct_field(entries, "value").fill_null(null)
+    texts = pc.binary_join_element_wise(pc.struct_field(entries, "key").cast(pa.binary()), values, b":")
+    lengths = pc.list_value_length(headers).fill_null(0)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), b",")
+    return pc.if_else(pc.equal(lengths, 0), b"NO_HEADERS", joined).cast(pa.large_binary())
 
 
 def json_lines(batch: pa.RecordBatch) -> bytes:

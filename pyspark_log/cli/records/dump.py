@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from pyspark_log.cli.records import TIMESTAMP_TYPES, times_ms
+from pyspark_log.cli.records.formats import TIMESTAMP_TYPES, times_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 
 import click
 
-from pyspark_log.cli.output import NOTHING, json_option, print_json, print_table
+from pyspark_log.cli.support import (
+    NOTHING,
+    confirm,
+    json_option,
+    plural,
+    print_json,
+    print_table,
+    yes_option,
+)
 from pyspark_log.cli.target import Target
-from pyspark_log.cli.units import plain
+from pyspark_log.cli.topics.partitions import print_partitions
+from pyspark_log.cli.topics.units import plain
 from pyspark_log.config import TOPIC_CONFIGS, check_topic_configs
 from pyspark_log.errors import TopicExistsError
 from pyspark_log.storage.catalog import check_name
@@ -53,10 +62,13 @@ def create(
     """Make TOPIC; a store too, where the folder is missing or empty."""
     check_name(topic)
     try:
-        target.open_or_create().create_topic(topic, partitions, configs)
+        made = target.open_or_create().create_topic(topic, partitions, configs)
     except TopicExistsError:
         if not if_not_exists:
             raise
+        click.echo(f"Topic {topic} exists already; nothing was changed.")
+    else:
+        click.echo(f"Created topic {topic} with {plural(made.partitions, 'partition')}.")
 
 
 @topics.command("list")
@@ -74,12 +86,19 @@ def list_topics(target: Target, internal: bool, as_json: bool) -> None:
 
 @topics.command()
 @click.argument("topic_names", metavar="[TOPIC]...", nargs=-1)
+@click.option(
+    "--partitions", "each", is_flag=True,
+    help="Instead: each partition with its leader epoch, ends, segments, size, folder and state.",
+)
 @json_option
 @click.pass_obj
-def describe(target: Target, topic_names: Sequence[str], as_json: bool) -> None:
+def describe(target: Target, topic_names: Sequence[str], each: bool, as_json: bool) -> None:
     """Print partitions, id and configs of each TOPIC; of all if none is named."""
     store = target.open()
     found = [store.describe_topic(name) for name in topic_names or store.topics()]
+    if each:
+        print_partitions(store, found, as_json)
+        return
     if as_json:
         print_json([
             {
@@ -119,16 +138,27 @@ def alter(
     store = target.open()
     if configs or deleted:
         store.alter_configs(topic, configs, deleted)
+        changed = [f"{name}={value}" for name, value in configs.items()]
+        changed += [f"{name} as the store has it" for name in deleted]
+        click.echo(f"Altered topic {topic}: {', '.join(changed)}.")
     if partitions:
         store.add_partitions(topic, partitions)
+        click.echo(f"Altered topic {topic}: it has {plural(partitions, 'partition')}.")
 
 
 @topics.command()
-@click.argument("topic")
+@click.argument("topic_names", metavar="TOPIC...", nargs=-1, required=True)
+@yes_option
 @click.pass_obj
-def delete(target: Target, topic: str) -> None:
-    """Delete TOPIC with all its records."""
-    target.open().delete_topic(topic)
+def delete(target: Target, topic_names: Sequence[str], yes: bool) -> None:
+    """Delete each TOPIC with all its records."""
+    store = target.open()
+    found = [store.describe_topic(name) for name in dict.fromkeys(topic_names)]
+    listed = ", ".join(f"{one.name} ({plural(one.partitions, 'partition')})" for one in found)
+    confirm(f"Delete {listed}, with all records?", yes)
+    for one in found:
+        store.delete_topic(one.name)
+        click.echo(f"Deleted topic {one.name}.")
 
 
 @topics.command("delete-records")
@@ -138,7 +168,12 @@ def delete(target: Target, topic: str) -> None:
     "--before", type=click.IntRange(min=LATEST), required=True, metavar="OFFSET",
     help="The first offset that stays; -1: none does.",
 )
+@yes_option
 @click.pass_obj
-def delete_records(target: Target, topic: str, partition: int, before: int) -> None:
+def delete_records(target: Target, topic: str, partition: int, before: int, yes: bool) -> None:
     """Delete the oldest records of a partition of TOPIC; print the first offset that is left."""
-    click.echo(target.open().delete_records(topic, partition, before))
+    store = target.open()
+    start = store.earliest_offset(topic, partition)
+    end = f"to {before - 1}" if before >= 0 else "on"
+    confirm(f"Delete the records of {topic}-{partition} from offset {start} {end}?", yes)
+    click.echo(f"{topic}-{partition} begins at offset {store.delete_records(topic, partition, before)}.")

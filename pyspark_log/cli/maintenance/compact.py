@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table, warn
+from pyspark_log.cli.support import NOTHING, ProgressBar, human_size, json_option, print_json, print_table, warn
 from pyspark_log.cli.target import Target
-from pyspark_log.cli.verify import ProgressLine
 from pyspark_log.storage.compaction import Outcome, uncleanable
 from pyspark_log.storage.compaction import compact as compact_store
 
@@ -23,11 +22,11 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
     records younger than min.compaction.lag.ms. Other processes may read and write meanwhile. Ends with code 1 if a
     partition cannot be compacted; from then on it is left out, with a warning, until its topic is named.
     """
-    store, progress = target.open(), ProgressLine()
+    store, progress = target.open(), ProgressBar("compact")
     try:
         outcomes = list(compact_store(store.logs, topic, progress))
     finally:
-        progress.clear()
+        progress.close()
     if topic is None:
         for at, reason in uncleanable(store.logs).items():
             if at not in {outcome.at for outcome in outcomes}:

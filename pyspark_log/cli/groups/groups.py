@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from pyspark_log.cli.group_choice import (
+from pyspark_log.cli.groups.group_choice import (
     Refusals,
     chosen_groups,
     group_options,
@@ -14,8 +14,19 @@ from pyspark_log.cli.group_choice import (
     topic_option,
     topic_partitions,
 )
-from pyspark_log.cli.output import NOTHING, json_option, print_json, print_table
-from pyspark_log.cli.reset_offsets import reset_offsets
+from pyspark_log.cli.groups.reset_offsets import reset_offsets
+from pyspark_log.cli.support import (
+    cell,
+    confirm,
+    interval_option,
+    json_option,
+    plural,
+    print_json,
+    print_table,
+    table_text,
+    watch,
+    yes_option,
+)
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import UnknownGroupError, UnknownTopicError
 from pyspark_log.storage.groups import (
@@ -65,7 +76,7 @@ def list_groups(target: Target, states: str | None, as_json: bool) -> None:
     if as_json:
         print_json([{name: row[name] for name in shown.values()} for row in rows])
     else:
-        print_table(list(shown), [[_cell(row[name]) for name in shown.values()] for row in rows])
+        print_table(list(shown), [[cell(row[name]) for name in shown.values()] for row in rows])
 
 
 def _states(text: str) -> set[GroupState]:
@@ -81,38 +92,59 @@ def _states(text: str) -> set[GroupState]:
 @click.option("--offsets", "_offsets", is_flag=True, help="What they have committed, and the lag (the default).")
 @click.option("--members", is_flag=True, help="Instead: their members.")
 @click.option("--state", is_flag=True, help="Instead: their state.")
+@click.option("--watch", "watched", is_flag=True, help="In a terminal: again and again, until Ctrl-C.")
+@interval_option
 @json_option
 @click.pass_obj
 def describe(
     target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, _offsets: bool, members: bool,
-    state: bool, as_json: bool,
+    state: bool, watched: bool, interval: float, as_json: bool,
 ) -> None:
     """Print what each GROUP has committed for each partition, where its log ends, and the lag between."""
     if _offsets + members + state > 1:
         raise click.UsageError("--offsets, --members and --state exclude each other")
+    if watched and as_json:
+        raise click.UsageError("--watch and --json exclude each other")
     store = target.open()
     log = OffsetsLog(store)
-    chosen = chosen_groups(log, names, more, all_groups)
-    rows, refusals = list[dict[str, object]](), Refusals()
-    for name in chosen:
-        with refusals.of(name):
-            group = log.describe(name)
-            if group.state is GroupState.DEAD:
-                raise UnknownGroupError(f"there is no group {name!r} in {store.path}")
-            if members:
-                rows += [_member(group, member) for member in group.members]
-            elif state:
-                rows.append(_state(group))
-            else:
-                rows += _committed(store, group, log.fetch(name))
     shown = _MEMBERS if members else _STATE if state else _OFFSETS
+
+    def look() -> tuple[list[str], list[dict[str, object]], Refusals]:
+        chosen = chosen_groups(log, names, more, all_groups)
+        return chosen, *_described(store, log, chosen, shown)
+
+    def table(rows: Sequence[Mapping[str, object]]) -> list[list[object]]:
+        return [[cell(row[name]) for name in shown.values()] for row in rows]
+
+    if watched:
+        watch(lambda: table_text(list(shown), table(look()[1])), interval)
+    chosen, rows, refusals = look()
     if not rows:
         refusals.raise_if_any(chosen)  # Without a table that has nothing but its head.
     if as_json:
         print_json(rows)
     else:
-        print_table(list(shown), [[_cell(row[name]) for name in shown.values()] for row in rows])
+        print_table(list(shown), table(rows))
     refusals.raise_if_any(chosen)
+
+
+def _described(
+    store: Store, log: OffsetsLog, groups: Sequence[str], shown: Mapping[str, str]
+) -> tuple[list[dict[str, object]], Refusals]:
+    """A row for each thing that is shown of the groups, and the groups of which nothing can be."""
+    rows, refusals = list[dict[str, object]](), Refusals()
+    for name in groups:
+        with refusals.of(name):
+            group = log.describe(name)
+            if group.state is GroupState.DEAD:
+                raise UnknownGroupError(f"there is no group {name!r} in {store.path}")
+            if shown is _MEMBERS:
+                rows += [_member(group, member) for member in group.members]
+            elif shown is _STATE:
+                rows.append(_state(group))
+            else:
+                rows += _committed(store, group, log.fetch(name))
+    return rows, refusals
 
 
 _MEMBERS = {
@@ -184,31 +216,32 @@ def _log_end(store: Store, at: TopicPartition) -> int | None:
         return None  # deleted since; the commit stays until the group's offsets expire
 
 
-def _cell(value: object) -> object:
-    return NOTHING if value is None else value
-
-
 @groups.command()
 @group_options
+@yes_option
 @click.pass_obj
-def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool) -> None:
+def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, yes: bool) -> None:
     """Delete each GROUP with its committed offsets. A group that has members is refused."""
     store = target.open()
     store.check_writable()
     log = OffsetsLog(store)
     chosen, refusals = chosen_groups(log, names, more, all_groups), Refusals()
+    if chosen:
+        confirm(f"Delete {plural(len(chosen), 'group')} with all committed offsets: {', '.join(chosen)}?", yes)
     for name in chosen:
         with refusals.of(name):
             log.delete_group(name)
-            click.echo(f"group {name} is deleted")
+            click.echo(f"Deleted group {name}.")
     refusals.raise_if_any(chosen)
 
 
 @groups.command("delete-offsets")
 @click.option("--group", required=True, metavar="GROUP", help="The group that has committed them.")
 @topic_option
+@yes_option
+@json_option
 @click.pass_obj
-def delete_offsets(target: Target, group: str, topics: Sequence[str]) -> None:
+def delete_offsets(target: Target, group: str, topics: Sequence[str], yes: bool, as_json: bool) -> None:
     """Delete a group's committed offsets for a topic, or for some partitions of it.
 
     A deleted topic can be named as well. Refused while members of the group read the topic.
@@ -224,7 +257,13 @@ def delete_offsets(target: Target, group: str, topics: Sequence[str]) -> None:
         if not held or (numbers is not None and len(held) < len(set(numbers))):
             held |= set(topic_partitions(store, [spec]))
         partitions |= held
+    listed = ", ".join(map(str, sorted(partitions)))
+    confirm(f"Delete the committed offsets of group {group} for {listed}?", yes)
     deleted = log.delete_offsets(group, partitions)
-    print_table(("TOPIC", "PARTITION", "STATUS"), [
+    rows = [
         (at.topic, at.partition, "deleted" if at in deleted else "nothing was committed") for at in sorted(partitions)
-    ])
+    ]
+    if as_json:
+        print_json([dict(zip(("topic", "partition", "status"), row, strict=True)) for row in rows])
+    else:
+        print_table(("TOPIC", "PARTITION", "STATUS"), rows)

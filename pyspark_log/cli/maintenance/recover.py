@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 import click
 
-from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table
+from pyspark_log.cli.support import (
+    NOTHING,
+    confirm,
+    human_size,
+    json_option,
+    print_json,
+    print_table,
+    yes_option,
+)
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs import shown
 from pyspark_log.storage.publish import TopicIdPartition, Waiting, recovery
@@ -19,9 +27,10 @@ from pyspark_log.storage.store import Store
     "--set-aside", "decision", type=click.IntRange(min=0), metavar="DECISION",
     help="Give up this decision where it is not applied, for good. Its staged output is kept in the folder cut.",
 )
+@yes_option
 @json_option
 @click.pass_obj
-def recover(target: Target, dry_run: bool, decision: int | None, as_json: bool) -> None:
+def recover(target: Target, dry_run: bool, decision: int | None, yes: bool, as_json: bool) -> None:
     """Apply decided publishes that are not visible everywhere yet.
 
     Publishers and readers do this as they run. This is for when none runs, or to see the error that blocks them
@@ -31,6 +40,7 @@ def recover(target: Target, dry_run: bool, decision: int | None, as_json: bool) 
     if decision is not None:
         if dry_run or as_json:
             raise click.UsageError("--set-aside goes with neither --dry-run nor --json")
+        confirm(f"Give up decision {decision} for good, wherever it is not applied?", yes)
         _set_aside(store, decision)
         return
     found = recovery.waiting(store.decisions) if dry_run else recovery.recover(store.decisions)

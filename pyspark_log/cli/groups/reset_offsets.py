@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import click
 
-from pyspark_log.cli.group_choice import (
+from pyspark_log.cli.groups.group_choice import (
     Refusals,
     chosen_groups,
     group_options,
@@ -19,9 +19,8 @@ from pyspark_log.cli.group_choice import (
     topic_option,
     topic_partitions,
 )
-from pyspark_log.cli.output import print_table, warn
+from pyspark_log.cli.support import json_option, print_json, print_table, to_ms, warn
 from pyspark_log.cli.target import Target
-from pyspark_log.cli.times import to_ms
 from pyspark_log.errors import InvalidTopicError
 from pyspark_log.storage.catalog import check_name
 from pyspark_log.storage.groups import NEVER, OffsetAndMetadata, OffsetsLog, check_empty
@@ -104,12 +103,13 @@ class _Scenario:
 @click.option("--dry-run", is_flag=True, help="Only print what would be done (the default).")
 @click.option("--execute", is_flag=True, help="Do it.")
 @click.option("--export", is_flag=True, help="Print it as CSV.")
+@json_option
 @click.pass_obj
 def reset_offsets(
     target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, topics: Sequence[str],
     all_topics: bool, to_offset: int | None, to_datetime: int | None, by_duration: timedelta | None, to_earliest: bool,
     to_latest: bool, shift_by: int | None, to_current: bool, from_file: str | None, dry_run: bool, execute: bool,
-    export: bool,
+    export: bool, as_json: bool,
 ) -> None:
     """Set what each GROUP has committed to other offsets.
 
@@ -124,6 +124,8 @@ def reset_offsets(
     """
     scenario = _Scenario(to_offset, to_datetime, by_duration, to_earliest, to_latest, shift_by, to_current)
     scenario.check(from_file)
+    if export and as_json:
+        raise click.UsageError("--export and --json exclude each other")
     if dry_run and execute:
         raise click.UsageError("--dry-run and --execute exclude each other")
     if bool(topics) + all_topics + (from_file is not None) != 1:
@@ -153,7 +155,7 @@ def reset_offsets(
             done[group] = offsets
     if not done:
         refusals.raise_if_any(chosen)
-    _print(done, export, single)
+    _print(done, export, single, as_json)
     refusals.raise_if_any(chosen)
     if not (dry_run or execute):
         click.echo("nothing was changed; give --execute to have it done, or --dry-run to leave out this line", err=True)
@@ -178,13 +180,15 @@ def _commit(log: OffsetsLog, group: str, committed: _Committed, offsets: _Offset
     log.commit(group, offsets, expected=before, expire_timestamp=NEVER if stays else -1)
 
 
-def _print(plans: Mapping[str, _Offsets], export: bool, single: bool) -> None:
+def _print(plans: Mapping[str, _Offsets], export: bool, single: bool, as_json: bool) -> None:
     rows = [
         (group, at.topic, at.partition, offset)
         for group, offsets in plans.items() for at, offset in sorted(offsets.items())
     ]  # fmt: skip
     if export:
         csv.writer(sys.stdout, lineterminator="\n").writerows(row[1:] if single else row for row in rows)
+    elif as_json:
+        print_json([dict(zip(("group", "topic", "partition", "new_offset"), row, strict=True)) for row in rows])
     else:
         print_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
 

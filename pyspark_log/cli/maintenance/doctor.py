@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from pyspark_log.cli.output import json_option, print_json, print_table
+from pyspark_log.cli.support import json_option, print_json, print_table
 from pyspark_log.storage.maintenance.doctor import WAIT_SECONDS, Finding, Verdict, examine, examine_with_peer
 
 

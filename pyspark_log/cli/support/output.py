@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 
@@ -37,18 +38,50 @@ def one_line(error: Exception) -> str:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Prints rows under their headings, in columns as wide as they need; numbers are aligned to the right."""
+    heading, _, body = table_text(headings, rows).partition("\n")
+    click.echo(_styled(heading, bold=True) + (f"\n{body}" if body else ""))
+
+
+def table_text(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """The lines that `print_table` prints."""
     cells = [list(headings), *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     numeric = [
         len(column) > 1 and all(_is_figure(cell) for cell in column[1:])
         for column in zip(*cells, strict=True)
     ]
-    for row in cells:
-        aligned = [
+    return "\n".join(
+        "  ".join(
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(row, widths, numeric, strict=True)
-        ]
-        click.echo("  ".join(aligned).rstrip())
+        ).rstrip()
+        for row in cells
+    )
+
+
+def cell(value: object) -> object:
+    """A value as a cell of a table."""
+    return NOTHING if value is None else value
+
+
+def plural(count: int, noun: str) -> str:
+    """A number of things: 1 record, 2 records."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def good(text: str) -> str:
+    """A text that says that all is well; green in a terminal."""
+    return _styled(text, fg="green")
+
+
+def alert(text: str) -> str:
+    """A text that says that something is wrong; red in a terminal."""
+    return _styled(text, fg="red", bold=True)
+
+
+def _styled(text: str, *, fg: str | None = None, bold: bool | None = None) -> str:
+    # click.echo removes the style where the output is no terminal. See no-color.org.
+    return text if os.environ.get("NO_COLOR") else click.style(text, fg=fg, bold=bold)
 
 
 def human_size(size: int) -> str:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import click
 
-from pyspark_log.cli.output import NOTHING, human_size, json_option, print_json, print_table
+from pyspark_log.cli.support import NOTHING, human_size, json_option, print_json, print_table, to_ms
 from pyspark_log.cli.target import Target
-from pyspark_log.cli.times import to_ms
 from pyspark_log.storage.store import Store
 from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 
