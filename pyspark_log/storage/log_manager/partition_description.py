@@ -53,7 +53,7 @@ def describe_partition(logs: LogManager, topic: str, partition: int) -> Partitio
             return PartitionDescription(partition, "", "", state.leader_epoch, 0, 0, 0, 0, 0, 0)
         return PartitionDescription(
             partition, "", os.path.dirname(reader.place_in(state).folder), state.leader_epoch, state.log_start,
-            state.next_offset, state.high_watermark, reader.last_stable_offset(), len(reader.segments(state)),
+            state.next_offset, state.high_watermark, reader.last_stable_offset(), reader.segment_count(),
             reader.size(),
         )  # fmt: skip
     except UnknownTopicError:

@@ -322,6 +322,20 @@ def test_a_store_that_is_only_read_is_refused_once(tmp_path):
         assert refused.stderr.count("\n") == 1
 
 
+def test_what_is_reset_and_deleted_as_json(log, path):
+    reset = ("groups", "reset-offsets", "g", "--topic", "events:0,1", "--to-latest", "--dry-run", "--json")
+    assert json.loads(output(path, *reset)) == [
+        {"group": "g", "topic": "events", "partition": 0, "new_offset": 10},
+        {"group": "g", "topic": "events", "partition": 1, "new_offset": 5},
+    ]
+    assert pylog(path, *reset, "--export").exit_code == 2
+    delete = ("groups", "delete-offsets", "--group", "g", "--topic", "events:1,2", "--yes", "--json")
+    assert json.loads(output(path, *delete)) == [
+        {"topic": "events", "partition": 1, "status": "deleted"},
+        {"topic": "events", "partition": 2, "status": "nothing was committed"},
+    ]
+
+
 def test_an_export_can_be_taken_back_in(log, path, tmp_path):
     file = tmp_path / "offsets.csv"
     reset = ("groups", "reset-offsets", "--group", "g")

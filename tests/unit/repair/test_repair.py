@@ -1,5 +1,6 @@
 """`repair` makes a copy that has all that was whole and can be used: repair, reopen, append, reopen, count."""
 
+import json
 import os
 import shutil
 
@@ -325,3 +326,10 @@ def test_the_command(path, copy):
     assert "1 losses" in lines[-1]
     healthy = CliRunner().invoke(command, ["--into", f"{copy}2"], obj=Target(str(copy)))
     assert healthy.exit_code == 0
+    result = CliRunner().invoke(command, ["--into", f"{copy}3", "--json"], obj=Target(str(path)))
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["complete"], found["path"]) == (1, False, f"{copy}3")
+    (loss,) = found["losses"]
+    assert (loss["topic"], loss["partition"], loss["evidence"].startswith("cut/t-0/")) == ("t", 0, True)
+    assert found["partitions"] > 0
+    assert found["records"] > 0
