@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pyspark_log.cli.support import one_line, warn
+from pyspark_log.cli.support import complete_groups, complete_topics, one_line, warn
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.groups import OffsetsLog
 from pyspark_log.storage.store import Store
@@ -23,8 +23,10 @@ _NUMBERS = re.compile(r"[0-9]{1,10}(,[0-9]{1,10})*")
 def group_options(command: _Command) -> _Command:
     """Adds GROUP..., --group and --all-groups, for `chosen_groups`."""
     command = click.option("--all-groups", is_flag=True, help="Every group.")(command)
-    command = click.option("--group", "more", multiple=True, metavar="GROUP", help="The same as GROUP.")(command)
-    return click.argument("names", metavar="[GROUP]...", nargs=-1)(command)
+    command = click.option(
+        "--group", "more", multiple=True, metavar="GROUP", shell_complete=complete_groups, help="The same as GROUP."
+    )(command)
+    return click.argument("names", metavar="[GROUP]...", nargs=-1, shell_complete=complete_groups)(command)
 
 
 def chosen_groups(log: OffsetsLog, names: Sequence[str], more: Sequence[str], all_groups: bool) -> list[str]:
@@ -61,7 +63,7 @@ class Refusals:
 
 
 topic_option = click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC[:N,...]",
+    "--topic", "topics", multiple=True, metavar="TOPIC[:N,...]", shell_complete=complete_topics,
     help="All partitions of a topic, or some: orders:0,2. May be given several times.",
 )
 

@@ -17,6 +17,7 @@ from pyspark_log.cli.groups.group_choice import (
 from pyspark_log.cli.groups.reset_offsets import reset_offsets
 from pyspark_log.cli.support import (
     cell,
+    complete_groups,
     confirm,
     interval_option,
     json_option,
@@ -236,7 +237,9 @@ def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups
 
 
 @groups.command("delete-offsets")
-@click.option("--group", required=True, metavar="GROUP", help="The group that has committed them.")
+@click.option(
+    "--group", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group that has committed them."
+)
 @topic_option
 @yes_option
 @json_option

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from pyspark_log.cli.support import complete_topics
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.maintenance import janitor
 
 
 @click.command()
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=complete_topics)
 @click.pass_obj
 def clean(target: Target, topic: str | None) -> None:
     """Delete what exceeds TOPIC's retention; without TOPIC, clean all topics and the store itself.

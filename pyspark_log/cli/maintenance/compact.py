@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import click
 
-from pyspark_log.cli.support import NOTHING, ProgressBar, human_size, json_option, print_json, print_table, warn
+from pyspark_log.cli.support import (
+    NOTHING,
+    ProgressBar,
+    complete_topics,
+    human_size,
+    json_option,
+    print_json,
+    print_table,
+    warn,
+)
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.compaction import Outcome, uncleanable
 from pyspark_log.storage.compaction import compact as compact_store
 
 
 @click.command()
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=complete_topics)
 @json_option
 @click.pass_obj
 def compact(target: Target, topic: str | None, as_json: bool) -> None:

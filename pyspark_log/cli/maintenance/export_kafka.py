@@ -6,13 +6,13 @@ import dataclasses
 
 import click
 
-from pyspark_log.cli.support import ProgressBar, human_size, json_option, print_json, print_table
+from pyspark_log.cli.support import ProgressBar, complete_topics, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.maintenance.transfer import export_kafka as export_topic
 
 
 @click.command("export-kafka")
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("folder", type=click.Path())
 @click.option(
     "--topic-id", required=True, metavar="ID",

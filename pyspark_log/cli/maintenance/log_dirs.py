@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from pyspark_log.cli.support import NOTHING, human_size, json_option, print_json, print_table
+from pyspark_log.cli.support import NOTHING, complete_topics, human_size, json_option, print_json, print_table
 from pyspark_log.cli.target import Target
 
 
@@ -42,7 +42,7 @@ def list_folders(target: Target, as_json: bool) -> None:
 
 
 @log_dirs.command()
-@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1)
+@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @json_option
 @click.pass_obj
 def describe(target: Target, topic_names: Sequence[str], as_json: bool) -> None:
@@ -92,7 +92,7 @@ def remove(target: Target, folder: str) -> None:
 
 
 @log_dirs.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("partition", type=click.IntRange(min=0))
 @click.argument("folder")
 @click.pass_obj

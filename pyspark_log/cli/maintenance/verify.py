@@ -8,6 +8,7 @@ from pyspark_log.cli.support import (
     NOTHING,
     ProgressBar,
     alert,
+    complete_topics,
     good,
     human_size,
     json_option,
@@ -20,7 +21,7 @@ from pyspark_log.storage.maintenance.verify import verify as verify_store
 
 
 @click.command()
-@click.option("--topic", help="Only this topic.")
+@click.option("--topic", shell_complete=complete_topics, help="Only this topic.")
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="How many partitions at once; as many as processors."
 )

@@ -13,7 +13,7 @@ from pyspark_log.cli.records.formats import TextLayout, json_lines, text_lines
 from pyspark_log.cli.records.group_records import group_lines, of_group
 from pyspark_log.cli.records.layout_options import with_layout
 from pyspark_log.cli.records.start import Start, Starts
-from pyspark_log.cli.support import plural, to_ms
+from pyspark_log.cli.support import complete_groups, complete_topics, plural, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.groups import OffsetsLog, check_empty
 from pyspark_log.storage.store import Store
@@ -21,7 +21,7 @@ from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
     help="Only this partition; may be given several times.",
@@ -41,7 +41,7 @@ from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
     "--last", type=click.IntRange(min=0), metavar="N", help="Start so many records before the end of each partition."
 )
 @click.option(
-    "--group", metavar="GROUP",
+    "--group", metavar="GROUP", shell_complete=complete_groups,
     help="Start at the offsets that this group has committed; where it has committed none, at the earliest offset, or"
     " at the end with --end.",
 )
@@ -55,7 +55,10 @@ from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
     show_default=True, help="read_committed: leave out what transactions have not committed.",
 )
 @click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after so many records.")
-@click.option("--offsets-group", metavar="GROUP", help="With --format offsets, only records of this group.")
+@click.option(
+    "--offsets-group", metavar="GROUP", shell_complete=complete_groups,
+    help="With --format offsets, only records of this group.",
+)
 @with_layout
 @click.pass_obj
 def consume(

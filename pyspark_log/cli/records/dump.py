@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from pyspark_log.cli.records.formats import TIMESTAMP_TYPES, times_ms
+from pyspark_log.cli.support import complete_topics
 from pyspark_log.cli.target import Target
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
@@ -19,7 +20,9 @@ _WINDOW_BYTES = 64 << 10
 
 @click.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False))
-@click.option("--topic", help="Instead of files: the segments of this topic, up to the log's end.")
+@click.option(
+    "--topic", shell_complete=complete_topics, help="Instead of files: the segments of this topic, up to the log's end."
+)
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Which partition of --topic.")
 @click.option("--records", "with_records", is_flag=True, help="Print each batch's records, too.")
 @click.pass_obj

@@ -13,7 +13,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.cli.support import json_option, print_json
+from pyspark_log.cli.support import complete_topics, json_option, print_json
 from pyspark_log.cli.target import Target
 
 _MIB = 1 << 20
@@ -28,7 +28,7 @@ def perf() -> None:
 
 
 @perf.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option("--num-records", type=click.IntRange(min=1), required=True, metavar="N", help="How many to write.")
 @click.option(
     "--record-size", type=click.IntRange(min=1), default=100, show_default=True, metavar="BYTES",
@@ -99,7 +99,7 @@ def produce(
 
 
 @perf.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option("--messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many; all if not given.")
 @click.option("--headers", is_flag=True, help="Read the headers, too.")
 @json_option

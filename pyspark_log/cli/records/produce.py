@@ -19,7 +19,7 @@ from pyspark_log.cli.records.input import (
     from_text,
     with_headers,
 )
-from pyspark_log.cli.support import plural, to_ms
+from pyspark_log.cli.support import complete_topics, plural, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, PUBLISH_TOPIC, check_name
 from pyspark_log.types import AppendResult
@@ -41,7 +41,7 @@ def _given_headers(_ctx: click.Context, _param: click.Parameter, given: Sequence
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--file", "path", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-", metavar="FILE",
     help="Read this file instead of standard input.",

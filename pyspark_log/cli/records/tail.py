@@ -6,12 +6,13 @@ import click
 
 from pyspark_log.cli.records.consume import consume
 from pyspark_log.cli.records.layout_options import printing_options
+from pyspark_log.cli.support import complete_topics
 
 _LAST = 10
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "-n", "--last", type=click.IntRange(min=0), default=_LAST, show_default=True, metavar="N",
     help="How many records of each partition come first.",

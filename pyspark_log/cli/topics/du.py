@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import click
 
-from pyspark_log.cli.support import NOTHING, human_size, json_option, print_json, print_table, warn
+from pyspark_log.cli.support import NOTHING, complete_topics, human_size, json_option, print_json, print_table, warn
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.log_manager import describe_partition
 from pyspark_log.storage.store import Store
@@ -33,7 +33,7 @@ _SORTS: dict[str, Callable[[_Usage], tuple[int | str, ...]]] = {
 
 
 @click.command()
-@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1)
+@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.option("--partitions", "each", is_flag=True, help="A line for each partition.")
 @click.option("--internal", is_flag=True, help="Also topics that the store keeps for itself, if none is named.")
 @click.option("--sort", type=click.Choice(list(_SORTS)), default="size", show_default=True, help="What comes first.")

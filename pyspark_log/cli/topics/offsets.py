@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import click
 
-from pyspark_log.cli.support import NOTHING, human_size, json_option, print_json, print_table, to_ms
+from pyspark_log.cli.support import NOTHING, complete_topics, human_size, json_option, print_json, print_table, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.store import Store
 from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
@@ -26,37 +26,44 @@ def _point_or_time(ctx: click.Context, param: click.Parameter, text: str | None)
 
 
 @click.command()
-@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1)
+@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.option(
     "--time", "point", callback=_point_or_time, metavar="TIME",
     help="Instead: the first offset whose record has this time or a later one"
     " (ms since 1970, or ISO-8601, UTC if it names no zone); or, as kafka-get-offsets.sh has them,"
     " latest (-1), earliest (-2) or max-timestamp (-3), the first record with the largest time.",
 )
+@click.option(
+    "--partition", "numbers", type=click.IntRange(min=0), multiple=True, metavar="N",
+    help="Only this partition; may be given several times.",
+)
 @json_option
 @click.pass_obj
-def offsets(target: Target, topic_names: Sequence[str], point: str | int | None, as_json: bool) -> None:
+def offsets(
+    target: Target, topic_names: Sequence[str], point: str | int | None, numbers: Sequence[int], as_json: bool
+) -> None:
     """Print earliest and latest offset and size of each partition of each TOPIC; of all if none is named.
 
     The latest offset is the one that the next record will get. RECORDS counts offsets: in a compacted topic
     some of them have no record any more.
     """
     store = target.open()
-    names = topic_names or store.topics()
+    places = _partitions(store, topic_names or store.topics(), sorted(set(numbers)))
     if point is None:
-        _print_ends(list(_ends(store, names)), as_json)
+        _print_ends(list(_ends(store, places)), as_json)
     else:
-        _print_matches(list(_matches(store, names, _lookup(store, point))), as_json)
+        _print_matches(list(_matches(places, _lookup(store, point))), as_json)
 
 
-def _partitions(store: Store, names: Sequence[str]) -> Iterator[tuple[str, int]]:
+def _partitions(store: Store, names: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[str, int]]:
+    """The partitions of those numbers, or all. A number that a topic does not have is an error where it is looked at."""
     for name in names:
-        for partition in range(store.describe_topic(name).partitions):
+        for partition in numbers or range(store.describe_topic(name).partitions):
             yield name, partition
 
 
-def _ends(store: Store, names: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
-    for name, partition in _partitions(store, names):
+def _ends(store: Store, places: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, int, int, int]]:
+    for name, partition in places:
         earliest = store.earliest_offset(name, partition)
         # In this order, so that a partition that is being written to never seems to end before it starts.
         yield name, partition, earliest, store.latest_offset(name, partition), store.size(name, partition)
@@ -83,9 +90,9 @@ def _lookup(store: Store, point: str | int) -> _Lookup:
 
 
 def _matches(
-    store: Store, names: Sequence[str], lookup: _Lookup
+    places: Iterable[tuple[str, int]], lookup: _Lookup
 ) -> Iterator[tuple[str, int, int | None, int | None]]:
-    for name, partition in _partitions(store, names):
+    for name, partition in places:
         match = lookup(name, partition)
         if match is None:
             yield name, partition, None, None

@@ -11,6 +11,7 @@ import click
 
 from pyspark_log.cli.support import (
     NOTHING,
+    complete_topics,
     human_size,
     interval_option,
     json_option,
@@ -62,7 +63,7 @@ class Look:
 
 
 @click.command()
-@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1)
+@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @interval_option
 @click.option("--once", is_flag=True, help="Print one look, with the rates of one interval, and end.")
 @json_option

@@ -8,6 +8,7 @@ import click
 
 from pyspark_log.cli.support import (
     NOTHING,
+    complete_topics,
     confirm,
     json_option,
     plural,
@@ -85,7 +86,7 @@ def list_topics(target: Target, internal: bool, as_json: bool) -> None:
 
 
 @topics.command()
-@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1)
+@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.option(
     "--partitions", "each", is_flag=True,
     help="Instead: each partition with its leader epoch, ends, segments, size, folder and state.",
@@ -118,7 +119,7 @@ def _joined(configs: dict[str, str]) -> str:
 
 
 @topics.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--partitions", type=click.IntRange(min=1), metavar="N",
     help="How many partitions it is to have in all; more than it has.",
@@ -147,7 +148,7 @@ def alter(
 
 
 @topics.command()
-@click.argument("topic_names", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("topic_names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics)
 @yes_option
 @click.pass_obj
 def delete(target: Target, topic_names: Sequence[str], yes: bool) -> None:
@@ -162,7 +163,7 @@ def delete(target: Target, topic_names: Sequence[str], yes: bool) -> None:
 
 
 @topics.command("delete-records")
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option("--partition", type=click.IntRange(min=0), required=True, metavar="N", help="Of this partition.")
 @click.option(
     "--before", type=click.IntRange(min=LATEST), required=True, metavar="OFFSET",

@@ -432,6 +432,14 @@ def test_offsets_by_the_points_of_kafka_get_offsets(events, path, point, number,
     assert times == ([T0 + 2000, T0 + 60_000] if point == "max-timestamp" else [None, None])
 
 
+def test_offsets_of_some_partitions(events, path):
+    for arguments in ([], ["--time", "latest"]):
+        found = json.loads(output(path, "offsets", "--partition", "1", "--json", *arguments))
+        assert [(row["topic"], row["partition"]) for row in found] == [("events", 1)]
+    refused = pylog(path, "offsets", "events", "--partition", "2")
+    assert (refused.exit_code, "no partition 2; it has 2" in refused.stderr) == (1, True)
+
+
 def test_offsets_knows_no_other_points(events, path):
     assert pylog(path, "offsets", "events", "--time", "latest-tiered").exit_code == 2
     events.create_topic("empty", 1)

@@ -8,7 +8,9 @@ import sys
 import click
 import pytest
 
+from pyspark_log import Store
 from pyspark_log.cli.main import COMMANDS, main
+from pyspark_log.types import TopicPartition
 from tests.paths import ROOT
 
 PAGE = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
@@ -54,3 +56,32 @@ def test_the_shell_gets_its_completion():
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "complete -o nosort -F _pylog_completion pylog" in done.stdout, done.stderr
+
+
+def completed(*words, **environment):
+    """What a shell offers for the last of the words."""
+    code = "import sys; sys.argv[0] = 'pylog'; from pyspark_log.cli.start import main; main()"
+    line = {"COMP_WORDS": shlex.join(["pylog", *words]), "COMP_CWORD": str(len(words))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={"_PYLOG_COMPLETE": "bash_complete", "PATH": "/usr/bin:/bin", **line, **environment},
+    )  # fmt: skip
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+def test_names_of_topics_and_groups_are_completed(tmp_path):
+    store = Store.create(tmp_path / "store")
+    for name in ("orders", "other", "payments"):
+        store.create_topic(name, 1)
+    store.groups["g-1"].commit({TopicPartition("orders", 0): 0})
+    assert completed("--store", store.path, "consume", "o") == ["orders", "other"]
+    assert completed("topics", "delete", "orders", "p", PYLOG_STORE=store.path) == ["payments"]
+    assert completed("du", "_", PYLOG_STORE=store.path) == ["__consumer_offsets"]
+    assert completed("groups", "describe", "g", PYLOG_STORE=store.path) == ["g-1"]
+    assert completed("topics", "create", "o", PYLOG_STORE=store.path) == []
+
+
+def test_without_a_store_nothing_is_completed(tmp_path):
+    assert completed("consume", "o") == []
+    assert completed("--store", str(tmp_path), "consume", "o") == []
