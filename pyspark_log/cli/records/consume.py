@@ -9,8 +9,9 @@ from functools import partial
 import click
 import pyarrow as pa
 
-from pyspark_log.cli.records.formats import TextLayout, json_lines, text_lines
+from pyspark_log.cli.records.formats import TextLayout, text_lines
 from pyspark_log.cli.records.group_records import group_lines, of_group
+from pyspark_log.cli.records.json_format import json_lines
 from pyspark_log.cli.records.layout_options import with_layout
 from pyspark_log.cli.records.start import Start, Starts
 from pyspark_log.cli.support import complete_groups, complete_topics, plural, to_ms

@@ -1,12 +1,8 @@
-"""How single records are shown: as text that keeps their bytes, or as JSON."""
+"""How single records are shown as text, which keeps their bytes."""
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,25 +31,37 @@ def text_lines(batch: pa.RecordBatch, layout: TextLayout) -> bytes:
         return b""
     columns = []
     if layout.timestamp:
-        kinds = _KINDS.take(pc.add(batch.column("timestampType"), 1))
-        times = batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-        columns.append(_joined(kinds, times.cast(pa.string()), b":"))
+        columns.append(joined(time_types(batch), times(batch), b":"))
     if layout.partition:
-        columns.append(_joined(b"Partition", batch.column("partition").cast(pa.string()), b":"))
+        columns.append(joined(b"Partition", batch.column("partition").cast(pa.string()), b":"))
     if layout.offset:
-        columns.append(_joined(b"Offset", batch.column("offset").cast(pa.string()), b":"))
+        columns.append(joined(b"Offset", batch.column("offset").cast(pa.string()), b":"))
     if layout.headers:
         columns.append(_header_texts(batch.column("headers"), layout.null))
     for name in ("key", "value") if layout.key else ("value",):
         columns.append(batch.column(name).fill_null(layout.null).cast(pa.large_binary()))
-    lines = columns[0] if len(columns) == 1 else _joined(*columns, layout.separator)
-    # The entries of a column follow each other in its buffer; this one is new, and begins at its start.
-    ended = _joined(lines, b"", b"\n")
-    return bytes(memoryview(ended.buffers()[2])[: pc.sum(pc.binary_length(ended)).as_py()])
+    lines = columns[0] if len(columns) == 1 else joined(*columns, layout.separator)
+    return data_of(joined(lines, b"", b"\n"))
 
 
-def _joined(*parts: pa.Array | bytes) -> pa.Array:
-    """Texts joined row by row; the last part is what is between them."""
+def time_types(batch: pa.RecordBatch) -> pa.Array:
+    """The name of each record's type of time."""
+    return _KINDS.take(pc.add(batch.column("timestampType"), 1))
+
+
+def times(batch: pa.RecordBatch) -> pa.Array:
+    """Each record's time in ms, as text."""
+    return batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).cast(pa.string())
+
+
+def data_of(texts: pa.Array) -> bytes:
+    """All texts of a column that `joined` has made, one after the other."""
+    # They follow each other in its buffer; it is new, so the first begins at its start.
+    return bytes(memoryview(texts.buffers()[2])[: pc.sum(pc.binary_length(texts)).as_py() or 0])
+
+
+def joined(*parts: pa.Array | bytes) -> pa.Array:
+    """Texts joined row by row, null if one of them is; the last part is what is between them."""
     kind = pa.large_binary()
     return pc.binary_join_element_wise(*[
         pa.scalar(part, kind) if isinstance(part, bytes) else part.cast(kind) for part in parts
@@ -69,37 +77,6 @@ def _header_texts(headers: pa.Array, null: bytes) -> pa.Array:
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), b",")
     return pc.if_else(pc.equal(lengths, 0), b"NO_HEADERS", joined).cast(pa.large_binary())
-
-
-def json_lines(batch: pa.RecordBatch) -> bytes:
-    """Each record as one line of JSON."""
-    return b"".join(json.dumps(item, ensure_ascii=False).encode() + b"\n" for item in _objects(batch))
-
-
-def _objects(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    names = ("topic", "partition", "offset", "timestampType", "key", "value", "headers")
-    columns = [batch.column(name).to_pylist() for name in names]
-    times = times_ms(batch.column("timestamp"))
-    for time, row in zip(times, zip(*columns, strict=True), strict=True):
-        topic, partition, offset, kind, key, value, headers = row
-        yield {
-            "topic": topic, "partition": partition, "offset": offset,
-            "timestamp": time, "timestampType": TIMESTAMP_TYPES[kind],
-            **_bytes_field("key", key), **_bytes_field("value", value),
-            "headers": [
-                {"key": header["key"], **_bytes_field("value", header["value"])} for header in headers or ()
-            ],
-        }
-
-
-def _bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes as a field: the text if they are UTF-8, else their base64 under another name; nothing is lost."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def times_ms(column: pa.Array) -> list[int]:

@@ -56,7 +56,7 @@ def offsets(
 
 
 def _partitions(store: Store, names: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[str, int]]:
-    """The partitions of those numbers, or all. A number that a topic does not have is an error where it is looked at."""
+    """The partitions of those numbers, which need not exist, or all."""
     for name in names:
         for partition in numbers or range(store.describe_topic(name).partitions):
             yield name, partition

@@ -13,6 +13,7 @@ import pytest
 from cli_tools import T0, output, pylog, records
 from producer_tools import ready
 
+from pyspark_log.cli.records import json_format
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -227,3 +228,25 @@ def test_offsets_of_one_group(store):
     OffsetsLog(store).commit("h", {T[0]: 5})
     lines = output(store, "consume", "__consumer_offsets", "--format", "offsets", "--offsets-group", "h").splitlines()
     assert [(json.loads(line)["group"], json.loads(line)["committed"]) for line in lines] == [("h", 5)]
+
+
+def test_json_is_the_same_by_columns_and_by_records():
+    """As Python's json writes it, also where a batch has a rare character that is not written by columns."""
+    texts = [b"plain", b'"quoted" \\ back', b"a\tb\nc\rd", "ключ \U0001f600 \x7f".encode(), b"", None, b"{}"]
+    for odd in (b"end", b"\x00", b"\xff", b"\x0b"):
+        values = [*texts, odd]
+        headers = [[{"key": (text or b"").decode(), "value": text}, {"key": "", "value": odd}] for text in texts]
+        headers += [[]]
+        batch = pa.record_batch(
+            {
+                "key": pa.array(values[::-1], pa.binary()), "value": pa.array(values, pa.binary()),
+                "topic": ["t"] * len(values), "partition": pa.array([3] * len(values), pa.int32()),
+                "offset": pa.array(range(7, 7 + len(values)), pa.int64()),
+                "timestamp": pa.array([T0 * 1000] * len(values), pa.timestamp("us", tz="UTC")),
+                "timestampType": pa.array([-1, 0, 1, 0, 0, 0, 0, 1], pa.int32()), "headers": pa.array(headers, HEADERS),
+            }
+        )  # fmt: skip
+        for part in (batch, batch.slice(2, 4), batch.slice(0, 0)):
+            expected = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in json_format._objects(part))
+            assert json_format.json_lines(part).decode() == expected
+            assert (json_format._plain_lines(part) is None) == (part.num_rows > 0 and odd != b"end")
