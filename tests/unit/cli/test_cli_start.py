@@ -78,6 +78,14 @@ def test_the_list_of_commands_is_true():
     assert main.get_command(context, "none") is None
 
 
+def test_rich_is_loaded_in_a_terminal_only(path):
+    for words in (["verify"], ["consume", "t"], ["offsets"], ["top", "--once", "--interval", "0.1"]):
+        modules, done = loaded_by("--store", path, *words)
+        assert done.returncode == 0, done.stderr
+        assert "pyarrow" in modules
+        assert "rich" not in modules
+
+
 @pytest.fixture
 def path(tmp_path):
     store = Store.create(tmp_path / "store")
