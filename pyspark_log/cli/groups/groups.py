@@ -117,9 +117,10 @@ def describe(
     def table(rows: Sequence[Mapping[str, object]]) -> list[list[object]]:
         return [[cell(row[name]) for name in shown.values()] for row in rows]
 
-    if watched:
-        watch(lambda: table_text(list(shown), table(look()[1])), interval)
     chosen, rows, refusals = look()
+    if watched:
+        refusals.raise_if_any(chosen)
+        watch(lambda: table_text(list(shown), table(look()[1])), interval)
     if not rows:
         refusals.raise_if_any(chosen)  # Without a table that has nothing but its head.
     if as_json:

@@ -196,6 +196,11 @@ def test_a_group_is_watched(store):
     assert "Traceback" not in run.shown
 
 
+def test_a_group_that_is_not_there_is_not_watched(store):
+    result = pylog(store, "groups", "describe", "nobody", "--watch")
+    assert (result.exit_code, "PYLOG_GROUP_ID_NOT_FOUND" in result.stderr) == (1, True)
+
+
 @pytest.mark.parametrize("arguments", [("--watch",), ("--watch", "--json")])
 def test_a_group_is_watched_in_a_terminal_only(store, arguments):
     assert pylog(store, "groups", "describe", "g", *arguments).exit_code == 2
