@@ -110,7 +110,8 @@ def produce(
     check_name(topic)
     store = target.open_or_create()
     if store.ensure_topic(topic):
-        click.echo(f"made topic {topic} with {store.describe_topic(topic).partitions} partition(s)", err=True)
+        partitions = plural(store.describe_topic(topic).partitions, "partition")
+        click.echo(f"Created topic {topic} with {partitions}.", err=True)
     layout = LineLayout(
         key_separator, parse_headers, headers_delimiter, headers_separator, headers_key_separator, null_marker
     )

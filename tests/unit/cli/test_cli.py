@@ -264,7 +264,7 @@ def test_produce_keeps_what_was_entered_before_ctrl_c(store, path):
 def test_produce_makes_a_missing_topic_and_says_so(store, path):
     run = spawn(path, "produce", "lines", stdin=subprocess.PIPE)
     _, err = run.communicate(b"one\n")
-    assert (run.returncode, err.splitlines()[0]) == (0, b"made topic lines with 1 partition(s)")
+    assert (run.returncode, err.splitlines()[0]) == (0, b"Created topic lines with 1 partition.")
     assert values(store, "lines") == [(None, b"one")]
 
 
