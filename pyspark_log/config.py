@@ -200,6 +200,12 @@ def check_store_configs(configs: Mapping[str, str]) -> None:
     _check(configs, _BY_STORE_NAME, "store")
 
 
+def check_compression_type(name: str | None) -> None:
+    """Refuses what is no codec that a writer can choose (None: it chooses none). InvalidConfigError."""
+    if name not in (None, "none", *CODEC_NAMES[:-1]):
+        raise InvalidConfigError(f"compression.type = {name!r}: must be none, gzip, snappy, lz4 or zstd")
+
+
 def _check(configs: Mapping[str, str], table: Mapping[str, ConfigKey], kind: str) -> None:
     for name, text in configs.items():
         key = table.get(name)
@@ -252,8 +258,18 @@ class TopicConfig:
     segment_ms: int
 
     @classmethod
-    def resolve(cls, topic: Mapping[str, str], store: Mapping[str, str]) -> TopicConfig:
-        """Resolves the configs of a topic over those of its store over Kafka's defaults. InvalidConfigError."""
+    def resolve(
+        cls, topic: Mapping[str, str], store: Mapping[str, str], compression_type: str | None = None
+    ) -> TopicConfig:
+        """Resolves the configs of a topic over those of its store over Kafka's defaults.
+
+        Args:
+            topic, store: their configs, by Kafka's names.
+            compression_type: the writer's codec, which counts if compression.type is producer; None: none.
+
+        Raises:
+            InvalidConfigError: a bad value, or no such codec.
+        """
 
         def text(name: str) -> str:
             key = TOPIC_CONFIGS[name]
@@ -266,7 +282,10 @@ class TopicConfig:
 
         policy = TOPIC_CONFIGS["cleanup.policy"].value(text("cleanup.policy"))
         assert isinstance(policy, tuple)
-        codec = {"producer": "none", "uncompressed": "none"}.get(text("compression.type"), text("compression.type"))
+        check_compression_type(compression_type)
+        codec = text("compression.type")
+        codec = (compression_type or "none") if codec == "producer" else codec
+        codec = "none" if codec == "uncompressed" else codec
         compact = "compact" in policy
         # Compaction skips the active segment, so a segment must not stay active for longer than the lag.
         longest = whole("max.compaction.lag.ms") if compact else LONG_MAX

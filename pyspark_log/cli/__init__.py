@@ -1,1 +1,1 @@
-"""The `pylog` command: one file a command."""
+"""The `pylog` command: one file a command, in packages by what the commands are about."""

@@ -15,7 +15,7 @@ import click
 
 from pyspark_log import __version__
 from pyspark_log.cli import interrupts
-from pyspark_log.cli.output import one_line
+from pyspark_log.cli.support import one_line
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import PylogError
 
@@ -29,25 +29,46 @@ COMMANDS = {
     "configs": "Print the configs that a topic or a store can have, with their defaults, units and meaning.",
     "consume": "Print the records of TOPIC.",
     "doctor": "Test whether the file system of the folder PATH does what a store needs.",
+    "du": "Print how large each TOPIC is: bytes, segments and records; the largest first, all if none is named.",
     "dump": "Print the record batches of segment files (.log), a line each, in the words of Kafka's own dump.",
     "export-kafka": "Copy TOPIC into a new FOLDER in the layout of Kafka, for a broker to take over.",
     "groups": "List, describe, delete and reset consumer groups (a streaming query is one, too).",
     "import-kafka": (
         "Copy topics from FOLDER, in which a Kafka broker keeps its logs, into the store; offsets stay as they are."
     ),
-    "log-dirs": "List, add and remove log dirs (Kafka's log.dirs), and move partitions between them.",
+    "log-dirs": "List, describe, add and remove log dirs (Kafka's log.dirs), and move partitions between them.",
     "offsets": "Print earliest and latest offset and size of each partition of each TOPIC; of all if none is named.",
+    "perf": "Measure how fast this store is written to and read.",
     "produce": "Append each line of standard input to TOPIC as a record.",
     "publishers": (
         "List, describe and delete publishers: streaming queries, transactional ids, batch writes with a publishId."
     ),
     "recover": "Apply decided publishes that are not visible everywhere yet.",
     "repair": "Create a repaired copy of the store in a new folder; the store itself is not changed.",
+    "tail": "Print the last records of each partition of TOPIC, and then new ones as they come.",
+    "top": "Show what is written to each TOPIC, and how far its groups are, as it changes; all if none is named.",
     "topics": "Create, list, describe, alter and delete topics.",
     "verify": (
         "Look for damage anywhere in the store: every byte of every segment, indexes, states, what was published."
     ),
 }
+
+# The packages of the commands, with their headings in the help; a command that is in none has its file in this folder.
+_PACKAGES = {
+    "topics": ("Topics", ("configs", "du", "offsets", "top", "topics")),
+    "records": ("Records", ("consume", "dump", "perf", "produce", "tail")),
+    "groups": ("Groups", ("groups",)),
+    "maintenance": ("Maintenance", (
+        "clean", "compact", "doctor", "export-kafka", "import-kafka", "log-dirs", "publishers", "recover", "repair",
+        "verify",
+    )),
+}  # fmt: skip
+
+
+def _module(command: str) -> str:
+    """The name of the module that a command is in."""
+    packages = [f"{package}." for package, (_, names) in _PACKAGES.items() if command in names]
+    return f"pyspark_log.cli.{''.join(packages)}{command.replace('-', '_')}"
 
 
 class _Commands(click.Group):
@@ -70,18 +91,21 @@ class _Commands(click.Group):
         """The command of that name, which is loaded by this."""
         if cmd_name not in COMMANDS:
             return None
-        name = cmd_name.replace("-", "_")
         with interrupts.fatal():
-            command = getattr(importlib.import_module(f"pyspark_log.cli.{name}"), name)
+            command = getattr(importlib.import_module(_module(cmd_name)), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands, and loads none of them."""
         width = formatter.width - 6 - max(map(len, COMMANDS))
-        with formatter.section("Commands"):
-            cut = {name: click.Command(name, help=text).get_short_help_str(width) for name, text in COMMANDS.items()}
-            formatter.write_dl(list(cut.items()))
+        sections = [*_PACKAGES.values()]
+        grouped = {name for _, names in sections for name in names}
+        for heading, names in [*sections, ("Others", tuple(COMMANDS.keys() - grouped))]:
+            cut = [(name, click.Command(name, help=COMMANDS[name]).get_short_help_str(width)) for name in sorted(names)]
+            if cut:
+                with formatter.section(heading):
+                    formatter.write_dl(cut)
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command that was asked for."""

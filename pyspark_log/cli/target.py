@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pyspark_log.cli import interrupts
-from pyspark_log.cli.output import warn
+from pyspark_log.cli.support import warn
 from pyspark_log.errors import PylogError, StoreNotFoundError
 
 if TYPE_CHECKING:

@@ -332,7 +332,8 @@ class Store:
     # ---- records
 
     def append(
-        self, topic: str, data: pa.RecordBatch | pa.Table, *, partition: int | None = None, sync: bool = False
+        self, topic: str, data: pa.RecordBatch | pa.Table, *, partition: int | None = None, sync: bool = False,
+        compression_type: str | None = None,
     ) -> list[AppendResult]:
         """Appends records.
 
@@ -344,6 +345,8 @@ class Store:
             partition: the partition for all records.
             sync: True: returns when the records survive a power loss; else they survive the end of any process,
                 and a power loss as far as the topic's flush.messages and flush.ms ensure.
+            compression_type: none, gzip, snappy, lz4 or zstd, for a topic that leaves the codec to its writers
+                (compression.type=producer); None: none.
 
         Returns:
             The offsets of the records, for each partition that got some.
@@ -351,12 +354,13 @@ class Store:
         Raises:
             UnknownTopicError: no such topic or partition.
             InvalidTopicError: one of the engine's own topics.
+            InvalidConfigError: no such codec.
             InvalidRecordError: a column or record is refused; nothing was appended.
             OSError, OutcomeUnknownError, or another PylogError: only the partitions in the error's `results`, a list
                 of AppendResult, have their records.
         """
         check_not_internal(topic)
-        return append_rows(self.logs, topic, data, partition, sync)
+        return append_rows(self.logs, topic, data, partition, sync, compression_type)
 
     def append_batch(self, topic: str, partition: int, batch: bytes, *, sync: bool = False) -> AppendResult:
         """Appends a record batch as a Kafka client sends it; once, if its producer is idempotent.

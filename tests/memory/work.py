@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pyspark_log.cli.consume import consume
-from pyspark_log.cli.dump import dump
+from pyspark_log.cli.records.consume import consume
+from pyspark_log.cli.records.dump import dump
 from pyspark_log.cli.target import Target
 from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.planning import OffsetRange

@@ -165,6 +165,10 @@ class LogReader:
             raise LogDamagedError(f"{self.place}: no segments in {self._folder(state)}: files were removed or moved")
         return bases
 
+    def segment_count(self) -> int:
+        """How many live segments a partition has that was written to. LogDamagedError, LogDirOfflineError: none."""
+        return self._settled(lambda state, _: len(self._present(state)))
+
     def size(self) -> int:
         """Bytes of the live `.log` files."""
 

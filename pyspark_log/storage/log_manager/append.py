@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from pyspark_log.config import TopicConfig
 from pyspark_log.storage.ingest import PIECE_SIZE, AssignedRows, BatchEncoder, packed
 from pyspark_log.storage.log import Extent, LogWriter
 from pyspark_log.storage.log_manager.manager import LogManager
@@ -16,11 +17,14 @@ _APPEND_BYTES = 16 * 1024 * 1024
 
 
 def append_rows(
-    logs: LogManager, topic: str, data: pa.RecordBatch | pa.Table, partition: int | None, sync: bool
+    logs: LogManager, topic: str, data: pa.RecordBatch | pa.Table, partition: int | None, sync: bool,
+    compression_type: str | None = None,
 ) -> list[AppendResult]:
     """Appends records to any topic, also an internal one; arguments and errors are those of `Store.append`."""
     opened = logs.topic(topic)
     count, config = opened.description.partitions, opened.config
+    if compression_type is not None:
+        config = TopicConfig.resolve(opened.description.configs, logs.configs, compression_type)
     if partition is not None:
         opened.check(partition)
     now = logs.clock()

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pyspark_log.config import CODEC_NAMES, INT_MAX, TopicConfig
-from pyspark_log.errors import InvalidConfigError, UnknownTopicError
+from pyspark_log.config import INT_MAX, TopicConfig, check_compression_type
+from pyspark_log.errors import UnknownTopicError
 from pyspark_log.storage.catalog import STAGING_FOLDER, check_not_internal
 from pyspark_log.storage.fs import Process, files
 from pyspark_log.storage.ingest import FILLING_BYTES, RecordAccumulator
@@ -25,7 +25,6 @@ from pyspark_log.storage.publish.agreed_topics import AgreedTopic, agree
 from pyspark_log.storage.publish.install import install_size, most_batches
 from pyspark_log.storage.publish.staged_file import Job
 from pyspark_log.storage.record import CRC_AT
-from pyspark_log.types import TopicDescription
 
 log = logging.getLogger(__name__)
 
@@ -116,26 +115,14 @@ class StagingPlan:
             InvalidConfigError: there is no such codec.
         """
         logs.check_writable()
-        if compression_type not in (None, "none", *CODEC_NAMES[:-1]):
-            raise InvalidConfigError(
-                f"compression.type = {compression_type!r}: must be none, gzip, snappy, lz4 or zstd"
-            )
+        check_compression_type(compression_type)
         planned = {}
         for name in topics:
             check_not_internal(name)
             description = logs.describe_topic(name)
-            config = _resolved(logs, description, compression_type)
+            config = TopicConfig.resolve(description.configs, logs.configs, compression_type)
             planned[name] = PlannedTopic(description.topic_id, description.partitions, config)
         return cls(logs.cluster_id, planned, Job.new(owner), compression_type=compression_type, others=others)
-
-
-def _resolved(logs: LogManager, topic: TopicDescription, compression_type: str | None) -> TopicConfig:
-    """A topic's configs, with the writer's codec if the topic leaves the codec to the writer."""
-    configs = topic.configs
-    if compression_type and configs.get("compression.type", "producer") == "producer":
-        codec = "uncompressed" if compression_type == "none" else compression_type
-        configs = {**configs, "compression.type": codec}
-    return TopicConfig.resolve(configs, logs.configs)
 
 
 @dataclass(slots=True)
@@ -240,7 +227,7 @@ class StagedWriter:
         description = self._logs.describe_topic(topic)
         if description.topic_id != agreed.topic_id:
             raise UnknownTopicError(f"topic {topic!r} was deleted and made again while this write was at work")
-        config = _resolved(self._logs, description, self._plan.compression_type)
+        config = TopicConfig.resolve(description.configs, self._logs.configs, self._plan.compression_type)
         return PlannedTopic(agreed.topic_id, agreed.partitions, config)
 
     def _take(self, place: _Place, batch: bytes, count: int) -> None:

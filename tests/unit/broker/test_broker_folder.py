@@ -697,10 +697,10 @@ def test_every_kind_of_group_record_is_shown(tmp_path):
     assert "field of" in records[7]["error"]
     assert (records[8]["key_base64"], records[8]["value_base64"]) == (None, "dg==")
 
-    assert [one["at"]["offset"] for one in shown("--format", "offsets", "--group", "g")[1]] == [0, 1, 2, 4, 5]
-    (of_h,) = shown("--format", "offsets", "--group", "h", "--max-messages", "1")[1]
+    assert [one["at"]["offset"] for one in shown("--format", "offsets", "--offsets-group", "g")[1]] == [0, 1, 2, 4, 5]
+    (of_h,) = shown("--format", "offsets", "--offsets-group", "h", "--max-messages", "1")[1]
     assert of_h["at"]["offset"] == 3
-    assert shown("--format", "json", "--group", "g")[0] == 2
+    assert shown("--format", "json", "--offsets-group", "g")[0] == 2
 
 
 # ---- nothing is written

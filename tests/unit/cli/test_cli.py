@@ -32,7 +32,9 @@ COMMAND = [sys.executable, "-m", "pyspark_log.cli.start"]
 # How long a command may take for what nothing hinders, in seconds, on a machine that has much else to do.
 PATIENCE = 120
 # It holds lines back for ever, so that no append is under way when it is ended.
-PATIENT_PRODUCER = "import pyspark_log.cli.produce as m; m._LINGER_S = 1e6; import pyspark_log.cli.start as c; c.main()"
+PATIENT_PRODUCER = (
+    "import pyspark_log.cli.records.produce as m; m._LINGER_S = 1e6; import pyspark_log.cli.start as c; c.main()"
+)
 
 
 @pytest.fixture
@@ -80,7 +82,8 @@ def values(store, topic):
 
 def test_topics_create_makes_the_store_and_says_so(path):
     result = pylog(path, "topics", "create", "events", "--partitions", "3", "--config", "retention.ms=-1")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"made a new store in {path}\n")
+    said = "Created topic events with 3 partitions.\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (0, said, f"made a new store in {path}\n")
     topic = Store.open(path).describe_topic("events")
     assert (topic.partitions, topic.configs) == (3, {"retention.ms": "-1"})
 
@@ -89,7 +92,8 @@ def test_topics_create_again_is_an_error_unless_told_otherwise(events, path):
     result = pylog(path, "topics", "create", "events")
     assert result.exit_code == 1
     assert result.stderr == "Error: [PYLOG_TOPIC_EXISTS] topic 'events' exists already\n"
-    assert output(path, "topics", "create", "events", "--if-not-exists") == ""
+    said = "Topic events exists already; nothing was changed.\n"
+    assert output(path, "topics", "create", "events", "--if-not-exists") == said
 
 
 @pytest.mark.parametrize(("given", "kept"), [
@@ -157,8 +161,11 @@ def test_topics_describe_prints_a_table_and_json(events, path):
 
 def test_topics_alter(events, path):
     changes = ["--partitions", "4", "--config", "segment.ms=1000", "--config", "flush.ms=1"]
-    output(path, "topics", "alter", "events", *changes)
-    output(path, "topics", "alter", "events", "--delete-config", "flush.ms")
+    assert output(path, "topics", "alter", "events", *changes).splitlines() == [
+        "Altered topic events: segment.ms=1000, flush.ms=1.", "Altered topic events: it has 4 partitions."
+    ]  # fmt: skip
+    said = "Altered topic events: flush.ms as the store has it.\n"
+    assert output(path, "topics", "alter", "events", "--delete-config", "flush.ms") == said
     topic = events.describe_topic("events")
     assert (topic.partitions, topic.configs) == (4, {"segment.ms": "1000"})
     result = pylog(path, "topics", "alter", "events", "--partitions", "3")
@@ -167,14 +174,15 @@ def test_topics_alter(events, path):
 
 
 def test_topics_delete_and_delete_records(events, path):
-    assert output(path, "topics", "delete-records", "events", "--partition", "0", "--before", "2") == "2\n"
+    delete = ("topics", "delete-records", "events", "--partition", "0", "--yes", "--before")
+    assert output(path, *delete, "2") == "events-0 begins at offset 2.\n"
     assert events.earliest_offset("events", 0) == 2
-    assert output(path, "topics", "delete-records", "events", "--partition", "0", "--before", "-1") == "3\n"
-    result = pylog(path, "topics", "delete-records", "events", "--partition", "0", "--before", "4")
+    assert output(path, *delete, "-1") == "events-0 begins at offset 3.\n"
+    result = pylog(path, *delete, "4")
     assert result.stderr.startswith("Error: [PYLOG_OFFSET_OUT_OF_RANGE] events-0: offset 4 is out of range")
-    output(path, "topics", "delete", "events")
+    assert output(path, "topics", "delete", "events", "--yes") == "Deleted topic events.\n"
     assert events.topics() == []
-    assert pylog(path, "topics", "delete", "events").exit_code == 1
+    assert pylog(path, "topics", "delete", "events", "--yes").exit_code == 1
 
 
 def test_clean(events, path):
@@ -192,7 +200,7 @@ def test_produce_takes_lines_as_they_are(store, path):
     store.create_topic("lines")
     run = spawn(path, "produce", "lines", stdin=subprocess.PIPE)
     out, err = run.communicate(b"one\n\n tw\xff\x00o\r\nlast")
-    assert (run.returncode, out, err) == (0, b"", b"")
+    assert (run.returncode, out, err) == (0, b"", b"4 records to lines, offsets by partition: 0: 0..3\n")
     assert values(store, "lines") == [(None, b"one"), (None, b""), (None, b" tw\xff\x00o\r"), (None, b"last")]
 
 
@@ -249,14 +257,14 @@ def test_produce_keeps_what_was_entered_before_ctrl_c(store, path):
     assert values(store, "lines") == []
     run.send_signal(signal.SIGINT)
     _, err = run.communicate()
-    assert (run.returncode, err) == (130, b"")
+    assert (run.returncode, err) == (130, b"2 records to lines, offsets by partition: 0: 0..1\n")
     assert values(store, "lines") == [(None, b"first"), (None, b"second")]
 
 
 def test_produce_makes_a_missing_topic_and_says_so(store, path):
     run = spawn(path, "produce", "lines", stdin=subprocess.PIPE)
     _, err = run.communicate(b"one\n")
-    assert (run.returncode, err) == (0, b"made topic lines with 1 partition(s)\n")
+    assert (run.returncode, err.splitlines()[0]) == (0, b"Created topic lines with 1 partition.")
     assert values(store, "lines") == [(None, b"one")]
 
 
@@ -422,6 +430,14 @@ def test_offsets_by_the_points_of_kafka_get_offsets(events, path, point, number,
     assert output(path, "offsets", "events", "--time", number) == table
     times = [row["timestamp"] for row in json.loads(output(path, "offsets", "events", "--time", point, "--json"))]
     assert times == ([T0 + 2000, T0 + 60_000] if point == "max-timestamp" else [None, None])
+
+
+def test_offsets_of_some_partitions(events, path):
+    for arguments in ([], ["--time", "latest"]):
+        found = json.loads(output(path, "offsets", "--partition", "1", "--json", *arguments))
+        assert [(row["topic"], row["partition"]) for row in found] == [("events", 1)]
+    refused = pylog(path, "offsets", "events", "--partition", "2")
+    assert (refused.exit_code, "no partition 2; it has 2" in refused.stderr) == (1, True)
 
 
 def test_offsets_knows_no_other_points(events, path):

@@ -133,12 +133,12 @@ def test_members_are_shown_with_what_they_have(log, store, path):
         (("describe",), 2, "name a group, or give --all-groups"),
         (("describe", "g", "--all-groups"), 2, "name a group, or give --all-groups"),
         (("describe", "g", "--state", "--members"), 2, "exclude each other"),
-        (("delete", "nobody"), 1, "PYLOG_GROUP_ID_NOT_FOUND"),
+        (("delete", "nobody", "--yes"), 1, "PYLOG_GROUP_ID_NOT_FOUND"),
         (("delete-offsets", "--group", "g"), 2, "give --topic"),
         (("delete-offsets", "--group", "g", "--topic", "events:x"), 2, "expected partition numbers after the colon"),
         (("delete-offsets", "--group", "g", "--topic", "events:1,3"), 1, "has the partitions 0 to 2, not 3"),
         (("delete-offsets", "--group", "g", "--topic", "gone:0,1"), 1, "there is no topic 'gone'"),
-        (("delete-offsets", "--group", "nobody", "--topic", "events"), 1, "PYLOG_GROUP_ID_NOT_FOUND"),
+        (("delete-offsets", "--group", "nobody", "--topic", "events", "--yes"), 1, "PYLOG_GROUP_ID_NOT_FOUND"),
     ],
 )
 def test_what_is_not_understood_is_refused(unchanged, arguments, code, text):
@@ -153,20 +153,21 @@ def test_a_group_without_members_can_be_deleted(log, store, path):
     for group in "hi":
         log.commit(group, {EVENTS[0]: 4})
     append(store, "h", coordinator_records.encode_group_key("h"), members("events"))
-    refused = pylog(path, "groups", "delete", "g", "h", "nobody", "i")
+    refused = pylog(path, "groups", "delete", "g", "h", "nobody", "i", "--yes")
     assert refused.exit_code == 1
     assert [line.split("] ")[0] for line in refused.stderr.splitlines()] == [
         "Error: 2 of 4 groups could not be done:", "  h: [PYLOG_NON_EMPTY_GROUP", "  nobody: [PYLOG_GROUP_ID_NOT_FOUND",
     ]  # fmt: skip
-    assert refused.stdout == "group g is deleted\ngroup i is deleted\n"
+    assert refused.stdout == "Deleted group g.\nDeleted group i.\n"
     assert log.groups() == ["h"]
     append(store, "h", coordinator_records.encode_group_key("h"), members())
-    output(path, "groups", "delete", "--all-groups")
+    output(path, "groups", "delete", "--all-groups", "--yes")
     assert log.groups() == []
 
 
 def test_single_positions_can_be_deleted(log, path):
-    deleted = output(path, "groups", "delete-offsets", "--group", "g", "--topic", "events:1,2", "--topic", "gone")
+    which = ("--group", "g", "--topic", "events:1,2", "--topic", "gone")
+    deleted = output(path, "groups", "delete-offsets", *which, "--yes")
     assert [line.split(maxsplit=2) for line in deleted.splitlines()] == [
         ["TOPIC", "PARTITION", "STATUS"],
         ["events", "1", "deleted"], ["events", "2", "nothing was committed"], ["gone", "0", "deleted"],
@@ -319,6 +320,20 @@ def test_a_store_that_is_only_read_is_refused_once(tmp_path):
         assert (refused.exit_code, refused.stdout) == (1, "")
         assert refused.stderr.startswith("Error: [PYLOG_READ_ONLY]")
         assert refused.stderr.count("\n") == 1
+
+
+def test_what_is_reset_and_deleted_as_json(log, path):
+    reset = ("groups", "reset-offsets", "g", "--topic", "events:0,1", "--to-latest", "--dry-run", "--json")
+    assert json.loads(output(path, *reset)) == [
+        {"group": "g", "topic": "events", "partition": 0, "new_offset": 10},
+        {"group": "g", "topic": "events", "partition": 1, "new_offset": 5},
+    ]
+    assert pylog(path, *reset, "--export").exit_code == 2
+    delete = ("groups", "delete-offsets", "--group", "g", "--topic", "events:1,2", "--yes", "--json")
+    assert json.loads(output(path, *delete)) == [
+        {"topic": "events", "partition": 1, "status": "deleted"},
+        {"topic": "events", "partition": 2, "status": "nothing was committed"},
+    ]
 
 
 def test_an_export_can_be_taken_back_in(log, path, tmp_path):

@@ -15,11 +15,13 @@ from pyspark_log.cli.main import COMMANDS, main
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
 
-HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "lz4", "zstandard"}
+HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "lz4", "zstandard", "rich"}
 # What help may need of the package, and how many modules in all; Python itself and click have some 120.
 LIGHT = {
-    "arguments", "cli", "cli.interrupts", "cli.main", "cli.output", "cli.start", "cli.target", "cli.topics",
-    "cli.units", "config", "errors", "storage", "types",
+    "arguments", "cli", "cli.interrupts", "cli.main", "cli.start", "cli.support", "cli.support.completion",
+    "cli.support.confirm", "cli.support.live", "cli.support.output", "cli.support.progress", "cli.support.times",
+    "cli.target", "cli.topics", "cli.topics.partitions", "cli.topics.topics", "cli.topics.units", "config",
+    "errors", "storage", "types",
 }  # fmt: skip
 MOST_MODULES = 220
 
@@ -74,6 +76,14 @@ def test_the_list_of_commands_is_true():
         command = main.get_command(context, name)
         assert (command.name, command.get_short_help_str(1000)) == (name, text)
     assert main.get_command(context, "none") is None
+
+
+def test_rich_is_loaded_in_a_terminal_only(path):
+    for words in (["verify"], ["consume", "t"], ["offsets"], ["top", "--once", "--interval", "0.1"]):
+        modules, done = loaded_by("--store", path, *words)
+        assert done.returncode == 0, done.stderr
+        assert "pyarrow" in modules
+        assert "rich" not in modules
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from pyspark_log.cli.doctor import doctor
+from pyspark_log.cli.maintenance.doctor import doctor
 from pyspark_log.storage.fs import files, mounts
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.maintenance.doctor import checks, environment, examination, mount_options, peer
@@ -31,7 +31,7 @@ from pyspark_log.storage.maintenance.doctor.second_process import SecondProcess
 from pyspark_log.storage.store import Store
 
 CHECKS = {check.name: check for check in ONE_HOST}
-COMMAND = "from pyspark_log.cli.doctor import doctor; doctor()"
+COMMAND = "from pyspark_log.cli.maintenance.doctor import doctor; doctor()"
 #: The same with few of the checks of one host.
 QUICK = f"from pyspark_log.storage.maintenance.doctor import examination as e; e.ONE_HOST = e.ONE_HOST[:1]; {COMMAND}"
 

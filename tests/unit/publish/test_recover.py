@@ -168,7 +168,7 @@ def test_a_decision_that_nobody_has_anything_of_can_be_taken_back(store):
     )
     assert other.committed_offsets.committed("g")[A0].offset == 9
     (found,) = waiting(other.decisions)
-    result = pylog(store, "--set-aside", str(found.decision.offset))
+    result = pylog(store, "--set-aside", str(found.decision.offset), "--yes")
     assert result.exit_code == 0, result.output
     assert "partitions without it: a-0,b-0,__consumer_offsets-0" in result.stdout
     assert "may publish the same number again" in result.stdout
@@ -240,7 +240,7 @@ def test_what_is_applied_cannot_be_set_aside(store):
     for number in (0, 17):
         with pytest.raises(InvalidConfigError, match=f"decision {number} is applied everywhere, or there is none"):
             set_aside(store.decisions, number)
-    assert pylog(store, "--set-aside", "0").exit_code == 1
+    assert pylog(store, "--set-aside", "0", "--yes").exit_code == 1
     assert pylog(store, "--set-aside", "0", "--dry-run").exit_code == 2
 
 

@@ -1,5 +1,6 @@
 """`repair` makes a copy that has all that was whole and can be used: repair, reopen, append, reopen, count."""
 
+import json
 import os
 import shutil
 
@@ -10,7 +11,7 @@ from damage import DAMAGES, RECORDS, build, flip, headers, log, records, rows, s
 from record_tools import Record
 from record_tools import build as build_batch
 
-from pyspark_log.cli.repair import repair as command
+from pyspark_log.cli.maintenance.repair import repair as command
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import LogDamagedError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.fs import files
@@ -325,3 +326,10 @@ def test_the_command(path, copy):
     assert "1 losses" in lines[-1]
     healthy = CliRunner().invoke(command, ["--into", f"{copy}2"], obj=Target(str(copy)))
     assert healthy.exit_code == 0
+    result = CliRunner().invoke(command, ["--into", f"{copy}3", "--json"], obj=Target(str(path)))
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["complete"], found["path"]) == (1, False, f"{copy}3")
+    (loss,) = found["losses"]
+    assert (loss["topic"], loss["partition"], loss["evidence"].startswith("cut/t-0/")) == ("t", 0, True)
+    assert found["partitions"] > 0
+    assert found["records"] > 0

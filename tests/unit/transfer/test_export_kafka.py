@@ -354,3 +354,8 @@ def test_the_command(store, folder):
     assert "[PYLOG_STORE_EXISTS]" in again.output
     without = CliRunner().invoke(main, ["--store", store.path, "export-kafka", "t", str(folder)])
     assert without.exit_code == 2
+    arguments = ["--store", store.path, "export-kafka", "t", f"{folder}2", "--topic-id", ID, "--json"]
+    first, second = json.loads(CliRunner().invoke(main, arguments).stdout)
+    assert first.items() >= {"partition": 0, "log_start": 0, "log_end": 120}.items()
+    assert first["bytes"] > 0
+    assert (second["log_end"], second["segments"]) == (0, 1)

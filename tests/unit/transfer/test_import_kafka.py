@@ -253,6 +253,14 @@ def test_the_command(root, tmp_path):
     result = run("--topic", "u", "--topic", "t")
     assert (result.exit_code, "PYLOG_TOPIC_EXISTS" in result.stderr) == (1, True)
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["PARTITION", "u-0"]
+    Store.open(tmp_path / "new").delete_topic("u")
+    result = run("--topic", "u", "--topic", "t", "--json")
+    (found,) = json.loads(result.stdout)
+    assert found == {
+        "topic": "u", "partition": 0, "log_start": 0, "log_end": 1, "last_stable_offset": 1, "batches": 1,
+        "bytes": len(batch(0, b"x")),
+    }  # fmt: skip
+    assert (result.exit_code, "PYLOG_TOPIC_EXISTS" in result.stderr) == (1, True)
     assert rows(Store.open(tmp_path / "new"), topic="u") == [(0, b"x")]
 
 

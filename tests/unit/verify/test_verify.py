@@ -15,8 +15,8 @@ from producer_tools import ending, ready
 from record_tools import Record, patched
 from record_tools import build as build_batch
 
+from pyspark_log.cli.maintenance.verify import verify as command
 from pyspark_log.cli.target import Target
-from pyspark_log.cli.verify import verify as command
 from pyspark_log.errors import StoreNotFoundError, StoreVersionError, UnknownTopicError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file

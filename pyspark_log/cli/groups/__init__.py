@@ -1,0 +1,1 @@
+"""The commands about consumer groups: `groups` with its subcommands."""

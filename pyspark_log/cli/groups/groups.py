@@ -1,0 +1,273 @@
+"""`pylog groups`: lists consumer groups, their lag, and deletes committed offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+from pyspark_log.cli.groups.group_choice import (
+    Refusals,
+    chosen_groups,
+    group_options,
+    topic_and_numbers,
+    topic_option,
+    topic_partitions,
+)
+from pyspark_log.cli.groups.reset_offsets import reset_offsets
+from pyspark_log.cli.support import (
+    cell,
+    complete_groups,
+    confirm,
+    interval_option,
+    json_option,
+    plural,
+    print_json,
+    print_table,
+    table_text,
+    watch,
+    yes_option,
+)
+from pyspark_log.cli.target import Target
+from pyspark_log.errors import UnknownGroupError, UnknownTopicError
+from pyspark_log.storage.groups import (
+    NEVER,
+    GroupDescription,
+    GroupMember,
+    GroupState,
+    OffsetAndMetadata,
+    OffsetsLog,
+    assigned_partitions,
+)
+from pyspark_log.storage.store import Store
+from pyspark_log.types import TopicPartition
+
+# The value of --state that means all of them.
+_ANY = "any"
+
+
+@click.group()
+def groups() -> None:
+    """List, describe, delete and reset consumer groups (a streaming query is one, too)."""
+
+
+groups.add_command(reset_offsets)
+
+
+@groups.command("list")
+@click.option(
+    "--state", "states", is_flag=False, flag_value=_ANY, metavar="[STATE,...]",
+    help="Also print each group's state and protocol type; with states (Empty, Stable), only groups in these.",
+)
+@json_option
+@click.pass_obj
+def list_groups(target: Target, states: str | None, as_json: bool) -> None:
+    """Print the names of all groups."""
+    log = OffsetsLog(target.open())
+    names = log.groups()
+    if states is None:
+        if as_json:
+            print_json(names)
+        for name in [] if as_json else names:
+            click.echo(name)
+        return
+    wanted = _states(states)
+    rows = [_state(found) for found in map(log.describe, names) if found.state in wanted]
+    shown = {"GROUP": "group", "STATE": "state", "PROTOCOL-TYPE": "protocol_type"}
+    if as_json:
+        print_json([{name: row[name] for name in shown.values()} for row in rows])
+    else:
+        print_table(list(shown), [[cell(row[name]) for name in shown.values()] for row in rows])
+
+
+def _states(text: str) -> set[GroupState]:
+    known = {state.value.lower(): state for state in GroupState}
+    found = set(known.values()) if text == _ANY else {known.get(word.strip().lower()) for word in text.split(",")}
+    if None in found:
+        raise click.UsageError(f"--state {text}: the states are {', '.join(state.value for state in GroupState)}")
+    return {state for state in found if state is not None}
+
+
+@groups.command()
+@group_options
+@click.option("--offsets", "_offsets", is_flag=True, help="What they have committed, and the lag (the default).")
+@click.option("--members", is_flag=True, help="Instead: their members.")
+@click.option("--state", is_flag=True, help="Instead: their state.")
+@click.option("--watch", "watched", is_flag=True, help="In a terminal: again and again, until Ctrl-C.")
+@interval_option
+@json_option
+@click.pass_obj
+def describe(
+    target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, _offsets: bool, members: bool,
+    state: bool, watched: bool, interval: float, as_json: bool,
+) -> None:
+    """Print what each GROUP has committed for each partition, where its log ends, and the lag between."""
+    if _offsets + members + state > 1:
+        raise click.UsageError("--offsets, --members and --state exclude each other")
+    if watched and as_json:
+        raise click.UsageError("--watch and --json exclude each other")
+    store = target.open()
+    log = OffsetsLog(store)
+    shown = _MEMBERS if members else _STATE if state else _OFFSETS
+
+    def look() -> tuple[list[str], list[dict[str, object]], Refusals]:
+        chosen = chosen_groups(log, names, more, all_groups)
+        return chosen, *_described(store, log, chosen, shown)
+
+    def table(rows: Sequence[Mapping[str, object]]) -> list[list[object]]:
+        return [[cell(row[name]) for name in shown.values()] for row in rows]
+
+    chosen, rows, refusals = look()
+    if watched:
+        refusals.raise_if_any(chosen)
+        watch(lambda: table_text(list(shown), table(look()[1])), interval)
+    if not rows:
+        refusals.raise_if_any(chosen)  # Without a table that has nothing but its head.
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(list(shown), table(rows))
+    refusals.raise_if_any(chosen)
+
+
+def _described(
+    store: Store, log: OffsetsLog, groups: Sequence[str], shown: Mapping[str, str]
+) -> tuple[list[dict[str, object]], Refusals]:
+    """A row for each thing that is shown of the groups, and the groups of which nothing can be."""
+    rows, refusals = list[dict[str, object]](), Refusals()
+    for name in groups:
+        with refusals.of(name):
+            group = log.describe(name)
+            if group.state is GroupState.DEAD:
+                raise UnknownGroupError(f"there is no group {name!r} in {store.path}")
+            if shown is _MEMBERS:
+                rows += [_member(group, member) for member in group.members]
+            elif shown is _STATE:
+                rows.append(_state(group))
+            else:
+                rows += _committed(store, group, log.fetch(name))
+    return rows, refusals
+
+
+_MEMBERS = {
+    "GROUP": "group", "CONSUMER-ID": "consumer_id", "HOST": "host", "CLIENT-ID": "client_id",
+    "#PARTITIONS": "partitions",
+}  # fmt: skip
+_STATE = {
+    "GROUP": "group", "ASSIGNMENT-STRATEGY": "assignment_strategy", "STATE": "state", "#MEMBERS": "members",
+    "PROTOCOL-TYPE": "protocol_type",
+}  # fmt: skip
+_OFFSETS = {
+    "GROUP": "group", "TOPIC": "topic", "PARTITION": "partition", "CURRENT-OFFSET": "current_offset",
+    "LOG-END-OFFSET": "log_end_offset", "LAG": "lag", "CONSUMER-ID": "consumer_id", "HOST": "host",
+    "CLIENT-ID": "client_id",
+}  # fmt: skip
+
+
+def _member(group: GroupDescription, member: GroupMember) -> dict[str, object]:
+    return {
+        "group": group.group, "consumer_id": member.member_id, "instance_id": member.instance_id,
+        "host": member.client_host, "client_id": member.client_id, "partitions": len(_assigned(group, member)),
+    }  # fmt: skip
+
+
+def _state(group: GroupDescription) -> dict[str, object]:
+    return {
+        "group": group.group, "protocol_type": group.protocol_type or None,
+        "assignment_strategy": group.protocol or None, "state": group.state.value,
+        # Of a state that is not known none may have been found.
+        "members": None if group.state is GroupState.UNKNOWN and not group.members else len(group.members),
+    }  # fmt: skip
+
+
+def _committed(
+    store: Store, group: GroupDescription, committed: Mapping[TopicPartition, OffsetAndMetadata]
+) -> list[dict[str, object]]:
+    """Each committed offset of a group, and each partition that a member has and the group never committed."""
+    owners = {at: member for member in group.members for at in _assigned(group, member)}
+    rows: list[dict[str, object]] = []
+    for at in sorted(committed.keys() | owners.keys()):
+        kept, owner, end = committed.get(at), owners.get(at), _log_end(store, at)
+        rows.append({
+            "group": group.group, "topic": at.topic, "partition": at.partition,
+            "current_offset": None if kept is None else kept.offset, "log_end_offset": end,
+            "lag": None if end is None or kept is None else max(end - kept.offset, 0),
+            "consumer_id": owner and owner.member_id, "host": owner and owner.client_host,
+            "client_id": owner and owner.client_id,
+            "metadata": kept and kept.metadata, "commit_timestamp": kept and kept.commit_timestamp,
+            "expire_timestamp": kept and _expiry(kept.expire_timestamp),
+        })
+    return rows
+
+
+def _expiry(time: int) -> int | str | None:
+    return "never" if time == NEVER else None if time < 0 else time
+
+
+def _assigned(group: GroupDescription, member: GroupMember) -> Sequence[TopicPartition]:
+    if member.partitions is not None:
+        return member.partitions
+    # What members of other protocols have, only they know.
+    return () if group.topics is None else assigned_partitions(member.assignment)
+
+
+def _log_end(store: Store, at: TopicPartition) -> int | None:
+    try:
+        return store.latest_offset(at.topic, at.partition)
+    except UnknownTopicError:
+        return None  # deleted since; the commit stays until the group's offsets expire
+
+
+@groups.command()
+@group_options
+@yes_option
+@click.pass_obj
+def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, yes: bool) -> None:
+    """Delete each GROUP with its committed offsets. A group that has members is refused."""
+    store = target.open()
+    store.check_writable()
+    log = OffsetsLog(store)
+    chosen, refusals = chosen_groups(log, names, more, all_groups), Refusals()
+    if chosen:
+        confirm(f"Delete {plural(len(chosen), 'group')} with all committed offsets: {', '.join(chosen)}?", yes)
+    for name in chosen:
+        with refusals.of(name):
+            log.delete_group(name)
+            click.echo(f"Deleted group {name}.")
+    refusals.raise_if_any(chosen)
+
+
+@groups.command("delete-offsets")
+@click.option(
+    "--group", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group that has committed them."
+)
+@topic_option
+@yes_option
+@json_option
+@click.pass_obj
+def delete_offsets(target: Target, group: str, topics: Sequence[str], yes: bool, as_json: bool) -> None:
+    """Delete a group's committed offsets for a topic, or for some partitions of it.
+
+    A deleted topic can be named as well. Refused while members of the group read the topic.
+    """
+    if not topics:
+        raise click.UsageError("no partitions are named: give --topic")
+    store = target.open()
+    log = OffsetsLog(store)
+    committed, partitions = log.fetch(group), set[TopicPartition]()
+    for spec in topics:
+        topic, numbers = topic_and_numbers(spec)
+        held = {at for at in committed if at.topic == topic and (numbers is None or at.partition in numbers)}
+        if not held or (numbers is not None and len(held) < len(set(numbers))):
+            held |= set(topic_partitions(store, [spec]))
+        partitions |= held
+    listed = ", ".join(map(str, sorted(partitions)))
+    confirm(f"Delete the committed offsets of group {group} for {listed}?", yes)
+    deleted = log.delete_offsets(group, partitions)
+    rows = [
+        (at.topic, at.partition, "deleted" if at in deleted else "nothing was committed") for at in sorted(partitions)
+    ]
+    if as_json:
+        print_json([dict(zip(("topic", "partition", "status"), row, strict=True)) for row in rows])
+    else:
+        print_table(("TOPIC", "PARTITION", "STATUS"), rows)

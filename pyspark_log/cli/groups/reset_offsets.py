@@ -1,0 +1,287 @@
+"""`pylog groups reset-offsets`: resets committed offsets of groups, as kafka-consumer-groups.sh does."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import click
+
+from pyspark_log.cli.groups.group_choice import (
+    Refusals,
+    chosen_groups,
+    group_options,
+    those_there,
+    topic_option,
+    topic_partitions,
+)
+from pyspark_log.cli.support import json_option, print_json, print_table, to_ms, warn
+from pyspark_log.cli.target import Target
+from pyspark_log.errors import InvalidTopicError
+from pyspark_log.storage.catalog import check_name
+from pyspark_log.storage.groups import NEVER, OffsetAndMetadata, OffsetsLog, check_empty
+from pyspark_log.storage.store import Store
+from pyspark_log.types import TopicPartition
+
+#: What one group has committed.
+_Committed = Mapping[TopicPartition, OffsetAndMetadata]
+#: The offsets that a group is to have committed.
+_Offsets = dict[TopicPartition, int]
+
+_WHOLE = re.compile("[0-9]{1,19}")
+_DURATION = re.compile(
+    r"(?P<sign>[+-]?)P(?:(?P<days>[+-]?\d+)D)?"
+    r"(?:T(?=[+-]?\d)(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:[.,]\d{0,9})?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+def _duration(_ctx: click.Context, _param: click.Parameter, text: str | None) -> timedelta | None:
+    """An option's callback: a duration as java.time.Duration has it, PnDTnHnMnS."""
+    if text is None:
+        return None
+    match = _DURATION.fullmatch(text)
+    given = {} if match is None else match.groupdict()
+    sign = given.pop("sign", "")
+    parts = {name: float(part.replace(",", ".")) for name, part in given.items() if part}
+    try:
+        if parts:
+            return -timedelta(**parts) if sign == "-" else timedelta(**parts)
+    except OverflowError:
+        pass  # no calendar reaches so far
+    raise click.BadParameter(f"{text!r} is no duration: PnDTnHnMnS, as in P7D or PT1H30M")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scenario:
+    """What the user has asked for; all but one are not given."""
+
+    to_offset: int | None
+    to_datetime: int | None
+    by_duration: timedelta | None
+    to_earliest: bool
+    to_latest: bool
+    shift_by: int | None
+    to_current: bool
+
+    def check(self, from_file: str | None) -> None:
+        """click.UsageError unless it is exactly one."""
+        values = (self.to_offset, self.to_datetime, self.by_duration, self.shift_by, from_file)
+        if sum(value is not None for value in values) + self.to_earliest + self.to_latest + self.to_current != 1:
+            raise click.UsageError(
+                "give one of --to-offset, --to-datetime, --by-duration, --to-earliest, --to-latest, --shift-by, "
+                "--to-current and --from-file"
+            )
+
+
+@click.command("reset-offsets")
+@group_options
+@topic_option
+@click.option("--all-topics", is_flag=True, help="All partitions that the group has committed an offset of.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option(
+    "--to-datetime", callback=to_ms, metavar="TIME",
+    help="To the first record of this time or a later one: YYYY-MM-DDTHH:mm:SS.sss, UTC if it names no zone;"
+    " or ms since 1970.",
+)
+@click.option(
+    "--by-duration", callback=_duration, metavar="DURATION",
+    help="To the first record that is younger than this: PnDTnHnMnS.",
+)
+@click.option("--to-earliest", is_flag=True, help="To the first record that is there.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
+@click.option("--shift-by", type=int, metavar="N", help="By so many offsets; back if it is negative.")
+@click.option("--to-current", is_flag=True, help="To where it is; to the end where it is nowhere.")
+@click.option(
+    "--from-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+    help="To what a file says that --export has made.",
+)
+@click.option("--dry-run", is_flag=True, help="Only print what would be done (the default).")
+@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--export", is_flag=True, help="Print it as CSV.")
+@json_option
+@click.pass_obj
+def reset_offsets(
+    target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, topics: Sequence[str],
+    all_topics: bool, to_offset: int | None, to_datetime: int | None, by_duration: timedelta | None, to_earliest: bool,
+    to_latest: bool, shift_by: int | None, to_current: bool, from_file: str | None, dry_run: bool, execute: bool,
+    export: bool, as_json: bool,
+) -> None:
+    """Set what each GROUP has committed to other offsets.
+
+    Prints the new offsets; only with --execute they are committed, and only if none was moved meanwhile. A group
+    with members is refused. A running streaming query goes by its checkpoint, and does not see what is done here.
+
+    Of several groups each is taken by itself: what is printed is done, those that are refused are named at the end,
+    and the code is 1.
+
+    An offset that the log does not have becomes its first or last one, with a warning. CSV is TOPIC,PARTITION,OFFSET
+    for one group, and has the group in front for several.
+    """
+    scenario = _Scenario(to_offset, to_datetime, by_duration, to_earliest, to_latest, shift_by, to_current)
+    scenario.check(from_file)
+    if export and as_json:
+        raise click.UsageError("--export and --json exclude each other")
+    if dry_run and execute:
+        raise click.UsageError("--dry-run and --execute exclude each other")
+    if bool(topics) + all_topics + (from_file is not None) != 1:
+        raise click.UsageError("no partitions are named: give --topic, --all-topics or --from-file")
+    store = target.open()
+    if execute:
+        store.check_writable()
+    log = OffsetsLog(store)
+    chosen = chosen_groups(log, names, more, all_groups)
+    single = len(chosen) == 1 and not all_groups
+    listed = None if from_file is None else _read_plan(from_file, chosen[0] if single else None)
+    named = topic_partitions(store, topics)
+    done, refusals = dict[str, _Offsets](), Refusals()
+    for group in chosen:
+        with refusals.of(group):
+            committed = _committed(log, group)
+            if listed is not None:
+                if group not in listed:
+                    raise click.ClickException(f"{from_file} says nothing of group {group}")
+                there = those_there(store, listed[group], group)
+                offsets = _clamped(store, {at: listed[group][at] for at in there})
+            else:
+                there = _held(store, group, committed) if all_topics else named
+                offsets = _resolve(store, scenario, group, there, committed)
+            if execute:
+                _commit(log, group, committed, offsets)
+            done[group] = offsets
+    if not done:
+        refusals.raise_if_any(chosen)
+    _print(done, export, single, as_json)
+    refusals.raise_if_any(chosen)
+    if not (dry_run or execute):
+        click.echo("nothing was changed; give --execute to have it done, or --dry-run to leave out this line", err=True)
+
+
+def _committed(log: OffsetsLog, group: str) -> _Committed:
+    check_empty(log.describe(group))
+    return log.fetch(group)
+
+
+def _held(store: Store, group: str, committed: _Committed) -> list[TopicPartition]:
+    """The partitions that --all-topics means."""
+    if not committed:
+        raise click.ClickException(f"group {group} has committed nothing, so there are no topics of it")
+    return those_there(store, committed, group)
+
+
+def _commit(log: OffsetsLog, group: str, committed: _Committed, offsets: _Offsets) -> None:
+    before = {at: committed[at].offset if at in committed else None for at in offsets}
+    # Offsets that never expire still never do.
+    stays = any(kept.expire_timestamp == NEVER for kept in committed.values())
+    log.commit(group, offsets, expected=before, expire_timestamp=NEVER if stays else -1)
+
+
+def _print(plans: Mapping[str, _Offsets], export: bool, single: bool, as_json: bool) -> None:
+    rows = [
+        (group, at.topic, at.partition, offset)
+        for group, offsets in plans.items() for at, offset in sorted(offsets.items())
+    ]  # fmt: skip
+    if export:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(row[1:] if single else row for row in rows)
+    elif as_json:
+        print_json([dict(zip(("group", "topic", "partition", "new_offset"), row, strict=True)) for row in rows])
+    else:
+        print_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
+
+
+# ---- the scenarios
+
+
+def _resolve(
+    store: Store, scenario: _Scenario, group: str, partitions: Collection[TopicPartition], committed: _Committed
+) -> _Offsets:
+    """The offsets that a group is to have committed."""
+    if scenario.to_current:
+        return {at: committed[at].offset if at in committed else _end(store, at) for at in partitions}
+    if scenario.shift_by is not None:
+        for at in partitions:
+            if at not in committed:
+                raise click.ClickException(f"group {group} has committed nothing for {at}, so nothing can be shifted")
+        return _clamped(store, {at: committed[at].offset + scenario.shift_by for at in partitions})
+    if scenario.to_offset is not None:
+        return _clamped(store, dict.fromkeys(partitions, scenario.to_offset))
+    find: Callable[[Store, TopicPartition], int] = _end
+    if scenario.to_earliest:
+        find = _start
+    since = scenario.to_datetime
+    if scenario.by_duration is not None:
+        since = max(store.logs.clock() - scenario.by_duration // timedelta(milliseconds=1), 0)
+    if since is not None:
+        return {at: _at_time(store, at, since) for at in partitions}
+    return {at: find(store, at) for at in partitions}
+
+
+def _start(store: Store, at: TopicPartition) -> int:
+    return store.earliest_offset(at.topic, at.partition)
+
+
+def _end(store: Store, at: TopicPartition) -> int:
+    return store.latest_offset(at.topic, at.partition)
+
+
+def _at_time(store: Store, at: TopicPartition, time: int) -> int:
+    found = store.offset_for_timestamp(at.topic, at.partition, time)
+    if found is not None:
+        return found.offset
+    warn(f"{at} has no record of that time or a later one; its end is taken")
+    return _end(store, at)
+
+
+def _clamped(store: Store, offsets: _Offsets) -> _Offsets:
+    """The same offsets, brought into the logs."""
+    found = {}
+    for at, offset in offsets.items():
+        start, end = _start(store, at), _end(store, at)
+        found[at] = min(max(offset, start), end)
+        if offset < start:
+            warn(f"{at}: {offset} is lower than its earliest offset; {start} is taken")
+        elif offset > end:
+            warn(f"{at}: {offset} is higher than its latest offset; {end} is taken")
+    return found
+
+
+# ---- files
+
+
+def _read_plan(path: str, group: str | None) -> dict[str, _Offsets]:
+    """What a file of --export says of each group; `group` is the one whose name the lines need not have."""
+    plan: dict[str, _Offsets] = {}
+    layout = "orders,0,1234 (topic, partition, offset)"
+    if group is None:
+        layout = "g,orders,0,1234 (group, topic, partition, offset)"
+    try:
+        # Spreadsheets begin a file with a byte order mark.
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = [(number, row) for number, row in enumerate(csv.reader(file), 1) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise click.ClickException(f"{path} is no CSV with lines as {layout}: {error}") from None
+    for number, row in rows:
+        try:
+            of, at, offset = _read_line(row, group, layout)
+        except (ValueError, InvalidTopicError) as error:
+            raise click.ClickException(f"{path}, line {number}: {error}") from None
+        offsets = plan.setdefault(of, {})
+        if at in offsets:
+            raise click.ClickException(f"{path}, line {number}: {at} is there for the second time")
+        offsets[at] = offset
+    return plan
+
+
+def _read_line(row: Sequence[str], group: str | None, layout: str) -> tuple[str, TopicPartition, int]:
+    """Group, partition and offset of a line. ValueError, InvalidTopicError."""
+    fields = [group, *row] if len(row) == 3 and group is not None else list(row)
+    whole = [text.strip() for text in fields[2:]]
+    if len(fields) != 4 or not all(_WHOLE.fullmatch(text) for text in whole):
+        raise ValueError(f"{','.join(row)!r} is no line as {layout}")
+    topic = fields[1].strip()
+    check_name(topic)
+    return fields[0], TopicPartition(topic, int(whole[0])), int(whole[1])

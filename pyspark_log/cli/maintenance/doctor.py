@@ -1,0 +1,44 @@
+"""`pylog doctor`: does a folder's file system do what a store needs, and what does the engine run on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from pyspark_log.cli.support import json_option, print_json, print_table
+from pyspark_log.storage.maintenance.doctor import WAIT_SECONDS, Finding, Verdict, examine, examine_with_peer
+
+
+@click.command()
+@click.argument("path", type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--peer", is_flag=True,
+    help=f"Also wait (up to {WAIT_SECONDS:.0f} s) for a second `pylog doctor PATH --peer`, on another host that shares "
+    "the folder, and test the two together.",
+)
+@json_option
+def doctor(path: str, peer: bool, as_json: bool) -> None:
+    """Test whether the file system of the folder PATH does what a store needs.
+
+    PATH is a store, or an empty folder where one is to be. All files of the test are made in a sub-folder of it that is
+    removed again. Ends with code 1 if something failed; a warning is something that works within a limit.
+    """
+    findings = list(examine(path))
+    if peer:
+        click.echo(f"waiting up to {WAIT_SECONDS:.0f} s for a second run: pylog doctor {path} --peer", err=True)
+        findings += examine_with_peer(path)
+    _print(findings, as_json)
+    failed = sum(finding.verdict is Verdict.FAILED for finding in findings)
+    if failed:
+        raise click.ClickException(f"{failed} of {len(findings)} checks failed")
+
+
+def _print(findings: Sequence[Finding], as_json: bool) -> None:
+    if as_json:
+        print_json([finding.to_dict() for finding in findings])
+        return
+    print_table(("CHECK", "VERDICT", "MEASURED", "MEANING"), [
+        # What the system says may have line breaks; a finding is one line.
+        [" ".join(cell.split()) for cell in finding.to_dict().values()] for finding in findings
+    ])

@@ -1,0 +1,74 @@
+"""`pylog import-kafka`: copy topics from a broker's folder into a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from pyspark_log.cli.support import ProgressBar, human_size, json_option, print_json, print_table, warn
+from pyspark_log.cli.target import Target
+from pyspark_log.cli.topics.topics import config_option
+from pyspark_log.storage.maintenance.transfer import ImportedPartition
+from pyspark_log.storage.maintenance.transfer import import_kafka as import_topic
+from pyspark_log.storage.store import Store
+
+
+@click.command("import-kafka")
+@click.argument("folder", type=click.Path())
+@click.option("--topic", "names", multiple=True, metavar="TOPIC", help="Only this topic; may be given several times.")
+@click.option(
+    "--take-what-is-there", "take", is_flag=True,
+    help="Also of a log that has lost its end, by the broker's checkpoints, or whose .txnindex its markers refute.",
+)
+@config_option
+@json_option
+@click.pass_obj
+def import_kafka(
+    target: Target, folder: str, names: Sequence[str], take: bool, configs: dict[str, str], as_json: bool
+) -> None:
+    """Copy topics from FOLDER, in which a Kafka broker keeps its logs, into the store; offsets stay as they are.
+
+    Every record is checked. Each topic is imported atomically, with retention.ms=-1 unless --config says otherwise;
+    the first that cannot be copied ends the command, and every printed topic is imported. The store is created if
+    its folder is missing or empty.
+    """
+    source = Store.open(folder)
+    chosen = [source.describe_topic(name).name for name in dict.fromkeys(names)] or source.topics()
+    store = target.open_or_create()
+    done = list[ImportedPartition]()
+    try:
+        for name in chosen:
+            done += _bring(store, source, name, configs, take)
+    finally:
+        if as_json:
+            print_json([_document(one) for one in done])
+        elif done:
+            print_table(("PARTITION", "START", "END", "BATCHES", "SIZE"), [
+                (str(one.at), one.log_start, one.log_end, one.batches, human_size(one.bytes)) for one in done
+            ])
+
+
+def _document(one: ImportedPartition) -> dict[str, object]:
+    return {
+        "topic": one.at.topic, "partition": one.at.partition, "log_start": one.log_start, "log_end": one.log_end,
+        "last_stable_offset": one.last_stable_offset, "batches": one.batches, "bytes": one.bytes,
+    }  # fmt: skip
+
+
+def _bring(
+    store: Store, source: Store, topic: str, configs: dict[str, str], take: bool
+) -> Sequence[ImportedPartition]:
+    """Copies one topic."""
+    progress = ProgressBar(f"import {topic}")
+    try:
+        imported = import_topic(store, source, topic, configs, take_what_is_there=take, progress=progress)
+    finally:
+        progress.close()
+    for one in imported:
+        if one.last_stable_offset < one.log_end:
+            warn(
+                f"{one.at}: a transaction is open since offset {one.last_stable_offset}, and no producer will end it "
+                "here: readers of committed records stop there"
+            )
+    return imported

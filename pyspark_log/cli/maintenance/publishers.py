@@ -1,0 +1,117 @@
+"""`pylog publishers`: lists the publishers of a store, and their last numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from pyspark_log.cli.support import NOTHING, confirm, json_option, print_json, print_table, yes_option
+from pyspark_log.cli.target import Target
+from pyspark_log.storage.fs import shown
+from pyspark_log.storage.publish import NO_NUMBER, Decision, Origin, delete_publisher
+from pyspark_log.storage.publish import publishers as known_publishers
+from pyspark_log.storage.store import Store
+
+
+@click.group()
+def publishers() -> None:
+    """List, describe and delete publishers: streaming queries, transactional ids, batch writes with a publishId."""
+
+
+@publishers.command("list")
+@json_option
+@click.pass_obj
+def list_publishers(target: Target, as_json: bool) -> None:
+    """Print each publisher with its last number, the run that has it, and whether all of that is applied."""
+    found = known_publishers(target.open().decisions)
+    if as_json:
+        print_json([_document(one) for one in found])
+        return
+    print_table(("PUBLISHER", "NUMBER", "RUN", "STATUS", "TIME"), [
+        (
+            one.publisher, NOTHING if one.number == NO_NUMBER else one.number, one.run or NOTHING, _status(one),
+            shown(one.time),
+        )
+        for one in found
+    ])  # fmt: skip
+
+
+@publishers.command()
+@click.argument("names", metavar="PUBLISHER...", nargs=-1, required=True)
+@json_option
+@click.pass_obj
+def describe(target: Target, names: Sequence[str], as_json: bool) -> None:
+    """Print all that is known of each PUBLISHER."""
+    store = target.open()
+    found = [_find(store, name) for name in names]
+    if as_json:
+        print_json([_document(one) for one in found])
+        return
+    for number, one in enumerate(found):
+        if number:
+            click.echo()
+        for name, value in _document(one).items():
+            click.echo(f"{name.replace('_', ' ')}: {_shown(name, value)}")
+
+
+@publishers.command()
+@click.argument("name", metavar="PUBLISHER")
+@yes_option
+@click.pass_obj
+def delete(target: Target, name: str, yes: bool) -> None:
+    """Forget PUBLISHER, as if it had never published. What it has published stays.
+
+    A query that is restarted with that id starts over: the batch that it repeats is published a second time, and no
+    run is fenced. So delete only publishers that never come back. One whose last decision is not applied is refused.
+    """
+    store = Store.open(target.store_path())
+    last = _find(store, name)
+    confirm(
+        f"Publisher {name} is at number {last.number} ({shown(last.time)}). A query that publishes under that id "
+        "begins again, and what it repeats is published twice. Delete it?", yes,
+    )  # fmt: skip
+    last = delete_publisher(store.decisions, name)
+    click.echo(f"publisher {name} is deleted; its last number was {last.number}")
+
+
+def _find(store: Store, name: str) -> Decision:
+    for one in known_publishers(store.decisions):
+        if one.publisher == name:
+            return one
+    raise click.ClickException(f"there is no publisher {name!r} in {store.path}")
+
+
+def _status(one: Decision) -> str:
+    return "done" if one.done else "decided"
+
+
+def _document(one: Decision) -> dict[str, object]:
+    aside = one.set_aside
+    return {
+        "publisher": one.publisher, "number": None if one.number == NO_NUMBER else one.number, "status": _status(one),
+        "decision": one.offset if one.offset >= 0 and one.number != NO_NUMBER else None,
+        "time": one.time, "decided_by": _origin(Origin(one.host, one.process, one.time)), "records": one.records,
+        "partitions": [f"{place.topic}-{place.partition}" for place in one.places],
+        "checkpoint": one.location or None, "plan": one.plan or None,
+        "run": one.run or None, "held_by": _origin(one.holder), "replaced_runs": list(one.replaced),
+        "manifest": one.manifest or None, "single_publish": one.one_off,
+        "set_aside": None if aside is None else {
+            "decision": aside.decision, "number": aside.number, "by": _origin(aside.origin),
+            "partitions": [f"{place.topic}-{place.partition}" for place in aside.places],
+        },
+    }  # fmt: skip
+
+
+def _origin(origin: Origin) -> dict[str, object] | None:
+    return dict(origin._asdict()) if origin.host else None
+
+
+def _shown(name: str, value: object) -> object:
+    if isinstance(value, dict):
+        return ", ".join(f"{part.replace('_', ' ')} {_shown(part, of)}" for part, of in value.items())
+    if isinstance(value, list):
+        return ", ".join(value) or NOTHING
+    if name == "time" and isinstance(value, int):
+        return shown(value)
+    return NOTHING if value is None else str(value).lower() if isinstance(value, bool) else value

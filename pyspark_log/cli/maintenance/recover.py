@@ -1,0 +1,95 @@
+"""`pylog recover`: applies pending decisions, or sets them aside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from pyspark_log.cli.support import (
+    NOTHING,
+    confirm,
+    human_size,
+    json_option,
+    print_json,
+    print_table,
+    yes_option,
+)
+from pyspark_log.cli.target import Target
+from pyspark_log.storage.fs import shown
+from pyspark_log.storage.publish import TopicIdPartition, Waiting, recovery
+from pyspark_log.storage.store import Store
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Only show what is decided and not applied, and why it cannot be.")
+@click.option(
+    "--set-aside", "decision", type=click.IntRange(min=0), metavar="DECISION",
+    help="Give up this decision where it is not applied, for good. Its staged output is kept in the folder cut.",
+)
+@yes_option
+@json_option
+@click.pass_obj
+def recover(target: Target, dry_run: bool, decision: int | None, yes: bool, as_json: bool) -> None:
+    """Apply decided publishes that are not visible everywhere yet.
+
+    Publishers and readers do this as they run. This is for when none runs, or to see the error that blocks them
+    (a full disk, a lost file). Ends with code 1 if anything could not be applied.
+    """
+    store = Store.open(target.store_path())
+    if decision is not None:
+        if dry_run or as_json:
+            raise click.UsageError("--set-aside goes with neither --dry-run nor --json")
+        confirm(f"Give up decision {decision} for good, wherever it is not applied?", yes)
+        _set_aside(store, decision)
+        return
+    found = recovery.waiting(store.decisions) if dry_run else recovery.recover(store.decisions)
+    if as_json:
+        print_json([_document(one, dry_run) for one in found])
+    else:
+        _print(found, dry_run)
+    if any(one.problem for one in found):
+        raise click.exceptions.Exit(1)
+
+
+def _set_aside(store: Store, number: int) -> None:
+    result = recovery.set_aside(store.decisions, number)
+    click.echo(f"decision {number} is set aside; partitions without it: {_names(result.places)}")
+    click.echo(f"its staged output is kept in {result.folder}")
+    if result.is_revoked:
+        click.echo("no partition has got anything of it: its publisher may publish the same number again")
+    else:
+        click.echo("some partitions have got theirs: its publisher goes on with its next number")
+
+
+def _document(one: Waiting, dry_run: bool) -> dict[str, object]:
+    decision = one.decision
+    return {
+        "decision": decision.offset, "publisher": decision.publisher, "number": decision.number,
+        "host": decision.host, "process": decision.process, "time": decision.time, "records": decision.records,
+        "lacked_by": [{"topic": place.topic, "partition": place.partition} for place in one.places],
+        "of_partitions": len(decision.places),
+        "staged_bytes": None if one.size < 0 else one.size,
+        "applied": not (dry_run or one.problem), "problem": one.problem or None,
+    }  # fmt: skip
+
+
+def _print(found: Sequence[Waiting], dry_run: bool) -> None:
+    if not found:
+        click.echo("all that was decided is applied")
+        return
+    done = "waits" if dry_run else "applied"
+    print_table(("DECISION", "PUBLISHER", "NUMBER", "DECIDED", "BY", "RECORDS", "STAGED", "LACKED BY", "STATE"), [
+        (
+            one.decision.offset, one.decision.publisher, one.decision.number, shown(one.decision.time),
+            f"{one.decision.host}:{one.decision.process}", one.decision.records,
+            NOTHING if one.size < 0 else human_size(one.size),
+            f"{_names(one.places)} ({len(one.places)} of {len(one.decision.places)})",
+            f"not applied: {' '.join(one.problem.split())}" if one.problem else done,
+        )
+        for one in found
+    ])  # fmt: skip
+
+
+def _names(places: Sequence[TopicIdPartition]) -> str:
+    return ",".join(f"{place.topic}-{place.partition}" for place in places) or NOTHING

@@ -1,0 +1,180 @@
+"""`pylog consume`: records of a topic, to standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+import click
+import pyarrow as pa
+
+from pyspark_log.cli.records.formats import TextLayout, text_lines
+from pyspark_log.cli.records.group_records import group_lines, of_group
+from pyspark_log.cli.records.json_format import json_lines
+from pyspark_log.cli.records.layout_options import with_layout
+from pyspark_log.cli.records.start import Start, Starts
+from pyspark_log.cli.support import complete_groups, complete_topics, plural, to_ms
+from pyspark_log.cli.target import Target
+from pyspark_log.storage.groups import OffsetsLog, check_empty
+from pyspark_log.storage.store import Store
+from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
+    help="Only this partition; may be given several times.",
+)
+@click.option("--from-beginning", is_flag=True, help="Start at the earliest offset (the default).")
+@click.option(
+    "--offset", "start_offset", type=click.IntRange(min=0), metavar="N",
+    help="Start at this offset of the partition.",
+)
+@click.option(
+    "--timestamp", callback=to_ms, metavar="TIME",
+    help="Start at the first record with this time or a later one"
+    " (ms since 1970, or ISO-8601, UTC if it names no zone).",
+)
+@click.option("--end", is_flag=True, help="Start at the end: print only new records as they come.")
+@click.option(
+    "--last", type=click.IntRange(min=0), metavar="N", help="Start so many records before the end of each partition."
+)
+@click.option(
+    "--group", metavar="GROUP", shell_complete=complete_groups,
+    help="Start at the offsets that this group has committed; where it has committed none, at the earliest offset, or"
+    " at the end with --end.",
+)
+@click.option(
+    "--commit", is_flag=True,
+    help="With --group: once all is printed, or at Ctrl-C, commit the offsets after the last record of each partition.",
+)
+@click.option("--follow", "-f", is_flag=True, help="At the end, wait for more (stop with Ctrl-C).")
+@click.option(
+    "--isolation-level", type=click.Choice([READ_UNCOMMITTED, READ_COMMITTED]), default=READ_UNCOMMITTED,
+    show_default=True, help="read_committed: leave out what transactions have not committed.",
+)
+@click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after so many records.")
+@click.option(
+    "--offsets-group", metavar="GROUP", shell_complete=complete_groups,
+    help="With --format offsets, only records of this group.",
+)
+@with_layout
+@click.pass_obj
+def consume(
+    target: Target, topic: str, partitions: Sequence[int], from_beginning: bool, start_offset: int | None,
+    timestamp: int | None, end: bool, last: int | None, group: str | None, commit: bool, follow: bool,
+    isolation_level: str, max_messages: int | None, output_format: str, offsets_group: str | None, layout: TextLayout,
+) -> None:
+    """Print the records of TOPIC.
+
+    Prints all that is there, partition by partition and in order within each, and ends. With --follow, or
+    --end, it waits for new records instead, as Kafka's console consumer does.
+    """
+    given = (start_offset is not None) + (timestamp is not None) + (last is not None)
+    if from_beginning + given + end > 1:
+        raise click.UsageError("--from-beginning, --offset, --timestamp, --last and --end exclude each other.")
+    if group is not None and given:
+        raise click.UsageError("--group excludes --offset, --timestamp and --last.")
+    if commit and group is None:
+        raise click.UsageError("--commit goes with --group only.")
+    if offsets_group is not None and output_format != "offsets":
+        raise click.UsageError("--offsets-group goes with --format offsets only.")
+    store = target.open()
+    count = store.describe_topic(topic).partitions
+    if start_offset is not None and (len(set(partitions)) or count) != 1:
+        raise click.UsageError(f"--offset needs --partition, since {topic} has {count} partitions.")
+    # Partitions without files have no records yet; but a command that waits for records waits for theirs.
+    waits = follow or end or start_offset is not None
+    chosen = sorted(set(partitions)) or (range(count) if waits else store.written_partitions(topic))
+    reading = _GroupReading(store, topic, group, commit)
+    starts = Starts(store, topic, isolation_level)
+    start = starts.committed(reading.committed, _start(starts, start_offset, timestamp, last, end=end))
+    positions = {partition: start(partition) for partition in chosen}
+    formats: dict[str, Callable[[pa.RecordBatch], bytes]] = {
+        "text": partial(text_lines, layout=layout), "json": json_lines, "offsets": group_lines,
+    }  # fmt: skip
+    headers = output_format == "json" or layout.headers
+    batches = _batches(store, topic, positions, isolation_level, headers=headers, follow=follow or end)
+    if offsets_group is not None:
+        batches = (of_group(batch, offsets_group) for batch in batches)
+    try:
+        _print(batches, formats[output_format], sys.maxsize if max_messages is None else max_messages, reading)
+    except KeyboardInterrupt:
+        reading.commit()
+        raise
+    reading.commit()
+
+
+def _start(starts: Starts, offset: int | None, timestamp: int | None, last: int | None, *, end: bool) -> Start:
+    if offset is not None:
+        return starts.at_offset(offset)
+    if timestamp is not None:
+        return starts.at_time(timestamp)
+    if last is not None:
+        return starts.last(last)
+    return starts.latest if end else starts.earliest
+
+
+def _print(
+    batches: Iterable[pa.RecordBatch], show: Callable[[pa.RecordBatch], bytes], left: int, reading: _GroupReading
+) -> None:
+    """Prints so many records."""
+    for read in batches:
+        batch = read.slice(0, left)
+        sys.stdout.buffer.write(show(batch))
+        sys.stdout.buffer.flush()
+        reading.note(batch)
+        left -= batch.num_rows
+        if not left:
+            break
+
+
+class _GroupReading:
+    """What is read in the name of a group, if there is one.
+
+    Attributes:
+        committed: what the group had committed at first.
+    """
+
+    def __init__(self, store: Store, topic: str, group: str | None, commits: bool) -> None:
+        """GroupNotEmptyError: `commits`, and the group has members, which commit themselves."""
+        self._log, self._topic, self._group, self._commits = OffsetsLog(store), topic, group or "", commits
+        if commits:
+            store.check_writable()
+            check_empty(self._log.describe(self._group))
+        self.committed = {} if group is None else self._log.fetch(group)
+        self._positions: dict[TopicPartition, int] = {}
+
+    def note(self, batch: pa.RecordBatch) -> None:
+        """Records of one partition were printed."""
+        if batch.num_rows:
+            last = batch.num_rows - 1
+            at = TopicPartition(self._topic, batch.column("partition")[last].as_py())
+            self._positions[at] = batch.column("offset")[last].as_py() + 1
+
+    def commit(self) -> None:
+        """Commits the offsets after what was printed, and says so; OffsetConflictError: the group was moved meanwhile.
+
+        Does nothing without --commit.
+        """
+        if not (self._commits and self._positions):
+            return
+        before = {at: self.committed[at].offset if at in self.committed else None for at in self._positions}
+        self._log.commit(self._group, self._positions, expected=before)
+        partitions = plural(len(self._positions), "partition")
+        click.echo(f"group {self._group}: committed offsets of {partitions} of {self._topic}", err=True)
+
+
+def _batches(
+    store: Store, topic: str, positions: Mapping[int, int], level: str, *, headers: bool, follow: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yields the records from the positions on; until Ctrl-C if `follow`."""
+    if follow:
+        yield from store.topic(topic).follow(positions, partitions=positions, headers=headers, isolation_level=level)
+        return
+    for partition, position in positions.items():
+        last = store.latest_offset(topic, partition, isolation_level=level)
+        if position < last:
+            yield from store.read(topic, partition, position, last, headers=headers, isolation_level=level)

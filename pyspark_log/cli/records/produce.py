@@ -1,0 +1,209 @@
+"""`pylog produce`: lines of text, or JSON objects, become records."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+import click
+import pyarrow as pa
+
+from pyspark_log.cli.records.input import (
+    BadLineError,
+    Columns,
+    LineLayout,
+    constant,
+    from_json,
+    from_text,
+    with_headers,
+)
+from pyspark_log.cli.support import complete_topics, plural, to_ms
+from pyspark_log.cli.target import Target
+from pyspark_log.storage.catalog import OFFSETS_TOPIC, PUBLISH_TOPIC, check_name
+from pyspark_log.types import AppendResult
+
+_CHUNK_BYTES = 1 << 20
+_LINGER_S = 0.5
+# The offsets of so many partitions are named at the end.
+_NAMED_PARTITIONS = 8
+
+
+def _given_headers(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> list[tuple[str, bytes]]:
+    found = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+        found.append((name, os.fsencode(value)))
+    return found
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "--file", "path", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-", metavar="FILE",
+    help="Read this file instead of standard input.",
+)
+@click.option(
+    "--format", "input_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="text: a value a line, with what the options say before it. json: an object a line, with the fields that"
+    " `pylog consume --format json` prints (key, value, key_base64, value_base64, headers, timestamp); a field that"
+    " is missing is null, and topic, offset and timestampType are ignored.",
+)
+@click.option(
+    "--key-separator", metavar="TEXT",
+    help="What precedes its first occurrence in a line is the record's key. A line without it is an error.",
+)
+@click.option("--parse-headers", is_flag=True, help="A line begins with headers: a:1,b:2, and a tab after them.")
+@click.option("--headers-delimiter", default="\t", metavar="TEXT", help="After the headers.  [default: a tab]")
+@click.option("--headers-separator", default=",", show_default=True, metavar="TEXT", help="Between two headers.")
+@click.option(
+    "--headers-key-separator", default=":", show_default=True, metavar="TEXT",
+    help="Between the name and the value of a header.",
+)
+@click.option(
+    "--null-marker", metavar="TEXT",
+    help="A key or value (also of a header) that is this text is null. A null value is a tombstone.",
+)
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME=VALUE", callback=_given_headers,
+    help="A header of each record, after its own; may be given several times.",
+)
+@click.option(
+    "--timestamp", callback=to_ms, metavar="TIME",
+    help="The time of each record (ms since 1970, or ISO-8601, UTC if it names no zone); now if not given.",
+)
+@click.option(
+    "--partition", type=click.IntRange(min=0), metavar="N",
+    help="Write to this partition. Otherwise keys choose it as in Kafka; records without a key are spread.",
+)
+@click.option("--keep-partition", is_flag=True, help="With --format json: write each to the partition it names.")
+@click.option(
+    "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    help="The codec, if the topic leaves it to its writers (compression.type=producer, the default).",
+)
+@click.option("--sync", is_flag=True, help="What is acknowledged survives a power loss; slower.")
+@click.pass_obj
+def produce(
+    target: Target, topic: str, path: str, input_format: str, key_separator: str | None, parse_headers: bool,
+    headers_delimiter: str, headers_separator: str, headers_key_separator: str, null_marker: str | None,
+    headers: Sequence[tuple[str, bytes]], timestamp: int | None, partition: int | None, keep_partition: bool,
+    compression: str | None, sync: bool,
+) -> None:
+    r"""Append each line of standard input to TOPIC as a record.
+
+    A line ends with \n, which is not part of the value; all other bytes are. Lines are appended together in
+    large batches, and at the latest half a second after they were read. At the end the number of records and their
+    offsets are printed on standard error.
+    """
+    if topic in (OFFSETS_TOPIC, PUBLISH_TOPIC):
+        raise click.UsageError(f"{topic} is the store's own; records of yours would break it.")
+    if "" in (key_separator, headers_delimiter, headers_separator, headers_key_separator):
+        raise click.UsageError("a separator may not be empty.")
+    is_json = input_format == "json"
+    if is_json and (parse_headers or key_separator is not None or null_marker is not None):
+        raise click.UsageError("--key-separator, --parse-headers and --null-marker go with --format text only.")
+    if keep_partition and (not is_json or partition is not None):
+        raise click.UsageError("--keep-partition goes with --format json, and not with --partition.")
+    check_name(topic)
+    store = target.open_or_create()
+    if store.ensure_topic(topic):
+        partitions = plural(store.describe_topic(topic).partitions, "partition")
+        click.echo(f"Created topic {topic} with {partitions}.", err=True)
+    layout = LineLayout(
+        key_separator, parse_headers, headers_delimiter, headers_separator, headers_key_separator, null_marker
+    )
+    fixed = {} if timestamp is None else {"timestamp": timestamp}
+    produced = _Produced(topic)
+    try:
+        with click.open_file(path, "rb") as file:
+            for lines in _batches_of_lines(file.fileno()):
+                columns = _columns(lines, layout, is_json, produced.lines)
+                if not keep_partition:
+                    columns.pop("partition", None)
+                columns |= {name: constant(columns, value) for name, value in fixed.items()}
+                batch = pa.record_batch(with_headers(columns, headers))
+                produced.add(store.append(
+                    topic, batch, partition=partition, sync=sync, compression_type=compression
+                ), lines.count(b"\n") + 1)  # fmt: skip
+    except Exception as error:
+        # The partitions that have got their records before it.
+        produced.add(getattr(error, "results", ()))
+        raise
+    finally:
+        produced.print()
+
+
+def _columns(lines: bytes, layout: LineLayout, is_json: bool, before: int) -> Columns:
+    """The columns of records; `before` lines came earlier. click.ClickException names a line that is no record."""
+    try:
+        return from_json(lines) if is_json else from_text(lines, layout)
+    except BadLineError as error:
+        first, last = before + 1, before + lines.count(b"\n") + 1
+        where = f"line {first + error.line}" if error.line is not None else f"a line of {first} to {last}"
+        raise click.ClickException(f"{where} {_said(error)}; the first {before} lines were appended") from None
+
+
+def _said(error: BadLineError) -> str:
+    text = str(error)
+    return text if text.startswith("has ") else f"is no JSON object of a record: {text}"
+
+
+class _Produced:
+    """What was appended.
+
+    Attributes:
+        lines: how many lines that was.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self.lines = 0
+        self._topic, self._records = topic, 0
+        self._offsets: dict[int, tuple[int, int]] = {}
+
+    def add(self, results: Iterable[AppendResult], lines: int = 0) -> None:
+        """Adds what an append has appended."""
+        self.lines += lines
+        for one in results:
+            self._records += one.next_offset - one.base_offset
+            first, _ = self._offsets.get(one.partition, (one.base_offset, 0))
+            self._offsets[one.partition] = first, one.next_offset
+
+    def print(self) -> None:
+        """Says it on standard error, if there is something to say."""
+        if not self._records:
+            return
+        named = [f"{number}: {first}..{end - 1}" for number, (first, end) in sorted(self._offsets.items())]
+        more = len(named) - _NAMED_PARTITIONS
+        places = ", ".join(named[:_NAMED_PARTITIONS]) + (f" and {more} more partitions" if more > 0 else "")
+        click.echo(f"{plural(self._records, 'record')} to {self._topic}, offsets by partition: {places}", err=True)
+
+
+def _batches_of_lines(fd: int) -> Iterator[bytes]:
+    """Whole lines without the last one's end, many at a time, but none held back for long."""
+    pending = bytearray()
+    deadline = 0.0
+    while True:
+        complete = pending.rfind(b"\n")
+        wait = max(deadline - time.monotonic(), 0.0) if complete >= 0 else None
+        if complete >= 0 and (len(pending) >= _CHUNK_BYTES or wait == 0.0):
+            yield bytes(pending[:complete])
+            del pending[: complete + 1]
+            continue
+        try:
+            if not select.select([fd], [], [], wait)[0]:
+                continue
+            data = os.read(fd, _CHUNK_BYTES)
+        except KeyboardInterrupt:
+            if complete >= 0:
+                yield bytes(pending[:complete])  # what was entered counts, as with Kafka's producer
+            raise
+        if not data:
+            break
+        if complete < 0:
+            deadline = time.monotonic() + _LINGER_S
+        pending += data
+    if pending:
+        yield bytes(pending.removesuffix(b"\n"))

@@ -1,0 +1,32 @@
+"""`pylog tail`: the last records of a topic, and then new ones."""
+
+from __future__ import annotations
+
+import click
+
+from pyspark_log.cli.records.consume import consume
+from pyspark_log.cli.records.layout_options import printing_options
+from pyspark_log.cli.support import complete_topics
+
+_LAST = 10
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "-n", "--last", type=click.IntRange(min=0), default=_LAST, show_default=True, metavar="N",
+    help="How many records of each partition come first.",
+)
+@click.option(
+    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
+    help="Only this partition; may be given several times.",
+)
+@click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after so many records.")
+@printing_options
+@click.pass_context
+def tail(ctx: click.Context, /, **options: object) -> None:
+    """Print the last records of each partition of TOPIC, and then new ones as they come.
+
+    Stop it with Ctrl-C. `pylog consume --last N` prints the last records and ends.
+    """
+    ctx.invoke(consume, follow=True, **options)

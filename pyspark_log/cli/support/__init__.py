@@ -1,0 +1,30 @@
+"""What all commands share: tables and JSON, questions before something is deleted, progress, live views, times.
+
+Nothing here loads rich or pyarrow before it is used: `pylog --help` must stay quick.
+"""
+
+from pyspark_log.cli.support.completion import complete_groups, complete_topics
+from pyspark_log.cli.support.confirm import confirm, yes_option
+from pyspark_log.cli.support.live import interval_option, watch
+from pyspark_log.cli.support.output import (
+    NOTHING,
+    alert,
+    cell,
+    good,
+    human_size,
+    json_option,
+    one_line,
+    plural,
+    print_json,
+    print_table,
+    table_text,
+    warn,
+)
+from pyspark_log.cli.support.progress import ProgressBar
+from pyspark_log.cli.support.times import to_ms
+
+__all__ = [
+    "NOTHING", "ProgressBar", "alert", "cell", "complete_groups", "complete_topics", "confirm", "good", "human_size",
+    "interval_option", "json_option", "one_line", "plural", "print_json", "print_table", "table_text",
+    "to_ms", "warn", "watch", "yes_option",
+]  # fmt: skip

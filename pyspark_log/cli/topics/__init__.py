@@ -1,0 +1,1 @@
+"""The commands about topics, one a file: `topics`, `configs`, `offsets`, `du`, `top`."""

@@ -1,0 +1,89 @@
+"""`pylog du`: how large topics are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import click
+
+from pyspark_log.cli.support import NOTHING, complete_topics, human_size, json_option, print_json, print_table, warn
+from pyspark_log.cli.target import Target
+from pyspark_log.storage.log_manager import describe_partition
+from pyspark_log.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """What a topic, or a partition of it (-1: all), takes."""
+
+    topic: str
+    partition: int
+    partitions: int
+    segments: int
+    records: int
+    bytes: int
+
+
+_SORTS: dict[str, Callable[[_Usage], tuple[int | str, ...]]] = {
+    "size": lambda one: (-one.bytes, one.topic, one.partition),
+    "records": lambda one: (-one.records, one.topic, one.partition),
+    "name": lambda one: (one.topic, one.partition),
+}
+
+
+@click.command()
+@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
+@click.option("--partitions", "each", is_flag=True, help="A line for each partition.")
+@click.option("--internal", is_flag=True, help="Also topics that the store keeps for itself, if none is named.")
+@click.option("--sort", type=click.Choice(list(_SORTS)), default="size", show_default=True, help="What comes first.")
+@json_option
+@click.pass_obj
+def du(target: Target, topic_names: Sequence[str], each: bool, internal: bool, sort: str, as_json: bool) -> None:
+    """Print how large each TOPIC is: bytes, segments and records; the largest first, all if none is named.
+
+    Sizes are those of the .log files, as kafka-log-dirs.sh has them. RECORDS counts offsets: in a compacted topic
+    some of them have no record any more.
+    """
+    store = target.open()
+    names = list(dict.fromkeys(topic_names)) or store.topics(internal=internal)
+    parts = {name: list(_parts(store, name)) for name in names}
+    topics = [_sum(name, store.describe_topic(name).partitions, parts[name]) for name in names]
+    rows = [part for name in names for part in parts[name]] if each else topics
+    rows.sort(key=_SORTS[sort])
+    total = _sum("total", sum(topic.partitions for topic in topics), topics)
+    if as_json:
+        print_json({"topics": [_document(row, each) for row in rows], **_amounts(total)})
+        return
+    print_table(("TOPIC", "PARTITION" if each else "PARTITIONS", "SEGMENTS", "RECORDS", "SIZE"), [
+        (
+            row.topic, NOTHING if each and row is total else row.partition if each else row.partitions, row.segments,
+            row.records, human_size(row.bytes),
+        )
+        for row in [*rows, total]
+    ])  # fmt: skip
+
+
+def _parts(store: Store, topic: str) -> Iterable[_Usage]:
+    for number in store.written_partitions(topic):
+        one = describe_partition(store.logs, topic, number)
+        if one.problem:
+            warn(f"{topic}-{number} is left out: {' '.join(one.problem.split())}")
+        else:
+            yield _Usage(topic, number, 1, one.segments, one.records, one.size)
+
+
+def _sum(topic: str, partitions: int, parts: Sequence[_Usage]) -> _Usage:
+    return _Usage(
+        topic, -1, partitions, sum(part.segments for part in parts), sum(part.records for part in parts),
+        sum(part.bytes for part in parts),
+    )  # fmt: skip
+
+
+def _document(row: _Usage, each: bool) -> dict[str, object]:
+    which = {"partition": row.partition} if each else {"partitions": row.partitions}
+    return {"topic": row.topic, **which, **_amounts(row)}
+
+
+def _amounts(row: _Usage) -> dict[str, int]:
+    return {"segments": row.segments, "records": row.records, "bytes": row.bytes}

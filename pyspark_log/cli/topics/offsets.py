@@ -1,0 +1,110 @@
+"""`pylog offsets`: where the partitions of topics start and end, and how large they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import click
+
+from pyspark_log.cli.support import NOTHING, complete_topics, human_size, json_option, print_json, print_table, to_ms
+from pyspark_log.cli.target import Target
+from pyspark_log.storage.store import Store
+from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
+
+#: What is found out of a partition; None: there is no such record.
+_Lookup = Callable[[str, int], OffsetAndTimestamp | None]
+
+# Kafka's names of points in a log, by the numbers that a ListOffsets request has for them.
+_NUMBERS = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp"}
+_POINTS = frozenset(_NUMBERS.values())
+
+
+def _point_or_time(ctx: click.Context, param: click.Parameter, text: str | None) -> str | int | None:
+    """An option's callback: the name of a point in a log, or a time in ms."""
+    name = _NUMBERS.get(text or "", text)
+    return name if name in _POINTS else to_ms(ctx, param, text)
+
+
+@click.command()
+@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
+@click.option(
+    "--time", "point", callback=_point_or_time, metavar="TIME",
+    help="Instead: the first offset whose record has this time or a later one"
+    " (ms since 1970, or ISO-8601, UTC if it names no zone); or, as kafka-get-offsets.sh has them,"
+    " latest (-1), earliest (-2) or max-timestamp (-3), the first record with the largest time.",
+)
+@click.option(
+    "--partition", "numbers", type=click.IntRange(min=0), multiple=True, metavar="N",
+    help="Only this partition; may be given several times.",
+)
+@json_option
+@click.pass_obj
+def offsets(
+    target: Target, topic_names: Sequence[str], point: str | int | None, numbers: Sequence[int], as_json: bool
+) -> None:
+    """Print earliest and latest offset and size of each partition of each TOPIC; of all if none is named.
+
+    The latest offset is the one that the next record will get. RECORDS counts offsets: in a compacted topic
+    some of them have no record any more.
+    """
+    store = target.open()
+    places = _partitions(store, topic_names or store.topics(), sorted(set(numbers)))
+    if point is None:
+        _print_ends(list(_ends(store, places)), as_json)
+    else:
+        _print_matches(list(_matches(places, _lookup(store, point))), as_json)
+
+
+def _partitions(store: Store, names: Sequence[str], numbers: Sequence[int]) -> Iterator[tuple[str, int]]:
+    """The partitions of those numbers, which need not exist, or all."""
+    for name in names:
+        for partition in numbers or range(store.describe_topic(name).partitions):
+            yield name, partition
+
+
+def _ends(store: Store, places: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, int, int, int]]:
+    for name, partition in places:
+        earliest = store.earliest_offset(name, partition)
+        # In this order, so that a partition that is being written to never seems to end before it starts.
+        yield name, partition, earliest, store.latest_offset(name, partition), store.size(name, partition)
+
+
+def _print_ends(rows: list[tuple[str, int, int, int, int]], as_json: bool) -> None:
+    if as_json:
+        names = ("topic", "partition", "earliest", "latest", "size_bytes")
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        return
+    print_table(("TOPIC", "PARTITION", "EARLIEST", "LATEST", "RECORDS", "SIZE"), [
+        (topic, partition, earliest, latest, latest - earliest, human_size(size))
+        for topic, partition, earliest, latest, size in rows
+    ])
+
+
+def _lookup(store: Store, point: str | int) -> _Lookup:
+    if isinstance(point, int):
+        return lambda name, partition: store.offset_for_timestamp(name, partition, point)
+    if point == "max-timestamp":
+        return store.offset_of_max_timestamp
+    end = store.latest_offset if point == "latest" else store.earliest_offset
+    return lambda name, partition: OffsetAndTimestamp(end(name, partition), NO_TIMESTAMP)
+
+
+def _matches(
+    places: Iterable[tuple[str, int]], lookup: _Lookup
+) -> Iterator[tuple[str, int, int | None, int | None]]:
+    for name, partition in places:
+        match = lookup(name, partition)
+        if match is None:
+            yield name, partition, None, None
+        else:
+            yield name, partition, match.offset, None if match.timestamp == NO_TIMESTAMP else match.timestamp
+
+
+def _print_matches(rows: list[tuple[str, int, int | None, int | None]], as_json: bool) -> None:
+    if as_json:
+        names = ("topic", "partition", "offset", "timestamp")
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        return
+    print_table(("TOPIC", "PARTITION", "OFFSET", "TIMESTAMP"), [
+        [NOTHING if cell is None else cell for cell in row] for row in rows
+    ])

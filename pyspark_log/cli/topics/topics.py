@@ -1,0 +1,180 @@
+"""`pylog topics`: make topics, look at them, change and delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from pyspark_log.cli.support import (
+    NOTHING,
+    complete_topics,
+    confirm,
+    json_option,
+    plural,
+    print_json,
+    print_table,
+    yes_option,
+)
+from pyspark_log.cli.target import Target
+from pyspark_log.cli.topics.partitions import print_partitions
+from pyspark_log.cli.topics.units import plain
+from pyspark_log.config import TOPIC_CONFIGS, check_topic_configs
+from pyspark_log.errors import TopicExistsError
+from pyspark_log.storage.catalog import check_name
+from pyspark_log.types import LATEST
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+def _configs(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+        found[name.strip()] = value.strip()
+    known = {name: plain(TOPIC_CONFIGS[name], value) for name, value in found.items() if name in TOPIC_CONFIGS}
+    check_topic_configs(found | known)  # before a store is made
+    return known
+
+
+config_option = click.option(
+    "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_configs,
+    help="A config of the topic, by Kafka's name; may be given several times. Times and sizes also as 7d, 1GiB.",
+)
+
+
+@topics.command()
+@click.argument("topic")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), metavar="N",
+    help="How many partitions; the store's num.partitions if not given.",
+)
+@config_option
+@click.option("--if-not-exists", is_flag=True, help="Leave a topic alone that is there already.")
+@click.pass_obj
+def create(
+    target: Target, topic: str, partitions: int | None, configs: dict[str, str], if_not_exists: bool
+) -> None:
+    """Make TOPIC; a store too, where the folder is missing or empty."""
+    check_name(topic)
+    try:
+        made = target.open_or_create().create_topic(topic, partitions, configs)
+    except TopicExistsError:
+        if not if_not_exists:
+            raise
+        click.echo(f"Topic {topic} exists already; nothing was changed.")
+    else:
+        click.echo(f"Created topic {topic} with {plural(made.partitions, 'partition')}.")
+
+
+@topics.command("list")
+@click.option("--internal", is_flag=True, help="Also topics that the store, or a Kafka broker, keeps for itself.")
+@json_option
+@click.pass_obj
+def list_topics(target: Target, internal: bool, as_json: bool) -> None:
+    """Print the names of all topics."""
+    names = target.open().topics(internal=internal)
+    if as_json:
+        print_json(names)
+    for name in [] if as_json else names:
+        click.echo(name)
+
+
+@topics.command()
+@click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
+@click.option(
+    "--partitions", "each", is_flag=True,
+    help="Instead: each partition with its leader epoch, ends, segments, size, folder and state.",
+)
+@json_option
+@click.pass_obj
+def describe(target: Target, topic_names: Sequence[str], each: bool, as_json: bool) -> None:
+    """Print partitions, id and configs of each TOPIC; of all if none is named."""
+    store = target.open()
+    found = [store.describe_topic(name) for name in topic_names or store.topics()]
+    if each:
+        print_partitions(store, found, as_json)
+        return
+    if as_json:
+        print_json([
+            {
+                "topic": topic.name, "topic_id": topic.topic_id, "partitions": topic.partitions,
+                "configs": dict(topic.configs),
+            }
+            for topic in found
+        ])
+    else:
+        print_table(("TOPIC", "PARTITIONS", "ID", "SETTINGS"), [
+            (topic.name, topic.partitions, topic.topic_id, _joined(dict(topic.configs))) for topic in found
+        ])
+
+
+def _joined(configs: dict[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(configs.items())) or NOTHING
+
+
+@topics.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "--partitions", type=click.IntRange(min=1), metavar="N",
+    help="How many partitions it is to have in all; more than it has.",
+)
+@config_option
+@click.option(
+    "--delete-config", "deleted", multiple=True, metavar="NAME",
+    help="A config that is to be the store's again; may be given several times.",
+)
+@click.pass_obj
+def alter(
+    target: Target, topic: str, partitions: int | None, configs: dict[str, str], deleted: Sequence[str]
+) -> None:
+    """Give TOPIC more partitions, or other configs."""
+    if not (partitions or configs or deleted):
+        raise click.UsageError("nothing to alter: give --partitions, --config or --delete-config")
+    store = target.open()
+    if configs or deleted:
+        store.alter_configs(topic, configs, deleted)
+        changed = [f"{name}={value}" for name, value in configs.items()]
+        changed += [f"{name} as the store has it" for name in deleted]
+        click.echo(f"Altered topic {topic}: {', '.join(changed)}.")
+    if partitions:
+        store.add_partitions(topic, partitions)
+        click.echo(f"Altered topic {topic}: it has {plural(partitions, 'partition')}.")
+
+
+@topics.command()
+@click.argument("topic_names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics)
+@yes_option
+@click.pass_obj
+def delete(target: Target, topic_names: Sequence[str], yes: bool) -> None:
+    """Delete each TOPIC with all its records."""
+    store = target.open()
+    found = [store.describe_topic(name) for name in dict.fromkeys(topic_names)]
+    listed = ", ".join(f"{one.name} ({plural(one.partitions, 'partition')})" for one in found)
+    confirm(f"Delete {listed}, with all records?", yes)
+    for one in found:
+        store.delete_topic(one.name)
+        click.echo(f"Deleted topic {one.name}.")
+
+
+@topics.command("delete-records")
+@click.argument("topic", shell_complete=complete_topics)
+@click.option("--partition", type=click.IntRange(min=0), required=True, metavar="N", help="Of this partition.")
+@click.option(
+    "--before", type=click.IntRange(min=LATEST), required=True, metavar="OFFSET",
+    help="The first offset that stays; -1: none does.",
+)
+@yes_option
+@click.pass_obj
+def delete_records(target: Target, topic: str, partition: int, before: int, yes: bool) -> None:
+    """Delete the oldest records of a partition of TOPIC; print the first offset that is left."""
+    store = target.open()
+    start = store.earliest_offset(topic, partition)
+    end = f"to {before - 1}" if before >= 0 else "on"
+    confirm(f"Delete the records of {topic}-{partition} from offset {start} {end}?", yes)
+    click.echo(f"{topic}-{partition} begins at offset {store.delete_records(topic, partition, before)}.")

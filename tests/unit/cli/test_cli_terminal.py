@@ -1,0 +1,206 @@
+"""What commands do in a terminal: questions, progress bars, colours, live views; and what they do without one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from cli_tools import output, pylog, records
+
+from pyspark_log.cli.support.progress import ProgressBar
+from pyspark_log.storage.groups.offsets import OffsetsLog
+from pyspark_log.storage.store import Store
+from pyspark_log.types import TopicPartition
+
+PATIENCE = 120
+_STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 2, {"retention.ms": "-1"})
+    store.append("t", records(["a", "b"], [b"1", b"2"]), partition=0)
+    OffsetsLog(store).commit("g", {TopicPartition("t", 0): 1})
+    return store
+
+
+class Terminal:
+    """A command that runs in a terminal.
+
+    Attributes:
+        shown: what it has shown so far.
+    """
+
+    def __init__(self, store, *arguments, **environment):
+        self._end, other = pty.openpty()
+        self._run = subprocess.Popen(
+            [sys.executable, "-m", "pyspark_log.cli.start", *arguments], stdin=other, stdout=other, stderr=other,
+            env={**os.environ, "PYLOG_STORE": store.path, "TERM": "xterm", "COLUMNS": "200", **environment},
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(other)
+        self.shown = ""
+
+    def wait_for(self, text):
+        """Reads until that is shown."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.shown:
+            assert time.monotonic() < deadline, self.shown
+            assert self._read(), f"{text!r} never came: {self.shown}"
+        return self
+
+    def type(self, text):
+        os.write(self._end, text.encode())
+        return self
+
+    def interrupt(self):
+        self._run.send_signal(signal.SIGINT)
+        return self
+
+    def end(self):
+        """Its exit code, once it has ended."""
+        while self._read():
+            pass
+        os.close(self._end)
+        return self._run.wait(PATIENCE)
+
+    def _read(self):
+        # Linux reports the end of the last process in a terminal as an error.
+        with contextlib.suppress(OSError):
+            data = os.read(self._end, 4096)
+            self.shown += data.decode()
+            return bool(data)
+        return False
+
+
+# --- questions
+
+DESTROYING = [
+    (("topics", "delete", "t"), "Delete t (2 partitions), with all records?"),
+    (("topics", "delete-records", "t", "--partition", "0", "--before", "1"),
+     "Delete the records of t-0 from offset 0 to 0?"),
+    (("groups", "delete", "g"), "Delete 1 group with all committed offsets: g?"),
+    (("groups", "delete-offsets", "--group", "g", "--topic", "t"), "Delete the committed offsets of group g for t-0?"),
+]  # fmt: skip
+
+
+def state(store):
+    return store.topics(), store.earliest_offset("t", 0), OffsetsLog(store).fetch("g")
+
+
+@pytest.mark.parametrize(("arguments", "question"), DESTROYING)
+def test_without_a_terminal_nothing_is_deleted_unless_yes_is_said(store, arguments, question):
+    before = state(store)
+    result = pylog(store, *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Error: {question} There is no terminal to ask at: give --yes. Nothing was changed.\n" in result.stderr
+    assert state(store) == before
+    assert pylog(store, *arguments, "--yes").exit_code == 0
+    assert store.topics() == [] or state(store) != before
+
+
+def test_in_a_terminal_the_user_decides(store):
+    arguments, question = DESTROYING[0]
+    refusing = Terminal(store, *arguments).wait_for(question).type("n\n")
+    assert (refusing.end(), "Error: nothing was changed" in refusing.shown) == (1, True)
+    assert store.topics() == ["t"]
+    assert Terminal(store, *arguments).wait_for(question).type("\n").end() == 1  # It is no unless yes is said.
+    assert store.topics() == ["t"]
+    agreeing = Terminal(store, *arguments).wait_for(question).type("y\n")
+    assert (agreeing.end(), "Deleted topic t." in agreeing.shown) == (0, True)
+    assert store.topics() == []
+
+
+def test_ctrl_c_at_a_question_is_no(store):
+    assert Terminal(store, "topics", "delete", "t").wait_for("[y/N]").interrupt().end() == 130
+    assert store.topics() == ["t"]
+
+
+def test_several_topics_are_deleted_or_none(store):
+    store.create_topic("u", 1)
+    assert pylog(store, "topics", "delete", "t", "nothing", "u", "--yes").exit_code == 1
+    assert store.topics() == ["t", "u"]
+    assert output(store, "topics", "delete", "t", "u", "--yes") == "Deleted topic t.\nDeleted topic u.\n"
+
+
+# --- colours and progress
+
+
+def test_headings_are_bold_in_a_terminal_only(store):
+    run = Terminal(store, "offsets")
+    assert run.end() == 0
+    assert "\x1b[1mTOPIC" in run.shown
+    plain = _STYLE.sub("", run.shown).replace("\r\n", "\n")
+    assert plain == output(store, "offsets")
+    assert "\x1b" not in plain
+
+
+def test_no_colours_where_the_user_wants_none(store):
+    run = Terminal(store, "offsets", NO_COLOR="1")
+    assert (run.end(), "\x1b[1m" in run.shown, "TOPIC" in run.shown) == (0, False, True)
+
+
+def test_progress_is_shown_in_a_terminal_only(store, monkeypatch, capfd):
+    def steps(bar):
+        bar(1, 3)
+        bar(3, 3)
+        bar.close()
+        bar.close()
+
+    steps(ProgressBar("look"))
+    assert capfd.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    steps(ProgressBar("look"))
+    err = capfd.readouterr().err
+    assert "look" in err
+
+
+def test_verify_shows_its_progress(store):
+    run = Terminal(store, "verify")
+    assert run.end() == 0
+    assert "verify" in run.shown
+    assert "100%" in run.shown
+    assert "no damage" in run.shown
+    quiet = pylog(store, "verify")
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+
+
+# --- live views
+
+
+@pytest.mark.slow
+def test_top_shows_what_changes_until_ctrl_c(store):
+    run = Terminal(store, "top", "--interval", "0.1").wait_for("CAUGHT UP IN")
+    assert re.search(r"t +2 +2 ", run.shown)
+    store.append("t", records(["c"] * 3, [b"3"] * 3), partition=1)
+    run.wait_for(" 5 ")
+    assert run.interrupt().end() == 130
+
+
+@pytest.mark.slow
+def test_a_group_is_watched(store):
+    run = Terminal(store, "groups", "describe", "g", "--watch", "--interval", "0.1").wait_for("LOG-END-OFFSET")
+    store.append("t", records(["c"] * 36, [b"3"] * 36), partition=0)
+    run.wait_for("38")
+    assert run.interrupt().end() == 130
+    assert "Traceback" not in run.shown
+
+
+def test_a_group_that_is_not_there_is_not_watched(store):
+    result = pylog(store, "groups", "describe", "nobody", "--watch")
+    assert (result.exit_code, "PYLOG_GROUP_ID_NOT_FOUND" in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("arguments", [("--watch",), ("--watch", "--json")])
+def test_a_group_is_watched_in_a_terminal_only(store, arguments):
+    assert pylog(store, "groups", "describe", "g", *arguments).exit_code == 2
