@@ -28,8 +28,8 @@ def work(arguments: argparse.Namespace) -> bool:
         .groupBy(sf.window("timestamp", arguments.window, arguments.slide), "key")
         .count()
     )
-    times = ", ".join(f"date_format(window.{edge}, \"yyyy-MM-dd'T'HH:mm:ss'Z'\") AS {edge}" for edge in ("start", "end"))
-    rows = counts.selectExpr("key", f"to_json(struct({times}, count)) AS value")
+    start, end = (sf.date_format(f"window.{edge}", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias(edge) for edge in ("start", "end"))
+    rows = counts.select("key", sf.to_json(sf.struct(start, end, "count")).alias("value"))
     return run_query(rows, arguments, output_mode="append")
 
 

@@ -12,7 +12,8 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from job_tools import Job, processes_of
+from job_tools import Job
+from test_bulk_load_kills import processes_of
 
 from pyspark_log.jobs import import_files
 from pyspark_log.jobs.imports import task
@@ -140,7 +141,7 @@ def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, land
 
 
 def test_a_table_by_jdbc(store, tmp_path):
-    """With Derby, which comes with Spark: rows are added between the imports; in a process of its own, for its driver."""
+    """With Derby, which comes with Spark: rows are added between the imports. In a process of its own."""
     store.create_topic("t", 2)
     program = tmp_path / "jdbc.py"
     program.write_text(f"""
@@ -161,8 +162,9 @@ for start in (1, 101):
 """)
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
-        [sys.executable, program], env=environment, capture_output=True, text=True, timeout=600, cwd=tmp_path, check=False
-    )
+        [sys.executable, program], env=environment, capture_output=True, text=True, timeout=600, cwd=tmp_path,
+        check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     table = store.topic("t").read().to_table()
     found = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))

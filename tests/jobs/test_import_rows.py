@@ -17,7 +17,7 @@ from pyspark_log.jobs.imports.rows import RecordFields
 from pyspark_log.jobs.imports.sources import new_files, place_of
 from pyspark_log.jobs.support import JobError
 from pyspark_log.storage.catalog import check_name
-from pyspark_log.types import OffsetAndMetadata
+from pyspark_log.storage.groups import OffsetAndMetadata
 
 WHOLE = RecordFields(None, None, None)
 UTC = datetime.timezone.utc
@@ -29,7 +29,9 @@ row_values = st.fixed_dictionaries({
     "part": st.none() | st.floats(),
     "truth": st.none() | st.booleans(),
     "list": st.none() | st.lists(st.none() | st.text(max_size=5), max_size=4),
-    "nested": st.none() | st.fixed_dictionaries({"a": st.none() | st.integers(0, 9), 'b"': st.none() | st.text(max_size=5)}),
+    "nested": st.none() | st.fixed_dictionaries({
+        "a": st.none() | st.integers(0, 9), 'b"': st.none() | st.text(max_size=5),
+    }),
 })
 SCHEMA = pa.schema([
     ("text", pa.string()), ("number", pa.int64()), ("part", pa.float64()), ("truth", pa.bool_()),
@@ -73,7 +75,10 @@ def test_lines_of_text():
 
 
 def test_lines_of_json_stay_as_they_are():
-    lines = [b'{"id": 7,  "at": "2026-01-02T00:00:00Z", "more": {"a": [1]}}', b'{"id": 8, "at": "2026-01-02T01:00:00Z"}']
+    lines = [
+        b'{"id": 7,  "at": "2026-01-02T00:00:00Z", "more": {"a": [1]}}',
+        b'{"id": 8, "at": "2026-01-02T01:00:00Z"}',
+    ]
     batch = rows.rows_of_json(b"\n".join(lines), RecordFields("id", None, "at"))
     assert batch["value"].to_pylist() == lines
     assert batch["key"].to_pylist() == ["7", "8"]
@@ -128,7 +133,7 @@ def test_what_is_new_in_a_folder(tmp_path):
     files = list(new_files([str(tmp_path)], {}))
     assert [one.path for one in files] == [str(tmp_path / name) for name in ("a.json", "b.json", "sub/c.json")]
     assert list(new_files([str(tmp_path / "*.json")], {})) == files[:2]
-    done = {files[0].at: OffsetAndMetadata(1)}
+    done = {files[0].at: OffsetAndMetadata(1, -1, "", 0)}
     assert list(new_files([str(tmp_path)], done)) == files[1:]
     (tmp_path / "a.json").write_bytes(b"more")
     with pytest.raises(JobError, match="had 1 bytes when it was imported, and has 4 now"):

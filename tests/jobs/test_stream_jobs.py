@@ -24,7 +24,8 @@ def call(store, tmp_path, to, *arguments):
 def last_values(store, topic):
     """The last value of each key."""
     table = store.topic(topic).read().to_table().sort_by([("partition", "ascending"), ("offset", "ascending")])
-    return {key.decode(): int(value) for key, value in zip(*(table[name].to_pylist() for name in ("key", "value")))}
+    pairs = zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)
+    return {key.decode(): int(value) for key, value in pairs}
 
 
 def at(seconds, key, value):

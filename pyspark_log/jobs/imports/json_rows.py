@@ -17,7 +17,8 @@ _ANY_CONTROL = "[\\x00-\\x1f]"
 def json_of_rows(table: pa.Table) -> pa.ChunkedArray:
     """Each row as a JSON object; as Spark's to_json, but that fields without a value are null.
 
-    Times are ISO-8601 (UTC if the column has a zone), decimals and dates text; NaN and infinity, which JSON lacks, null.
+    Times are ISO-8601 (UTC if the column has a zone), decimals and dates text. NaN and infinity, which JSON lacks, are
+    null.
 
     Raises:
         JobError: a column is of a type that has no JSON, as bytes that are not UTF-8.
@@ -52,13 +53,10 @@ def json_of(column: pa.Array) -> pa.Array:
 def _of_struct(column: pa.StructArray) -> pa.Array:
     parts: list[pa.Array | str] = []
     for number, field in enumerate(column.type):
-        parts += [("," if parts else "{") + json.dumps(field.name, ensure_ascii=False) + ":", json_of(_field(column, number))]
+        before = ("," if parts else "{") + json.dumps(field.name, ensure_ascii=False) + ":"
+        parts += [before, json_of(pc.struct_field(column, [number]))]
     objects = pc.binary_join_element_wise(*parts, "}", "") if parts else pa.array(["{}"] * len(column))
     return pc.if_else(column.is_valid(), objects, None)
-
-
-def _field(column: pa.StructArray, number: int) -> pa.Array:
-    return pc.struct_field(column, [number])
 
 
 def _of_list(column: pa.ListArray, texts: pa.Array) -> pa.Array:
@@ -79,7 +77,8 @@ def _of_map(column: pa.MapArray) -> pa.Array:
 
 
 def _of_times(column: pa.Array) -> pa.Array:
-    text = pc.strftime(column.cast(pa.timestamp("us", column.type.tz and "UTC")), format="%Y-%m-%dT%H:%M:%S")
+    times = column.cast(pa.timestamp(column.type.unit, column.type.tz and "UTC"))
+    text = pc.strftime(times, format="%Y-%m-%dT%H:%M:%S")
     return pc.binary_join_element_wise('"', text, 'Z"' if column.type.tz else '"', "")
 
 

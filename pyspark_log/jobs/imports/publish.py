@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
 from pyspark_log.storage.fs import Process
-from pyspark_log.storage.groups import OffsetMoves
+from pyspark_log.storage.groups import OffsetAndMetadata, OffsetMoves
 from pyspark_log.storage.publish import StagedPart, StagingPlan, discard, publish
 from pyspark_log.storage.store import Store
-from pyspark_log.types import OffsetAndMetadata, OffsetStep, TopicPartition
+from pyspark_log.types import OffsetStep, TopicPartition
 
 
 class ImportTarget:

@@ -37,7 +37,7 @@ def rows_of_text(data: bytes, fields: RecordFields) -> pa.RecordBatch:
 
 
 def rows_of_json(data: bytes, fields: RecordFields) -> pa.RecordBatch:
-    """A record for each line that is not empty, a JSON object. JobError: it is none, or lacks a column that is wanted."""
+    """A record for each line that is not empty, a JSON object. JobError: it is none, or lacks what is wanted."""
     lines = _lines(data)
     values = pa.array(lines, pa.binary())
     if not any(fields) or not lines:

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_log.jobs.support import JobError
-from pyspark_log.types import OffsetAndMetadata, OffsetStep, TopicPartition
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.groups import OffsetAndMetadata
+from pyspark_log.types import OffsetStep, TopicPartition
 
 _READABLE = 180
 
@@ -59,7 +61,7 @@ def new_files(
         JobError: a pattern matches nothing, or a file has another size than when it was imported.
     """
     for path in sorted({path for pattern in patterns for path in _files(pattern)}):
-        one = SourceFile(path, os.path.getsize(path))
+        one = SourceFile(path, files.size_of(path))
         before = committed.get(one.at)
         if before is None:
             yield one
@@ -73,11 +75,11 @@ def new_files(
 
 
 def _files(pattern: str) -> Iterator[str]:
-    found = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+    found = [pattern] if files.exists(pattern) else glob.glob(pattern, recursive=True)
     if not found:
         raise JobError(f"{pattern}: there is no such file or folder", "PYLOG_SOURCE_MISSING")
     for path in map(os.path.abspath, found):
-        if not os.path.isdir(path):
+        if not files.is_folder(path):
             yield path
             continue
         for folder, folders, names in os.walk(path):

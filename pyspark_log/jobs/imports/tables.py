@@ -103,7 +103,7 @@ def _rows(spark: SparkSession, table: Table, low: int, high: int) -> DataFrame:
 def _staged(rows: DataFrame, target: ImportTarget, fields: RecordFields) -> list[StagedFile]:
     """Stages rows in Spark's tasks, which get them as Arrow batches."""
     stage = _Stage(target.ref, target.plan(), target.topic, fields)
-    return [pickle.loads(row.staged) for row in rows.mapInArrow(stage, "staged BINARY").collect()]  # noqa: S301
+    return [pickle.loads(row.staged) for row in rows.mapInArrow(stage, "staged BINARY").collect()]
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def run_tasks(
         try:
             return running.result()
         except (PySparkException, Py4JError) as error:
-            raise _reason(error) from error
+            raise reason(error) from error
 
 
 def _call(function: Callable[[_Task], _Result], task: _Task) -> _Result:
@@ -106,8 +106,8 @@ def _completed(context: SparkContext, group: str) -> int:
     return done
 
 
-def _reason(error: Exception) -> JobError:
-    """What a task has raised, from the text that Spark makes of it."""
+def reason(error: Exception) -> JobError:
+    """What a task or a query has raised, from the text that Spark makes of it."""
     text = str(error)
     if found := _CONDITION.search(text):
         return JobError(found[2], found[1])

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import time
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_log.jobs.support.command_line import JobParser
+from pyspark_log.jobs.support.spark_tasks import reason
 from pyspark_log.jobs.support.summary import show_summary
 
 
@@ -27,7 +30,8 @@ def stream_parser(description: str | None, group: str) -> JobParser:
         help="where Spark keeps how far the job has come; a job that is started again with it goes on there",
     )
     parser.add_argument(
-        "--available-now", action="store_true", help="take what there is and end; else the job goes on until it is stopped"
+        "--available-now", action="store_true",
+        help="take what there is and end; else the job goes on until it is stopped",
     )
     parser.add_argument(
         "--trigger", metavar="TIME", default="0 seconds",
@@ -60,16 +64,19 @@ def run_query(rows: DataFrame, arguments: argparse.Namespace, *, output_mode: st
     """
     writer = rows.writeStream.format("pylog").outputMode(output_mode).option("topic", arguments.to)
     writer = writer.option("checkpointLocation", arguments.checkpoint)
-    trigger = (
-        writer.trigger(availableNow=True) if arguments.available_now else writer.trigger(processingTime=arguments.trigger)
-    )
     started = time.monotonic()
-    query = trigger.start(arguments.store)
     try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        # The micro-batch that is under way is done again by the next run, and written once.
-        query.stop()
+        if arguments.available_now:
+            query = writer.trigger(availableNow=True).start(arguments.store)
+        else:
+            query = writer.trigger(processingTime=arguments.trigger).start(arguments.store)
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            # The micro-batch that is under way is done again by the next run, and written once.
+            query.stop()
+    except (PySparkException, Py4JError) as error:
+        raise reason(error) from error
     _show(query, time.monotonic() - started, as_json=arguments.json)
     return True
 
