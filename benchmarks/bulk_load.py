@@ -1,10 +1,10 @@
-"""A bulk load into Parquet beside a plain copy of the same rows by Spark, from Parquet to Parquet with the same codec.
+"""A bulk load into Parquet, and an import from there, beside a plain copy of the same rows by Spark, Parquet to Parquet.
 
     python benchmarks/bulk_load.py [--folder FOLDER] [--records 10000000] [--partitions 4] [--rounds 3] [--document]
 
-Values of 100 bytes, half text and half noise, uncompressed in the log. The two take turns in one session of Spark with
-two cores; each figure is the median of the rounds, the ratio is taken within each round. Spark copies what the load
-before has written. A load syncs its files; Spark does not.
+Values of 100 bytes, half text and half noise, uncompressed in the log; all Parquet in one codec. The three take turns in
+one session of Spark with two cores; each figure is the median of the rounds, the ratio is taken within each round. What
+a load has written is imported into a new topic, and copied by Spark. Load and import sync their files; Spark does not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import tables
 from pyspark.sql import SparkSession
 
 from pyspark_log import Store
-from pyspark_log.jobs import bulk_load
+from pyspark_log.jobs import bulk_load, import_files
 
 PIECE = 50_000
 
@@ -77,11 +77,16 @@ def main() -> None:
         store = Store.create(f"{folder}/store")
         fill(store, given.partitions, given.records)
         stored = sum(store.size("t", partition) for partition in range(given.partitions))
-        loads, copies, sizes = [], [], (0, 0)
+        loads, imports, copies, sizes = [], [], [], (0, 0)
 
         def load(number: int) -> None:
             arguments = ["--topics", "t", "--group", str(number), "--codec", given.codec]
             assert bulk_load.main([store.path, f"{folder}/loaded", *arguments]) == 0
+
+        def bring_back(number: int) -> None:
+            store.create_topic(f"t{number}", given.partitions)
+            arguments = ["--to", f"t{number}", "--group", f"import-{number}", "--format", "parquet", "--value", "value"]
+            assert import_files.main([store.path, f"{folder}/loaded", *arguments]) == 0
 
         def copy() -> None:
             writer = spark.read.parquet(f"{folder}/loaded").write.option("compression", given.codec)
@@ -93,18 +98,26 @@ def main() -> None:
             os.sync()
             took = timed(lambda number=number: load(number))
             os.sync()
+            brought = timed(lambda number=number: bring_back(number))
+            assert sum(store.topic(f"t{number}").latest_offsets().values()) == given.records
+            store.delete_topic(f"t{number}")
+            os.sync()
             copied = timed(copy)
             if number:  # The first round is to warm up.
                 loads.append(took)
+                imports.append(brought)
                 copies.append(copied)
             sizes = size_of(f"{folder}/loaded"), size_of(f"{folder}/copied")
         rows = spark.read.parquet(f"{folder}/loaded").count()
         assert rows == spark.read.parquet(f"{folder}/copied").count() == given.records
-    ratio = statistics.median(copy / load for load, copy in zip(loads, copies, strict=True))
+    ratios = [
+        statistics.median(copy / one for one, copy in zip(ones, copies, strict=True)) for ones in (loads, imports)
+    ]
     shown = [
         [name, f"{seconds:.1f}", f"{rows / seconds / 1e6:.2f}", f"{read / 1e6:,.0f}", f"{size / 1e6:,.0f}", times]
         for name, seconds, read, size, times in (
-            ("bulk load", statistics.median(loads), stored, sizes[0], f"{ratio:.2f}"),
+            ("bulk load", statistics.median(loads), stored, sizes[0], f"{ratios[0]:.2f}"),
+            ("import", statistics.median(imports), sizes[0], stored, f"{ratios[1]:.2f}"),
             ("copy by Spark", statistics.median(copies), sizes[0], sizes[1], "1.00"),
         )
     ]

@@ -153,7 +153,7 @@ spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "fals
 url = "jdbc:derby:{tmp_path}/db;create=true"
 call = [{str(store.path)!r}, "--to", "t", "--url", url, "--table", "ORDERS", "--column", "ID", "--key", "ID",
         "--tasks", "2", "--option", "driver=org.apache.derby.jdbc.EmbeddedDriver"]
-assert import_table.main(call) == 1  # there is no such table
+assert import_table.main(call) == 1
 for start in (1, 101):
     rows = spark.range(start, start + 100).selectExpr("id AS ID", "concat('item ', id) AS NAME")
     rows.write.format("jdbc").options(url=url, dbtable="ORDERS").mode("append").save()
@@ -166,6 +166,8 @@ for start in (1, 101):
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert "Table/View 'ORDERS' does not exist" in said
     table = store.topic("t").read().to_table()
     found = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
     assert table.num_rows == 200

@@ -21,8 +21,8 @@ def add_arguments(parser: JobParser, group: str) -> None:
     )
     parser.add_argument(
         "--timestamp", metavar="COLUMN",
-        help="the column that becomes the record's time: a time, ISO-8601 text (UTC if it names no zone), or ms; without"
-        " it records have the time of the import",
+        help="the column that becomes the record's time: a time, ISO-8601 text (UTC if it names no zone), or ms;"
+        " without it records have the time of the import",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 

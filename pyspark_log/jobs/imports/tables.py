@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -61,8 +62,8 @@ def import_table(
         if low is None or high is None:
             return {"rows": 0, "seconds": time.monotonic() - began}
         found = _staged(_rows(spark, table, low, high), target, fields)
-    except PySparkException as error:
-        raise JobError(f"{table.name}: {_first_line(error)}", "PYLOG_SOURCE_FAILED") from error
+    except (PySparkException, Py4JJavaError) as error:
+        raise JobError(f"{table.name}: {_what(error)}", "PYLOG_SOURCE_FAILED") from error
     target.publish(
         [part for one in found for part in one.parts],
         [OffsetStep(target.group, at, None if before is None else start, high + 1)],
@@ -119,5 +120,7 @@ class _Stage:
         yield pa.record_batch({"staged": [pickle.dumps(staged)]})
 
 
-def _first_line(error: PySparkException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _what(error: PySparkException | Py4JJavaError) -> str:
+    """What the database, or Spark, says, without the stack."""
+    text = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
+    return next((line for line in str(text).splitlines() if line.strip()), type(error).__name__)

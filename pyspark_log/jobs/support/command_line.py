@@ -6,8 +6,12 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from pyspark_log.cli.support import one_line
 from pyspark_log.errors import PylogError
+from pyspark_log.jobs.support.spark_tasks import reason
 
 _INTERRUPTED = 130
 
@@ -89,6 +93,9 @@ def run(
         parser.error(" ".join(str(error).split()))
     except (PylogError, OSError) as error:
         print(f"Error: {one_line(error)}", file=sys.stderr)
+        return 1
+    except (PySparkException, Py4JError) as error:
+        print(f"Error: {one_line(reason(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED

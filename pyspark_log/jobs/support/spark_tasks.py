@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_log.errors import PylogError
@@ -111,5 +111,8 @@ def reason(error: Exception) -> JobError:
     text = str(error)
     if found := _CONDITION.search(text):
         return JobError(found[2], found[1])
-    before_java = text.partition("\n\n\tat ")[0].partition("\nDriver stacktrace:")[0]
-    return JobError(next(line for line in reversed(before_java.splitlines()) if line.strip()).strip())
+    if isinstance(error, (AnalysisException, IllegalArgumentException)):
+        return JobError(text.strip().splitlines()[0], "PYLOG_JOB_REFUSED")
+    for rest in ("\n=== Streaming Query ===", "\n\n\tat ", "\nDriver stacktrace:"):
+        text = text.partition(rest)[0]
+    return JobError(next(line for line in reversed(text.splitlines()) if line.strip()).strip())

@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import time
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_log.jobs.support.command_line import JobParser
-from pyspark_log.jobs.support.spark_tasks import reason
 from pyspark_log.jobs.support.summary import show_summary
+from pyspark_log.spark import publish_each
 
 
 def stream_parser(description: str | None, group: str) -> JobParser:
@@ -62,21 +60,24 @@ def run_query(rows: DataFrame, arguments: argparse.Namespace, *, output_mode: st
         arguments: those of `stream_parser`.
         output_mode: Spark's.
     """
-    writer = rows.writeStream.format("pylog").outputMode(output_mode).option("topic", arguments.to)
-    writer = writer.option("checkpointLocation", arguments.checkpoint)
+    writer = rows.writeStream.outputMode(output_mode).option("checkpointLocation", arguments.checkpoint)
+    if output_mode == "update":
+        # Spark has no update mode for a sink in Python.
+        each = publish_each(arguments.store, arguments.group, lambda batch, out: out.write(batch, topic=arguments.to))
+        writer = writer.foreachBatch(each)
+    else:
+        writer = writer.format("pylog").options(path=arguments.store, topic=arguments.to)
     started = time.monotonic()
+    if arguments.available_now:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=arguments.trigger)
+    query = writer.start()
     try:
-        if arguments.available_now:
-            query = writer.trigger(availableNow=True).start(arguments.store)
-        else:
-            query = writer.trigger(processingTime=arguments.trigger).start(arguments.store)
-        try:
-            query.awaitTermination()
-        except KeyboardInterrupt:
-            # The micro-batch that is under way is done again by the next run, and written once.
-            query.stop()
-    except (PySparkException, Py4JError) as error:
-        raise reason(error) from error
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        # The micro-batch that is under way is done again by the next run, and written once.
+        query.stop()
     _show(query, time.monotonic() - started, as_json=arguments.json)
     return True
 
