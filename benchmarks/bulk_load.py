@@ -1,10 +1,11 @@
-"""A bulk load into Parquet, and an import from there, beside a plain copy of the same rows by Spark, Parquet to Parquet.
+"""A bulk load into Parquet, and an import from there, beside a plain copy of the Parquet files by Spark.
 
     python benchmarks/bulk_load.py [--folder FOLDER] [--records 10000000] [--partitions 4] [--rounds 3] [--document]
 
-Values of 100 bytes, half text and half noise, uncompressed in the log; all Parquet in one codec. The three take turns in
-one session of Spark with two cores; each figure is the median of the rounds, the ratio is taken within each round. What
-a load has written is imported into a new topic, and copied by Spark. Load and import sync their files; Spark does not.
+Values of 100 bytes, half text and half noise, uncompressed in the log; all Parquet in one codec. The three take turns
+in one session of Spark with two cores; each figure is the median of the rounds, the ratio is taken within each round.
+What a load has written is imported into a new topic, and copied by Spark. Load and import sync their files; Spark does
+not.
 """
 
 from __future__ import annotations
