@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.cli.records.formats import TIMESTAMP_TYPES
-from pyspark_log.jobs.support import JobError
+from pyspark_log.jobs.support import JobError, quoted
 
 _BYTES = ("key", "value")
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
@@ -69,9 +69,9 @@ def json_of(batch: pa.RecordBatch, *, base64: bool) -> pa.Array:
 def _field(batch: pa.RecordBatch, name: str, *, base64: bool) -> pa.Array:
     column = batch.column(name)
     if name in _BYTES:
-        return _quoted(text_of(column, name, base64=base64)).fill_null("null")
+        return quoted(text_of(column, name, base64=base64)).fill_null("null")
     if name == "topic":
-        return _quoted(column)
+        return quoted(column)
     if name == "timestamp":
         return pc.divide(column.cast(pa.int64()), 1000).cast(pa.string()).fill_null("null")
     if name == "timestampType":
@@ -81,20 +81,11 @@ def _field(batch: pa.RecordBatch, name: str, *, base64: bool) -> pa.Array:
 
 def _headers(column: pa.Array, *, base64: bool) -> pa.Array:
     each = column.flatten()
-    value = _quoted(text_of(pc.struct_field(each, "value"), "value of a header", base64=base64)).fill_null("null")
+    value = quoted(text_of(pc.struct_field(each, "value"), "value of a header", base64=base64)).fill_null("null")
     objects = pc.binary_join_element_wise(
-        '{"key": ', _quoted(pc.struct_field(each, "key")), f', "{name_of("value", base64=base64)}": ', value, "}", ""
+        '{"key": ', quoted(pc.struct_field(each, "key")), f', "{name_of("value", base64=base64)}": ', value, "}", ""
     )
     lengths = pc.list_value_length(column).fill_null(0).cast(pa.int32())
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, objects), ", ")
     return pc.binary_join_element_wise("[", joined, "]", "")
-
-
-def _quoted(text: pa.Array) -> pa.Array:
-    """Strings as JSON has them; nulls stay."""
-    text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
-    if pc.any(pc.match_substring_regex(text, "[\\x00-\\x1f]")).as_py():
-        for code in range(32):
-            text = pc.replace_substring(text, chr(code), f"\\u{code:04x}")
-    return pc.binary_join_element_wise('"', text, '"', "")

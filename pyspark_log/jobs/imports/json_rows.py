@@ -7,11 +7,7 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.jobs.support import JobError
-
-_ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_CONTROL = {chr(code): f"\\u{code:04x}" for code in range(32) if chr(code) not in _ESCAPED}
-_ANY_CONTROL = "[\\x00-\\x1f]"
+from pyspark_log.jobs.support import JobError, quoted
 
 
 def json_of_rows(table: pa.Table) -> pa.ChunkedArray:
@@ -46,7 +42,7 @@ def json_of(column: pa.Array) -> pa.Array:
     elif pa.types.is_timestamp(kind):
         text = _of_times(column)
     else:
-        text = _quoted(_text(column))
+        text = quoted(_text(column))
     return text.fill_null("null")
 
 
@@ -70,7 +66,7 @@ def _of_map(column: pa.MapArray) -> pa.Array:
     entries = column.cast(pa.list_(pa.struct([("key", column.type.key_type), ("value", column.type.item_type)])))
     flat = entries.flatten()
     pairs = pc.binary_join_element_wise(
-        _quoted(_text(pc.struct_field(flat, "key"))), json_of(pc.struct_field(flat, "value")), ":"
+        quoted(_text(pc.struct_field(flat, "key"))), json_of(pc.struct_field(flat, "value")), ":"
     )
     lists = _of_list(entries, pairs)
     return pc.replace_substring_regex(pc.replace_substring_regex(lists, r"^\[", "{"), r"\]$", "}")
@@ -87,12 +83,3 @@ def _text(column: pa.Array) -> pa.Array:
         return column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise JobError(f"a column of type {column.type} has no form in JSON: {error}", "PYLOG_BAD_VALUE") from error
-
-
-def _quoted(text: pa.Array) -> pa.Array:
-    for character, form in _ESCAPED.items():
-        text = pc.replace_substring(text, character, form)
-    if pc.any(pc.match_substring_regex(text, _ANY_CONTROL)).as_py():
-        for character, form in _CONTROL.items():
-            text = pc.replace_substring(text, character, form)
-    return pc.binary_join_element_wise('"', text, '"', "")
