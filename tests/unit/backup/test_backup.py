@@ -23,7 +23,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.compaction import compact
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log import cleaner_checkpoint, state_file
 from pyspark_log.storage.maintenance import backup
 from pyspark_log.storage.maintenance.backup import back_up
 from pyspark_log.storage.maintenance.janitor import clean
@@ -126,9 +126,13 @@ def tree(path):
 
 
 def test_a_copy_has_everything(store, tmp_path):
+    list(compact(store.logs, "keys"))
     done = back_up(store, tmp_path / "copy")
     assert check(tmp_path / "copy") == 12
     copy = Store.open(tmp_path / "copy")
+    cleaned = [cleaner_checkpoint.read(one.logs.place("keys", 0)) for one in (store, copy)]
+    assert cleaned[0] == cleaned[1]
+    assert cleaned[0].cleaned_to > 0
     assert all_values(copy) == all_values(store)
     assert (copy.cluster_id, copy.configs, copy.topics()) == (store.cluster_id, store.configs, store.topics())
     assert copy.describe_topic("t") == store.describe_topic("t")
@@ -170,6 +174,9 @@ def test_the_source_is_as_it_was(store, tmp_path):
 
 def test_the_store_changes_while_it_is_copied(store, tmp_path):
     """At each step of the copying: more records, segments that go by retention and compaction, deleted topics."""
+    for topic in ("again", "gone"):
+        store.create_topic(topic, 1)
+        store.append(topic, rows(b"old"))
     calls, rounds = itertools.count(), itertools.count(12)
 
     def change(_done, _total):
@@ -179,6 +186,13 @@ def test_the_store_changes_while_it_is_copied(store, tmp_path):
         append(store, number)
         if number == 14:
             store.alter_configs("t", {"retention.bytes": "2000"})
+        if number == 20:
+            # Both were copied ahead by then.
+            assert (tmp_path / "copy/data/gone-0").exists()
+            for topic in ("again", "gone"):
+                store.delete_topic(topic)
+            store.create_topic("again", 1)
+            store.append("again", rows(b"new"))
         if number % 4 == 0:
             store.create_topic("passing", 1)
             store.append("passing", rows(b"%d" % number))
@@ -190,8 +204,13 @@ def test_the_store_changes_while_it_is_copied(store, tmp_path):
     back_up(store, tmp_path / "copy", progress=change)
     count = check(tmp_path / "copy")
     last = next(rounds)
-    assert 14 < count < last - 2, "the moment is not in the midst of the changes"
-    assert Store.open(tmp_path / "copy").earliest_offset("t", 0) > 0
+    assert 20 < count < last - 2, "the moment is not in the midst of the changes"
+    copy = Store.open(tmp_path / "copy")
+    assert copy.earliest_offset("t", 0) > 0
+    assert values(copy, topic="again") == [b"new"]
+    assert "gone" not in copy.topics()
+    clean(copy)
+    assert verify(copy.path).findings == []
     assert check(store.path) == last
     go_on(tmp_path / "copy")
 
@@ -343,10 +362,11 @@ def test_more_partitions_than_a_process_may_open_files(tmp_path):
     for partition in range(60):
         store.append("t", rows(b"%d" % partition), partition=partition)
     store.close()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    few = max(map(int, os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"))) + 150
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
     try:
         back_up(store, tmp_path / "copy")
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (200, hard)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (few, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert all_values(Store.open(tmp_path / "copy")) == [b"%d" % partition for partition in range(60)]
