@@ -69,7 +69,7 @@ class FolderCopy:
         Args:
             source, folder: see above.
             active_indexes: whether the indexes of the active segment are copied. The next writer may rebuild them in
-                place, so they must be copied with the partition's lock held.
+                place, so this is for a caller that holds the partition's lock until all is copied.
             progress: called with each number of bytes that were copied.
         """
         self.source = source
@@ -104,10 +104,12 @@ class FolderCopy:
         for name in self._known.keys() - wanted.keys():
             self._drop(name)
         for name, (base, size) in wanted.items():
-            # The time alone does not prove that a file was not changed a moment ago.
-            again = locked and base == state.active_base and size < 0
+            is_changing = base == state.active_base and size < 0
+            if is_changing and not locked:
+                continue  # A writer may cut it at any moment; with the lock it would be copied once more.
             try:
-                new = self._look_at(name, size, state, again=again)
+                # The time alone does not prove that a file was not changed a moment ago.
+                new = self._look_at(name, size, state, again=is_changing)
             except FileNotFoundError:
                 if locked:
                     raise
@@ -117,6 +119,8 @@ class FolderCopy:
 
     def take(self, new: NewBytes) -> None:
         """Copies what `look` has found. Raises as `follow` does."""
+        if new.start == 0 and new.name in self._known:
+            self._drop(new.name)  # It is another file.
         self._copy_bytes(new)
         self._known[new.name] = new.found
         if new.source is not self._growing:
@@ -151,7 +155,6 @@ class FolderCopy:
         end = status.st_size if size < 0 else size
         found = Copied(status.st_dev, status.st_ino, status.st_mtime_ns, end, state.incarnation)
         if known is not None and (again or (found != known and not self._has_grown(status, known, found))):
-            self._drop(name)
             known = None
         if size >= 0:
             self.close()

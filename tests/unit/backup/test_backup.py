@@ -14,6 +14,7 @@ from cli_tools import pylog
 from pyspark_log.clients.transactions import Transactions
 from pyspark_log.errors import (
     LockTimeoutError,
+    LogDirOfflineError,
     PublishPendingError,
     ReadOnlyError,
     StoreExistsError,
@@ -160,9 +161,12 @@ def test_a_copy_takes_the_place_of_the_store(store, tmp_path):
 def test_a_copy_is_used_after_a_restart_of_the_machine(store, tmp_path, monkeypatch):
     """Nothing is taken back of what was not synced in the store, as all of it is synced in the copy."""
     back_up(store, tmp_path / "copy")
+    ends = [store.latest_offset("t", partition) for partition in range(3)]
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    assert all_values(Store.open(tmp_path / "copy")) == all_values(store)
-    go_on(tmp_path / "copy")
+    copy = Store.open(tmp_path / "copy")
+    assert [copy.latest_offset("t", partition) for partition in range(3)] == ends
+    assert all_values(copy) == all_values(store)
+    go_on(copy.path)
 
 
 def test_the_source_is_as_it_was(store, tmp_path):
@@ -306,6 +310,18 @@ def test_a_folder_of_a_broker_is_refused(store, tmp_path):
     with pytest.raises(ReadOnlyError):
         back_up(Store.open(tmp_path / "broker"), tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_a_log_dir_that_has_failed(store, tmp_path):
+    """A copy without its partitions would be none."""
+    os.rename(tmp_path / "second", tmp_path / "away")
+    with pytest.raises(LogDirOfflineError):
+        back_up(store, tmp_path / "copy")
+    with pytest.raises(StoreNotFoundError):
+        Store.open(tmp_path / "copy")
+    os.rename(tmp_path / "away", tmp_path / "second")
+    append(store, 12)
+    assert check(store.path) == 13
 
 
 def test_a_full_disk(store, tmp_path):
