@@ -96,6 +96,16 @@ bench: java $(VENV)/.stamp-native  ## The figures of docs/performance.md, measur
 bench-check: $(VENV)/.stamp-native  ## Fails if the engine has become slower beside what the machine can do: two minutes
 	@"$(BIN)/python" benchmarks/check.py
 
+.PHONY: wheel
+wheel: $(VENV)/.stamp-native  ## A wheel for this Python and machine, in dist/
+	"$(BIN)/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+
+# With a container engine, for all Pythons: what [tool.cibuildwheel] of pyproject.toml says.
+.PHONY: wheels
+wheels:  ## Wheels for all Pythons from 3.10 on that run on most of Linux, in dist/ (needs docker or podman)
+	"$(PYTHON)" -m pip install --quiet --disable-pip-version-check --target .cibuildwheel cibuildwheel
+	PYTHONPATH="$(CURDIR)/.cibuildwheel" "$(PYTHON)" -m cibuildwheel --platform linux --output-dir dist
+
 # --- the environment -------------------------------------------------------------------------------
 
 $(VENV)/.stamp-install: pyproject.toml

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
 import subprocess
 import sys
 import time
-import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -32,6 +30,7 @@ from pyspark.sql import functions as sf
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from spark_session import start_spark
 
 from pyspark_log import Store
 
@@ -44,8 +43,6 @@ FLIGHTS_CSV = FOLDER / "flights.csv"
 
 GROUP = "delays-by-carrier"
 RECORDS_PER_BATCH = 70_000
-# For checkpoints on a local disk: far fewer processes a micro-batch (conf/spark-defaults.conf).
-CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 MISSING = "NA"  # how the CSV says that there is nothing
 FLIGHTS_SCHEMA = """
     year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int,
@@ -124,21 +121,6 @@ def make_store() -> Store:
     store.create_topic("delays", 2, {"retention.ms": "-1", "cleanup.policy": "compact"})
     return store
 
-
-def start_spark() -> SparkSession:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # PySpark warns of pandas 3, which nothing here uses.
-    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark.testing.utils")
-    return (
-        SparkSession.builder.appName("flights-demo")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j.configurationFile={HERE / 'log4j2.properties'}")
-        .getOrCreate()
-    )
 
 
 def load_flights(spark: SparkSession) -> None:
@@ -276,7 +258,7 @@ def run() -> None:
         store = make_store()
         truth = count_truth()
     with step(2, f"a Spark batch write loads {truth.flights:,} flights"):
-        spark = start_spark()
+        spark = start_spark("flights-demo")
         load_flights(spark)
         check("flights in the store", sum(log_ends(store, "flights")), truth.flights)
     with step(3, "a streaming query: delays by carrier and day") as progress:

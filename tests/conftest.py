@@ -18,12 +18,14 @@ from tests.spark_home import spark_home
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
-_TOGETHER = ("tests/spark/", "tests/kafka/")
+_TOGETHER = ("tests/spark/", "tests/kafka/", "tests/jobs/")
 # Of the tests with Spark those that share neither a session nor a cluster with others.
 _APART = tuple(
-    f"tests/spark/test_{name}.py"
+    f"tests/{name}.py"
     for name in (
-        "commit_steps", "connect", "flights_demo", "full_disk", "kills", "publish_together_kills", "shown_warnings",
+        "spark/test_commit_steps", "spark/test_connect", "spark/test_flights_demo", "spark/test_full_disk",
+        "spark/test_kills", "spark/test_publish_together_kills", "spark/test_shown_warnings",
+        "jobs/test_bulk_load_kills",
     )
 )
 # What all tests may have in memory at once, in bytes; what a test leaves is removed when it has passed.

@@ -37,6 +37,7 @@ COMMANDS = {
     "import-kafka": (
         "Copy topics from FOLDER, in which a Kafka broker keeps its logs, into the store; offsets stay as they are."
     ),
+    "jobs": "List the jobs for spark-submit, and print where they are.",
     "log-dirs": "List, describe, add and remove log dirs (Kafka's log.dirs), and move partitions between them.",
     "offsets": "Print earliest and latest offset and size of each partition of each TOPIC; of all if none is named.",
     "perf": "Measure how fast this store is written to and read.",
@@ -60,8 +61,8 @@ _PACKAGES = {
     "records": ("Records", ("consume", "dump", "perf", "produce", "tail")),
     "groups": ("Groups", ("groups",)),
     "maintenance": ("Maintenance", (
-        "backup", "clean", "compact", "doctor", "export-kafka", "import-kafka", "log-dirs", "publishers", "recover",
-        "repair", "verify",
+        "backup", "clean", "compact", "doctor", "export-kafka", "import-kafka", "jobs", "log-dirs", "publishers",
+        "recover", "repair", "verify",
     )),
 }  # fmt: skip
 

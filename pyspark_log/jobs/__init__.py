@@ -1,1 +1,1 @@
-"""Jobs for `spark-submit`, which takes a file: `spark-submit "$(python -m pyspark_log.jobs)/compact.py" STORE`."""
+"""Jobs for `spark-submit`, one file a job: `spark-submit $(pylog jobs path compact) STORE`."""

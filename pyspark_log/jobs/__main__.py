@@ -1,4 +1,4 @@
-"""Prints the folder of the jobs: `python -m pyspark_log.jobs`."""
+"""Prints the folder of the jobs: `python -m pyspark_log.jobs`. `pylog jobs list` has their names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Compacts a store with Spark, one task a partition:
+"""Compacts a store, one Spark task a partition:
 
-    spark-submit "$(python -m pyspark_log.jobs)/compact.py" STORE [TOPIC]
+    spark-submit $(pylog jobs path compact) STORE [TOPIC]
 
 What it does to a partition is what `pylog compact` does; its help says which partitions are taken. STORE must be a
 folder that all executors see. Ends with code 1 if a partition cannot be compacted; the others are.
@@ -9,24 +9,21 @@ folder that all executors see. Ends with code 1 if a partition cannot be compact
 from __future__ import annotations
 
 import argparse
-
-from pyspark.sql import SparkSession
+from collections.abc import Sequence
+from functools import partial
 
 from pyspark_log import Store, TopicPartition
+from pyspark_log.jobs.support import JobParser, run, run_tasks, session
 from pyspark_log.storage.compaction import Outcome, compact_partition, due, uncleanable
 
 
-def compact_one(path: str, topic: str, partition: int) -> Outcome:
+def compact_one(path: str, at: TopicPartition) -> Outcome:
     """In a task: compacts one partition."""
-    return compact_partition(Store.shared(path).logs, TopicPartition(topic, partition))
+    return compact_partition(Store.shared(path).logs, at)
 
 
-def main() -> int:
-    """Runs the job; returns its exit code."""
-    parser = argparse.ArgumentParser(description="Compact the topics of a store, one task a partition.")
-    parser.add_argument("store", help="the folder of the store")
-    parser.add_argument("topic", nargs="?", help="compact whatever there is of this topic, not only what is due")
-    arguments = parser.parse_args()
+def work(arguments: argparse.Namespace) -> bool:
+    """Runs the job."""
     store = Store.open(arguments.store)
     waiting = due(store.logs, arguments.topic)
     left_out = uncleanable(store.logs) if arguments.topic is None else {}
@@ -34,15 +31,22 @@ def main() -> int:
         print(f"{at}: left out until its topic is named, as it could not be compacted: {reason}")
     if not waiting:
         print("nothing is to be compacted")
-        return 0
-    path, targets = store.path, [(one.at.topic, one.at.partition) for one in waiting]
-    context = SparkSession.builder.appName("pylog compact").getOrCreate().sparkContext
-    outcomes = context.parallelize(targets, len(targets)).map(lambda target: compact_one(path, *target)).collect()
+        return True
+    spark = session("pylog compact")
+    outcomes = run_tasks(spark, "compact", partial(compact_one, store.path), [one.at for one in waiting])
     for outcome in outcomes:
         total = outcome.total
         done = f"{total.records_before} records, {total.records_after} left" if total else "nothing was done"
         print(f"{outcome.at}: {outcome.problem or f'{done}, {outcome.seconds:.1f} s'}")
-    return 1 if any(outcome.problem for outcome in outcomes) else 0
+    return not any(outcome.problem for outcome in outcomes)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the job with these arguments, or with those of the call; returns its exit code."""
+    parser = JobParser(__doc__)
+    parser.add_argument("store", help="the folder of the store")
+    parser.add_argument("topic", nargs="?", help="compact whatever there is of this topic, not only what is due")
+    return run(parser, work, arguments)
 
 
 if __name__ == "__main__":

@@ -40,12 +40,17 @@ def verify(target: Target, topic: str | None, jobs: int | None, as_json: bool) -
         report = verify_store(target.store_path(), topic, jobs=jobs, progress=progress)
     finally:
         progress.close()
+    show_report(report, as_json=as_json)
+    if report.damaged:
+        raise click.exceptions.Exit(1)
+
+
+def show_report(report: Report, *, as_json: bool) -> None:
+    """Prints what was found, as JSON or for people."""
     if as_json:
         print_json(_document(report))
     else:
         _print(report)
-    if report.damaged:
-        raise click.exceptions.Exit(1)
 
 
 def _document(report: Report) -> dict[str, object]:

@@ -9,7 +9,7 @@ from pyspark_log.errors import InvalidConfigError, PylogError
 from pyspark_log.storage.catalog import check_not_internal
 from pyspark_log.storage.log import retention
 from pyspark_log.storage.log_manager.manager import LogManager
-from pyspark_log.types import LATEST
+from pyspark_log.types import LATEST, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -29,14 +29,25 @@ def clean(logs: LogManager, topics: Iterable[str]) -> int:
     for topic in topics:
         for place in logs.topic(topic).places():
             try:
-                with logs.writer(topic, place.partition).hold(_TIMEOUT) as writer:
-                    count += retention.clean(writer)
+                count += clean_partition(logs, TopicPartition(topic, place.partition))
             except (PylogError, OSError) as error:
                 log.warning("%s: %s could not be cleaned: %s", logs.path, place, error)
                 failed = failed or error
     if failed is not None:
         raise failed
     return count
+
+
+def clean_partition(logs: LogManager, at: TopicPartition) -> int:
+    """Deletes the segments of one partition that retention no longer keeps; returns how many.
+
+    Raises:
+        UnknownTopicError, InvalidTopicError: no such topic.
+        LockTimeoutError: another process holds the partition for too long.
+        PylogError, OSError: its files cannot be read or changed.
+    """
+    with logs.writer(at.topic, at.partition).hold(_TIMEOUT) as writer:
+        return retention.clean(writer)
 
 
 def flush(logs: LogManager, topics: Iterable[str]) -> None:

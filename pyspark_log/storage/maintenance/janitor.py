@@ -11,6 +11,7 @@ from pyspark_log.config import int_config
 from pyspark_log.storage.catalog import DELETED_FOLDER, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups import OffsetsLog
+from pyspark_log.storage.log_manager import TopicAdmin, cleaning, partition_move
 from pyspark_log.storage.publish import DecisionLog, Job, forget_one_offs, is_ready_name, job_of, manifest, tidy
 from pyspark_log.storage.store import Store
 
@@ -41,18 +42,30 @@ def clean(store: Store) -> int:
     """
     store.check_writable()
     try:
-        try:
-            OffsetsLog(store).expire(_TIMEOUT)
-        finally:
-            count = store.clean()
-        return count
+        return cleaning.clean(store.logs, store.topics(internal=True))
     finally:
-        sweep_staging(store)
-        sweep_copies(store)
-        forget_one_offs(store.decisions)
-        for folder in ("", f"{TOPICS_FOLDER}/", f"{TOPICS_FOLDER}/{DELETED_FOLDER}/", f"{STATE_FOLDER}/"):
-            for path in _old(f"{store.path}/{folder}", _UNFINISHED, store.logs.clock()):
-                files.unlink(path)
+        sweep(store)
+
+
+def sweep(store: Store) -> None:
+    """Cleans all but the logs of topics: remains of deleted ones, committed offsets, the store's other folders.
+
+    Raises:
+        PylogError, OSError: the first error; a part was cleaned.
+    """
+    try:
+        OffsetsLog(store).expire(_TIMEOUT)
+    finally:
+        try:
+            TopicAdmin(store.logs).remove_deleted()
+            partition_move.sweep(store.logs)
+        finally:
+            sweep_staging(store)
+            sweep_copies(store)
+            forget_one_offs(store.decisions)
+            for folder in ("", f"{TOPICS_FOLDER}/", f"{TOPICS_FOLDER}/{DELETED_FOLDER}/", f"{STATE_FOLDER}/"):
+                for path in _old(f"{store.path}/{folder}", _UNFINISHED, store.logs.clock()):
+                    files.unlink(path)
 
 
 def sweep_staging(store: Store) -> int:

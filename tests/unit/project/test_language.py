@@ -9,7 +9,7 @@ from tests.paths import ROOT
 
 CODE = [path for path in sorted((ROOT / "pyspark_log").rglob("*.p*")) if path.suffix in (".py", ".pyx", ".pxd", ".pyi")]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-CONF = sorted((ROOT / "conf").iterdir())
+CONF = [path for path in sorted((ROOT / "conf").rglob("*")) if path.is_file()]
 # A word, and what to write instead.
 WORDS = {
     r"who|whoever|whom": "name the actor: the writer, a reader, any process",

@@ -17,6 +17,14 @@ from tests.samples import PARTITIONS, make_world, samples
 NOT_RUN = {
     "README.md: Try it": "it makes an environment, and would run all tests in one of them",
     "README.md: In your tests": "test_pytest_plugin.py runs it in a pytest of its own",
+    **{
+        f"jobs.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"
+        for heading in (
+            "Topics into Parquet: bulk_load", "Other formats: export_files", "The care of a store",
+            "Files and tables into topics: import_files, import_table",
+            "From topic to topic: word_count, window_counts, stream_join",
+        )
+    },
     "kafka.md: A topic of a store for a broker #3": "tests/kafka/test_kafka_takes_over.py runs it for a broker",
 }
 COMMANDS_NOT_RUN = {

@@ -10,9 +10,10 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import (
@@ -28,6 +29,7 @@ from pyspark_log.storage.broker import BrokerLogReader
 from pyspark_log.storage.catalog import (
     CUT_FOLDER,
     DELETED_FOLDER,
+    INTERNAL_TOPICS,
     OFFSETS_TOPIC,
     PARTITION_FOLDER,
     PUBLISH_TOPIC,
@@ -53,7 +55,7 @@ from pyspark_log.storage.maintenance.verify.partition import PartitionCheck, Par
 from pyspark_log.storage.maintenance.verify.segment import RecordCheck, Totals
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.store import Store
-from pyspark_log.types import TopicDescription
+from pyspark_log.types import TopicDescription, TopicPartition
 
 _STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})(\.turn|\.segments|\.cleaner(\.turn)?)?")
 _LOCK_NAME = re.compile(r"[a-z]+(-\d+)?\.lock(\.turn)?")
@@ -101,10 +103,59 @@ def verify(
         SideFileError: a broker's meta.properties is damaged.
         UnknownTopicError: there is no such topic.
     """
+    return _verify(path, topic, lambda looks: _side_by_side(looks, jobs or os.cpu_count() or 1, progress))
+
+
+def verify_elsewhere(
+    path: str | os.PathLike[str],
+    topic: str | None,
+    check: Callable[[Sequence[TopicPartition]], Iterable[PartitionReport | None]],
+) -> Report:
+    """The same, with partitions that other processes look at, by `check_partition`.
+
+    Those of the engine's own topics are looked at here: what was published is compared with them.
+
+    Args:
+        path, topic: as for `verify`.
+        check: gets partitions, and returns what `check_partition` returns for each.
+
+    Raises:
+        StoreError, SideFileError, UnknownTopicError: as `verify`.
+    """
+
+    def run(looks: Mapping[PartitionPath, _Look]) -> list[PartitionReport]:
+        internal = {place: look for place, look in looks.items() if place.topic in INTERNAL_TOPICS}
+        others = [TopicPartition(place.topic, place.partition) for place in looks if place not in internal]
+        found = [report for report in check(others) if report is not None]
+        return _in_order([*found, *_side_by_side(internal, os.cpu_count() or 1, None)])
+
+    return _verify(path, topic, run)
+
+
+def check_partition(path: str | os.PathLike[str], at: TopicPartition) -> PartitionReport | None:
+    """Looks at one partition; None: its topic was deleted. Raises: as `verify`."""
+    brokers = _brokers(path)
+    try:
+        if brokers is not None:
+            looks = _brokers_looks(brokers, at.topic)
+        else:
+            store, _ = open_damaged(path)
+            looks = _looks(store, [store.describe_topic(at.topic)], DecisionRecords())
+    except UnknownTopicError:
+        return None
+    return next((look(lambda _: None) for place, look in looks.items() if place.partition == at.partition), None)
+
+
+def _verify(
+    path: str | os.PathLike[str],
+    topic: str | None,
+    run: Callable[[Mapping[PartitionPath, _Look]], list[PartitionReport]],
+) -> Report:
+    """The whole of it; `run` calls the looks, and returns what they return in the order of partitions."""
     began = time.monotonic()
     brokers = _brokers(path)
     if brokers is not None:
-        return _report([], _check_brokers(brokers, topic, jobs or os.cpu_count() or 1, progress), [], began)
+        return _report([], run(_brokers_looks(brokers, topic)), [], began)
     store, findings = open_damaged(path)
     described: list[TopicDescription] = []
     for name in [topic] if topic is not None else store.topics(internal=True):
@@ -114,7 +165,7 @@ def verify(
         elif topic is not None and not any(finding.topic == topic for finding in findings):
             raise UnknownTopicError(f"there is no topic {topic!r}")
     decisions = DecisionRecords()
-    parts = _check_partitions(store, described, decisions, jobs or os.cpu_count() or 1, progress)
+    parts = run(_looks(store, described, decisions))
     others: list[Finding] = []
     if topic is None:
         check = DecisionCheck(store, decisions)
@@ -197,23 +248,23 @@ def describe(store: Store, name: str, findings: list[Finding]) -> TopicDescripti
 # ---- partitions
 
 
-def _check_partitions(
-    store: Store,
-    described: Sequence[TopicDescription],
-    decisions: DecisionRecords,
-    jobs: int,
-    progress: Progress | None,
-) -> list[PartitionReport]:
+#: Looks at one partition; called with what is to be called with the bytes that were looked at.
+_Look = Callable[[Callable[[int], None]], PartitionReport]
+
+
+def _looks(
+    store: Store, described: Sequence[TopicDescription], decisions: DecisionRecords
+) -> dict[PartitionPath, _Look]:
+    """How to look at each partition of topics; the records of decisions are noted."""
     checks: dict[str, RecordCheck] = {PUBLISH_TOPIC: decisions.check, OFFSETS_TOPIC: check_group_records}
     configs: dict[str, TopicConfig] = {}
     for topic in described:
         # It may be deleted by now, and another may have its name.
         with contextlib.suppress(UnknownTopicError):
             configs[topic.name] = store.topic_config(topic.name)
-    problem_of = store.logs.log_dirs.problem_of
 
     def look(place: PartitionPath, add: Callable[[int], None]) -> PartitionReport:
-        if problem := problem_of(place):
+        if problem := store.logs.log_dirs.problem_of(place):
             finding = Finder(store.path, place.topic, place.partition)
             what = f"its log dir has failed, so it was not looked at: {problem}"
             advice = "mend or mount it, or bring it back from a copy with all that is in it"
@@ -227,13 +278,13 @@ def _check_partitions(
                 return look(now, add)  # It was moved meanwhile.
         return report
 
-    places = [place for place in written_places(store, described) if place.topic in configs]
-    sizes = [0 if problem_of(place) else _size(place) for place in places]
-    return _side_by_side(dict(zip(places, sizes, strict=True)), look, jobs, progress)
+    return {
+        place: partial(look, place) for place in written_places(store, described) if place.topic in configs
+    }
 
 
-def _check_brokers(store: Store, topic: str | None, jobs: int, progress: Progress | None) -> list[PartitionReport]:
-    """Looks at the partitions in a broker's folder, or at those of one topic."""
+def _brokers_looks(store: Store, topic: str | None) -> dict[PartitionPath, _Look]:
+    """How to look at each partition in a broker's folder, or at those of one topic."""
     readers = dict[PartitionPath, BrokerLogReader]()
     for name in [topic] if topic is not None else store.topics(internal=True):
         for number in store.written_partitions(name):
@@ -249,20 +300,21 @@ def _check_brokers(store: Store, topic: str | None, jobs: int, progress: Progres
         except UnknownTopicError:
             return PartitionReport(place, None)
 
-    return _side_by_side({place: _size(place) for place in readers}, look, jobs, progress)
+    return {place: partial(look, place) for place in readers}
 
 
 def _side_by_side(
-    sizes: Mapping[PartitionPath, int],
-    look: Callable[[PartitionPath, Callable[[int], None]], PartitionReport],
-    jobs: int,
-    progress: Progress | None,
+    looks: Mapping[PartitionPath, _Look], jobs: int, progress: Progress | None
 ) -> list[PartitionReport]:
     """Looks at all partitions; the largest first, so that no thread is left alone with one at the end."""
+    sizes = {place: _size(place) for place in looks}
     done = ProgressCounter(progress, sum(sizes.values()))
     with ThreadPoolExecutor(max(1, min(jobs, len(sizes)))) as pool:
         places = sorted(sizes, key=lambda place: sizes[place], reverse=True)
-        reports = list(pool.map(lambda place: look(place, done.add), places))
+        return _in_order(pool.map(lambda place: looks[place](done.add), places))
+
+
+def _in_order(reports: Iterable[PartitionReport]) -> list[PartitionReport]:
     return sorted(reports, key=lambda report: (report.place.topic, report.place.partition))
 
 

@@ -1,0 +1,32 @@
+"""The Spark session of the examples: everything in this process, quiet, with times in UTC."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
+# For checkpoints on a local disk: far fewer processes a micro-batch (conf/spark-defaults.conf).
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+def start_spark(name: str) -> SparkSession:
+    """Starts Spark, or returns the session that runs."""
+    # Spark's workers must be the Python that has pyspark-log.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # PySpark warns of pandas 3, which nothing here uses.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark.testing.utils")
+    return (
+        SparkSession.builder.appName(name)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j.configurationFile={LOGGING}")
+        .getOrCreate()
+    )

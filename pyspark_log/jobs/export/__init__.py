@@ -1,0 +1,8 @@
+"""Topics into files, exactly once: plan, write in tasks, place, commit the offsets of a group. For bulk_load and
+export_files.
+"""
+
+from pyspark_log.jobs.export.arguments import add_arguments, request_of
+from pyspark_log.jobs.export.run import export_topics
+
+__all__ = ["add_arguments", "export_topics", "request_of"]

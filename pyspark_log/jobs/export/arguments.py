@@ -1,0 +1,163 @@
+"""The arguments that bulk_load and export_files share, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pyspark_log.errors import InvalidConfigError
+from pyspark_log.jobs.export.formats import PARQUET_CODECS, TEXT_CODECS
+from pyspark_log.jobs.export.json_values import JsonValues, check_schema, of_json_schema
+from pyspark_log.jobs.export.layout import Layout
+from pyspark_log.jobs.export.run import Request
+from pyspark_log.jobs.support import CallError, JobParser
+from pyspark_log.storage.record import row_schema
+from pyspark_log.storage.store import Store
+from pyspark_log.types import READ_COMMITTED, IsolationLevel
+
+_FOLDERS = {
+    "none": (False, ""), "topic": (True, ""), "date": (False, "date"), "hour": (False, "hour"),
+    "topic,date": (True, "date"), "topic,hour": (True, "hour"),
+}  # fmt: skip
+_PARSING = ("parquet", "csv")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
+    return number
+
+
+def add_arguments(parser: JobParser, group: str) -> None:
+    """Adds the arguments of an export; `group` is the default of --group."""
+    parser.add_argument("store", help="the folder of the store; or, read-only, the log folder of a Kafka broker")
+    parser.add_argument("target", help="the folder that gets the files, which all executors see")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--topics", metavar="A,B", help="the topics; one of --topics and --pattern is needed")
+    chosen.add_argument("--pattern", metavar="REGEX", help="all topics in whose names this is found")
+    parser.add_argument(
+        "--group", default=group, help="the group whose committed offsets say what was exported (%(default)s)"
+    )
+    parser.add_argument("--state", metavar="STORE", help="the store that keeps the group, for a broker's folder")
+    parser.add_argument(
+        "--partition-by", default="topic,date", choices=_FOLDERS, metavar="WHAT",
+        help="folders by topic, and by the day or hour of the records' times in UTC: "
+        f"{'; '.join(_FOLDERS)} (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--codec", help="compression; Parquet: zstd, snappy, gzip, lz4, none; others: none, gzip, zstd")
+    parser.add_argument("--columns", metavar="A,B", help="the columns of a record to write; all if not given")
+    parser.add_argument("--headers", action="store_true", help="write the column of headers, too")
+    parser.add_argument(
+        "--schema", help="parse values that are JSON objects into columns: a DDL string of Spark, a schema of Spark's "
+        "in JSON, or a JSON Schema; @FILE reads it from a file",
+    )  # fmt: skip
+    parser.add_argument(
+        "--bad-values", default="fail", choices=("fail", "null"), help="values that do not fit the schema (%(default)s)"
+    )
+    parser.add_argument("--max-records-per-file", type=_positive, metavar="N", help="begin another file after so many")
+    parser.add_argument("--max-records-per-task", type=_positive, metavar="N", help="cut larger partitions into tasks")
+    parser.add_argument(
+        "--isolation-level", default=READ_COMMITTED, choices=[one.value for one in IsolationLevel], help="(%(default)s)"
+    )
+    parser.add_argument(
+        "--skip-lost", action="store_true", help="go on where records were deleted before they were exported"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def request_of(arguments: argparse.Namespace, kind: str, spark: SparkSession, *, base64: bool = False) -> Request:
+    """What the arguments ask for.
+
+    Args:
+        arguments: as `add_arguments` has them.
+        kind: the format: parquet, json, csv or text.
+        spark: parses a DDL string.
+        base64: whether formats of text have keys and values in base64.
+
+    Raises:
+        CallError: they contradict each other, or one has no meaning.
+    """
+    return Request(
+        arguments.store, arguments.state, arguments.target, arguments.group, _topics(arguments),
+        _layout(arguments, kind, spark, base64=base64), arguments.isolation_level, arguments.skip_lost,
+        arguments.max_records_per_task,
+    )  # fmt: skip
+
+
+def _topics(arguments: argparse.Namespace) -> Callable[[Store], Sequence[str]]:
+    if arguments.topics is not None:
+        names = list(dict.fromkeys(name.strip() for name in arguments.topics.split(",") if name.strip()))
+        if names:
+            return lambda _: names
+    if not arguments.pattern:
+        raise CallError("which topics? Give --topics or --pattern")
+    try:
+        pattern = re.compile(arguments.pattern)
+    except re.error as error:
+        raise CallError(f"--pattern: {arguments.pattern!r} is not a regular expression: {error}") from None
+    return lambda store: [name for name in store.topics() if pattern.search(name)]
+
+
+def _layout(arguments: argparse.Namespace, kind: str, spark: SparkSession, *, base64: bool) -> Layout:
+    codec = arguments.codec or ("zstd" if kind == "parquet" else "none")
+    if codec not in (known := PARQUET_CODECS if kind == "parquet" else tuple(TEXT_CODECS)):
+        raise CallError(f"--codec: {codec!r} is none of {', '.join(known)}")
+    by_topic, by_time = _FOLDERS[arguments.partition_by]
+    parses = arguments.schema is not None
+    if parses and kind not in _PARSING:
+        raise CallError(f"--schema: files of {kind} have no columns for it")
+    columns = _columns(arguments, kind, without={*["topic"] * by_topic, *["value"] * parses})
+    values = None
+    if parses:
+        schema = _schema(arguments.schema, spark)
+        check_schema(schema, {*columns, *["topic"] * by_topic, *["date", "hour"] * bool(by_time)})
+        if kind == "csv" and (nested := [one.name for one in schema if pa.types.is_nested(one.type)]):
+            raise CallError(f"--schema: CSV has no columns for {nested[0]!r}")
+        values = JsonValues(schema, bad_as_null=arguments.bad_values == "null")
+    return Layout(kind, codec, columns, values, base64, by_topic, by_time, arguments.max_records_per_file)
+
+
+def _columns(arguments: argparse.Namespace, kind: str, without: set[str]) -> tuple[str, ...]:
+    """The columns to write; `without`: those that are left out unless they are named."""
+    if kind == "text":
+        if arguments.columns or arguments.headers:
+            raise CallError("files of text have the values only: leave --columns and --headers out")
+        return ("value",)
+    if kind == "csv" and (arguments.headers or "headers" in (arguments.columns or "")):
+        raise CallError("CSV has no column for headers: choose another format")
+    try:
+        if arguments.columns:
+            names = [name.strip() for name in arguments.columns.split(",")]
+            return tuple(row_schema(True, [*names, *(["headers"] if arguments.headers else [])]).names)
+    except InvalidConfigError as error:
+        raise CallError(f"--{error}") from None
+    return tuple(name for name in row_schema(arguments.headers).names if name not in without)
+
+
+def _schema(text: str, spark: SparkSession) -> pa.Schema:
+    """The schema that a text, or the file that it names, describes. CallError: it describes none."""
+    if text.startswith("@"):
+        try:
+            with open(text[1:], encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CallError(f"--schema: {text[1:]} cannot be read: {error}") from None
+    try:
+        if not text.lstrip().startswith("{"):
+            return to_arrow_schema(spark.createDataFrame([], text).schema)
+        document = json.loads(text)
+        if "properties" in document:
+            return of_json_schema(document)
+        return to_arrow_schema(StructType.fromJson(document))
+    except (ValueError, KeyError, TypeError, PySparkException) as error:
+        raise CallError(f"--schema: no schema: {error}") from None
+

@@ -1,0 +1,112 @@
+"""Values that are JSON objects, parsed into columns by Arrow, a batch at a time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from pyspark_log.jobs.support import CallError, JobError
+
+
+@dataclass(frozen=True)
+class JsonValues:
+    """How values are parsed.
+
+    Attributes:
+        schema: the fields that become columns; other fields are left out, and missing ones are null.
+        bad_as_null: whether a value that does not fit becomes null in all columns; if not, it is an error.
+    """
+
+    schema: pa.Schema
+    bad_as_null: bool = False
+
+    def added(self, rows: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """`rows`, and the columns of the values in `batch`, which has the same records. JobError: a value is bad."""
+        parsed = self._parse(batch.column("value"), batch.column("offset"))
+        return pa.RecordBatch.from_arrays(
+            [*rows.columns, *parsed.flatten()], schema=pa.schema([*rows.schema, *self.schema])
+        )
+
+    def _parse(self, values: pa.Array, offsets: pa.Array) -> pa.StructArray:
+        kind = pa.struct(list(self.schema))
+        try:
+            return parse(values, kind)
+        except pa.ArrowInvalid as error:
+            if len(values) > 1:
+                # The bad values are found by halves; those around them are parsed together.
+                half = len(values) // 2
+                parts = (slice(None, half), slice(half, None))
+                return pa.concat_arrays([self._parse(values[part], offsets[part]) for part in parts])
+            if self.bad_as_null:
+                return pa.nulls(1, kind)
+            raise JobError(
+                f"the value at offset {offsets[0]} does not fit the schema: {error}; --bad-values null makes its "
+                "columns null",
+                "PYLOG_BAD_VALUE",
+            ) from error
+
+
+def parse(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
+    """Parses values into structs of a type. ArrowInvalid: one of them does not fit.
+
+    Each value becomes a field of an object with its number, so that a value which is none or several objects shows.
+    """
+    numbers = pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(values)))
+    # Casting checks that it is UTF-8.
+    texts = values.cast(pa.string()).fill_null("null")
+    lines = pc.binary_join_element_wise('{"n":', numbers.cast(pa.string()), ',"v":', texts, "}\n", "")
+    text = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "")[0].as_buffer()
+    table = arrow_json.read_json(
+        pa.BufferReader(text),
+        arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
+        arrow_json.ParseOptions(
+            explicit_schema=pa.schema([("n", pa.int64()), ("v", kind)]), unexpected_field_behavior="ignore"
+        ),
+    )
+    if not table["n"].combine_chunks().equals(numbers):
+        raise pa.ArrowInvalid("a value has several objects")
+    parsed = table["v"].combine_chunks()
+    return parsed.chunk(0) if isinstance(parsed, pa.ChunkedArray) else parsed
+
+
+def check_schema(schema: pa.Schema, taken: set[str]) -> None:
+    """Refuses fields that cannot be parsed, or whose names are taken by other columns. CallError."""
+    both = sorted(taken & set(schema.names))
+    if both:
+        raise CallError(
+            f"--schema: {both[0]!r} is a column of the records, too, or a folder: leave it out with --columns or "
+            "--partition-by, or of the schema"
+        )
+    try:
+        parse(pa.array([b"{}"]), pa.struct(list(schema)))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise CallError(f"--schema: {error}") from error
+
+
+_TYPES = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+_FORMATS = {"date-time": pa.timestamp("us", tz="UTC")}
+
+
+def of_json_schema(document: dict[str, Any]) -> pa.Schema:
+    """The fields of a JSON Schema (json-schema.org) of an object. CallError: it has what columns have not."""
+    return pa.schema([pa.field(name, _type(name, one)) for name, one in document["properties"].items()])
+
+
+def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has)
+    kind = given.get("type") if isinstance(given, dict) else None
+    if isinstance(kind, list):
+        kind = next((one for one in kind if one != "null"), None) if len(set(kind) - {"null"}) == 1 else None
+    if kind == "object" and "properties" in given:
+        return pa.struct(list(of_json_schema(given)))
+    if kind == "array" and "items" in given:
+        return pa.list_(_type(name, given["items"]))
+    if kind == "string" and given.get("format") in _FORMATS:
+        return _FORMATS[given["format"]]
+    if kind not in _TYPES:
+        raise CallError(f"--schema: no type of columns fits {name!r}: {json.dumps(given)}")
+    return _TYPES[kind]

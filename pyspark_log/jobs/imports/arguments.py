@@ -1,0 +1,36 @@
+"""The arguments that import_files and import_table share."""
+
+from __future__ import annotations
+
+import argparse
+
+from pyspark_log.jobs.imports.rows import RecordFields
+from pyspark_log.jobs.support import CallError, JobParser
+
+
+def add_arguments(parser: JobParser, group: str) -> None:
+    """Adds them; `group` is the default of --group."""
+    parser.add_argument("store", help="the folder of the store")
+    parser.add_argument("--to", required=True, metavar="TOPIC", help="the topic that gets the records")
+    parser.add_argument(
+        "--group", default=group, help="the group whose committed offsets say what was imported (%(default)s)"
+    )
+    parser.add_argument("--key", metavar="COLUMN", help="the column that becomes the key; without it there is none")
+    parser.add_argument(
+        "--value", metavar="COLUMN", help="the column that becomes the value; without it the whole row does, as JSON"
+    )
+    parser.add_argument(
+        "--timestamp", metavar="COLUMN",
+        help="the column that becomes the record's time: a time, ISO-8601 text (UTC if it names no zone), or ms;"
+        " without it records have the time of the import",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def columns_of(arguments: argparse.Namespace) -> RecordFields:
+    """Which columns become what. CallError: one is named twice."""
+    fields = RecordFields(arguments.key, arguments.value, arguments.timestamp)
+    named = [name for name in fields if name is not None]
+    if len(named) > len(set(named)):
+        raise CallError("--key, --value and --timestamp name the same column")
+    return fields

@@ -1,0 +1,48 @@
+"""Publishes what tasks have staged, together with the committed offsets that say that it was imported."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+
+from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
+from pyspark_log.storage.fs import Process
+from pyspark_log.storage.groups import OffsetAndMetadata, OffsetMoves
+from pyspark_log.storage.publish import StagedPart, StagingPlan, discard, publish
+from pyspark_log.storage.store import Store
+from pyspark_log.types import OffsetStep, TopicPartition
+
+
+class ImportTarget:
+    """The topic of an import, and the group that knows what was imported.
+
+    One publish has both: the records and the offsets that say so. So whatever is killed, a source is either imported or
+    not, and two imports of one group at once cannot import it twice: the second one's offsets conflict.
+    """
+
+    def __init__(self, path: str, topic: str, group: str) -> None:
+        """Opens the store. StoreError; UnknownTopicError: there is no such topic; ReadOnlyError."""
+        self.topic, self.group = topic, group
+        self._store = Store.open(path)
+        self._store.check_writable()
+        self._store.describe_topic(topic)
+        self.ref = StoreRef.to(self._store)
+
+    def imported(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What was imported before: the group's committed offsets."""
+        apply_pending(self._store)
+        return self._store.groups[self.group].committed()
+
+    def plan(self) -> StagingPlan:
+        """A plan for the tasks of one publish."""
+        return StagingPlan.make(self._store.logs, [self.topic], owner=Process.here())
+
+    def publish(self, parts: Sequence[StagedPart], steps: Sequence[OffsetStep]) -> None:
+        """Makes records visible and moves the group's offsets, or neither. PublishError, or as `publish`."""
+        moves = OffsetMoves(self._store.committed_offsets, steps)
+        publisher = f"import/{self.group}/{uuid.uuid4()}"
+        publish(self._store.decisions, publisher, 0, parts, participants=[moves], one_off=True)
+
+    def discard(self, parts: Iterable[StagedPart]) -> None:
+        """Removes what was staged and is not published."""
+        discard(self._store.logs, parts)

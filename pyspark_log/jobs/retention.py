@@ -1,0 +1,59 @@
+"""Deletes what exceeds retention, one Spark task a partition:
+
+    spark-submit $(pylog jobs path retention) STORE [TOPIC]
+
+What it does is what `pylog clean` does: with TOPIC retention of that topic, without it of all topics, and the store's
+leftovers, expired offsets and deleted topics. STORE must be a folder that all executors see. Ends with code 1 if a
+partition cannot be cleaned; the others are.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+
+from pyspark_log import Store, TopicPartition
+from pyspark_log.cli.support import one_line
+from pyspark_log.errors import PylogError
+from pyspark_log.jobs.support import JobParser, run, run_tasks, session, show_summary
+from pyspark_log.storage.log_manager import cleaning
+from pyspark_log.storage.maintenance import janitor
+
+
+def clean_one(path: str, at: TopicPartition) -> tuple[int, str]:
+    """In a task: cleans one partition; returns how many segments were deleted, and why it failed."""
+    try:
+        return cleaning.clean_partition(Store.shared(path).logs, at), ""
+    except (PylogError, OSError) as error:
+        return 0, one_line(error)
+
+
+def work(arguments: argparse.Namespace) -> bool:
+    """Runs the job."""
+    store = Store.open(arguments.store)
+    store.check_writable()
+    topics = store.topics(internal=True) if arguments.topic is None else [arguments.topic]
+    partitions = [TopicPartition(topic, number) for topic in topics for number in store.written_partitions(topic)]
+    done = run_tasks(session("pylog retention"), "retention", partial(clean_one, store.path), partitions)
+    failed = {at: problem for at, (_, problem) in zip(partitions, done, strict=True) if problem}
+    for at, problem in failed.items():
+        print(f"{at}: {problem}")
+    if arguments.topic is None:
+        janitor.sweep(store)
+    figures = {"partitions": len(partitions), "segments_removed": sum(count for count, _ in done)}
+    show_summary(figures, as_json=arguments.json)
+    return not failed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the job with these arguments, or with those of the call; returns its exit code."""
+    parser = JobParser(__doc__)
+    parser.add_argument("store", help="the folder of the store")
+    parser.add_argument("topic", nargs="?", help="clean only this topic")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    return run(parser, work, arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,87 @@
+"""Streaming jobs: the arguments that they share, and the run of a query from topics to a topic."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_log.jobs.support.command_line import JobParser
+from pyspark_log.jobs.support.summary import show_summary
+from pyspark_log.spark import publish_each
+
+
+def stream_parser(description: str | None, group: str) -> JobParser:
+    """The arguments of a streaming job.
+
+    Args:
+        description: the docstring of the entry point.
+        group: the group under which it commits what it has read, if none is named.
+    """
+    parser = JobParser(description)
+    parser.add_argument("store", help="the folder of the store")
+    parser.add_argument("--to", required=True, metavar="TOPIC", help="the topic that is written; made if it is missing")
+    parser.add_argument(
+        "--checkpoint", required=True, metavar="FOLDER",
+        help="where Spark keeps how far the job has come; a job that is started again with it goes on there",
+    )
+    parser.add_argument(
+        "--available-now", action="store_true",
+        help="take what there is and end; else the job goes on until it is stopped",
+    )
+    parser.add_argument(
+        "--trigger", metavar="TIME", default="0 seconds",
+        help="how often a micro-batch begins, such as '10 seconds'; at once if not given",
+    )
+    parser.add_argument(
+        "--start", choices=("earliest", "latest"), default="earliest", help="where a new job begins (default: earliest)"
+    )
+    parser.add_argument("--max-offsets", type=int, metavar="N", help="the most records of a micro-batch")
+    parser.add_argument("--group", default=group, help=f"the group that commits what was read (default: {group})")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    return parser
+
+
+def topic_stream(spark: SparkSession, arguments: argparse.Namespace, topic: str) -> DataFrame:
+    """The rows of a topic, as the arguments of `stream_parser` say."""
+    options = {"subscribe": topic, "startingOffsets": arguments.start, "kafka.group.id": arguments.group}
+    if arguments.max_offsets is not None:
+        options["maxOffsetsPerTrigger"] = str(arguments.max_offsets)
+    return spark.readStream.format("pylog").options(**options).load(arguments.store)
+
+
+def run_query(rows: DataFrame, arguments: argparse.Namespace, *, output_mode: str) -> bool:
+    """Writes rows to the topic, exactly once, until the job ends or is stopped; shows a summary.
+
+    Args:
+        rows: the columns `key` and `value`.
+        arguments: those of `stream_parser`.
+        output_mode: Spark's.
+    """
+    writer = rows.writeStream.outputMode(output_mode).option("checkpointLocation", arguments.checkpoint)
+    if output_mode == "update":
+        # Spark has no update mode for a sink in Python.
+        each = publish_each(arguments.store, arguments.group, lambda batch, out: out.write(batch, topic=arguments.to))
+        writer = writer.foreachBatch(each)
+    else:
+        writer = writer.format("pylog").options(path=arguments.store, topic=arguments.to)
+    started = time.monotonic()
+    if arguments.available_now:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=arguments.trigger)
+    query = writer.start()
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        # The micro-batch that is under way is done again by the next run, and written once.
+        query.stop()
+    _show(query, time.monotonic() - started, as_json=arguments.json)
+    return True
+
+
+def _show(query: StreamingQuery, seconds: float, *, as_json: bool) -> None:
+    last = query.lastProgress
+    show_summary({"last_batch": -1 if last is None else last.batchId, "seconds": seconds}, as_json=as_json)

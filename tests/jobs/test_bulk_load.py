@@ -1,0 +1,396 @@
+"""`pyspark_log/jobs/bulk_load.py` in this process: what is in the files, and what the next call loads."""
+
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from job_tools import HOUR, T0, committed, files_in, fill, left_over, rows_in, rows_of
+
+from pyspark_log import Store, TopicPartition
+from pyspark_log.config import TopicConfig
+from pyspark_log.jobs import bulk_load
+from pyspark_log.storage.catalog.store_json import STATE_FOLDER
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.ingest import encode
+from pyspark_log.storage.record import ATTRIBUTES_AT, CRC_AT, crc32c
+from tests.store_tools import Stopped, faults
+
+
+@pytest.fixture
+def target(tmp_path):
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def load(spark, store, target):
+    """Runs the job; returns its exit code."""
+    return lambda *arguments: bulk_load.main([store.path, str(target), *arguments])
+
+
+def test_each_call_loads_what_came_since_the_last(load, store, target, capsys):
+    fill(store, "a", 2, 100)
+    fill(store, "b", 1, 30)
+    assert load("--topics", "a,b", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert {name: summary[name] for name in ("rows", "files")} == {"rows": 230, "files": 3}
+    assert rows_in(target) == rows_of(store, "a", "b")
+    assert committed(store) == {"a-0": 100, "a-1": 100, "b-0": 30}
+    fill(store, "a", 2, 50)
+    assert load("--topics", "a,b") == 0
+    assert "rows             100\n" in capsys.readouterr().out
+    assert files_in(target) == [
+        f"topic={topic}/date=2026-01-01/{topic}-{numbers}.parquet"
+        for topic, *all_numbers in (("a", "0-0-100", "0-100-150", "1-0-100", "1-100-150"), ("b", "0-0-30"))
+        for numbers in all_numbers
+    ]
+    assert rows_in(target) == rows_of(store, "a", "b")
+    assert load("--topics", "a,b") == 0
+    assert "files            0\n" in capsys.readouterr().out
+    assert left_over(target) == []
+    assert faults(store.path) == []
+
+
+def test_spark_reads_the_files_as_one_table(load, spark, store, target):
+    fill(store, "a", 2, 3000)
+    assert load("--topics", "a") == 0
+    table = spark.read.parquet(str(target))
+    assert table.columns == ["key", "value", "partition", "offset", "timestamp", "timestampType", "topic", "date"]
+    assert [(str(row.date), row["count"]) for row in table.groupBy("date").count().orderBy("date").collect()] == [
+        ("2026-01-01", 2880), ("2026-01-02", 2880), ("2026-01-03", 240),
+    ]  # fmt: skip
+    assert table.where("topic = 'a' and partition = 1 and offset = 77").count() == 1
+
+
+def test_all_other_options(load, store, target):
+    fill(store, "first.topic", 1, 100)
+    fill(store, "other", 1, 10)
+    assert load(
+        "--pattern", "^first", "--partition-by", "topic,hour", "--codec", "snappy", "--columns", "offset,timestamp",
+        "--headers", "--max-records-per-file", "25", "--group", "g", "--max-records-per-task", "80",
+    ) == 0  # fmt: skip
+    folder = "topic=first.topic/date=2026-01-01/hour=0"
+    assert files_in(target) == [
+        f"{folder}0/first.topic-0-0-80-1.parquet", f"{folder}0/first.topic-0-0-80-2.parquet",
+        f"{folder}0/first.topic-0-0-80.parquet", f"{folder}1/first.topic-0-0-80.parquet",
+        f"{folder}1/first.topic-0-80-100.parquet",
+    ]  # fmt: skip
+    one = pq.ParquetFile(target / f"{folder}0/first.topic-0-0-80-2.parquet")
+    assert one.schema_arrow.names == ["offset", "timestamp", "headers"]
+    assert one.metadata.row_group(0).column(0).compression == "SNAPPY"
+    assert one.read()["offset"].to_pylist() == list(range(50, 60))
+    assert committed(store, "g") == {"first.topic-0": 100}
+
+
+def test_records_out_of_the_order_of_time_are_in_their_folders_in_order(load, store, target):
+    store.create_topic("t", 1, {"retention.ms": "-1"})
+    days = [n * n % 11 for n in range(1000)]
+    store.append("t", pa.record_batch({"value": [b"v"] * 1000, "timestamp": [T0 + day * 24 * HOUR for day in days]}))
+    assert load("--topics", "t") == 0
+    for day in set(days):
+        (found,) = (target / f"topic=t/date=2026-01-{1 + day:02}").iterdir()
+        assert pq.ParquetFile(found).read()["offset"].to_pylist() == [n for n in range(1000) if days[n] == day]
+
+
+def test_more_folders_than_open_files(load, store, target):
+    store.create_topic("t", 1, {"retention.ms": "-1"})
+    for _ in range(2):
+        times = [T0 + day * 24 * HOUR for day in range(150)]
+        store.append("t", pa.record_batch({"value": [b"x" * 300_000] * 150, "timestamp": times}))
+    assert load("--topics", "t") == 0
+    assert len(rows_in(target)) == 300
+    assert rows_in(target) == rows_of(store, "t")
+
+
+def test_records_without_a_time_have_a_folder(load, store, target):
+    """A time that no calendar has is in the same folder."""
+    store.create_topic("t", 1, {"retention.ms": "-1", "message.timestamp.after.max.ms": "9223372036854775807"})
+    times = pa.array([-1, 10**15, T0], pa.int64())
+    store.append("t", pa.record_batch({"value": ["none", "far", "one"], "timestamp": times}))
+    assert load("--topics", "t") == 0
+    found = [f"topic=t/date={day}/t-0-0-3.parquet" for day in ("2026-01-01", "__HIVE_DEFAULT_PARTITION__")]
+    assert files_in(target) == found
+    assert len(rows_in(target)) == 3
+
+
+def test_no_folders(load, store, target):
+    fill(store, "a", 1, 10)
+    assert load("--topics", "a", "--partition-by", "none") == 0
+    assert files_in(target) == ["a-0-0-10.parquet"]
+    assert rows_in(target) == rows_of(store, "a")
+
+
+# ---- values in JSON
+
+VALUES = [b'{"id": 1, "name": "a", "more": true}', b'{"name":\n "b"}', None, b"null"]
+BAD = [b"", b"[1]", b'{"id": 1}{"id": 2}', b'{"id": "x"}', b"\xff", b'{"id": 3}}\n{"n":2,"v":{"id": 4}']
+
+
+def load_values(load, store, values, *arguments):
+    store.create_topic("t", 1)
+    store.append("t", pa.record_batch({"value": pa.array(values, pa.binary())}))
+    return load("--topics", "t", "--partition-by", "none", *arguments)
+
+
+SCHEMAS = [
+    "id INT, name STRING",
+    '{"type": "object", "properties": {"id": {"type": ["integer", "null"]}, "name": {"type": "string"}}}',
+    '{"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": true, "metadata": {}}, '
+    '{"name": "name", "type": "string", "nullable": true, "metadata": {}}]}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_values_become_columns(load, store, target, schema):
+    assert load_values(load, store, VALUES, "--schema", schema, "--columns", "offset") == 0
+    assert pq.ParquetFile(target / "t-0-0-4.parquet").read().to_pylist() == [
+        {"offset": 0, "id": 1, "name": "a"}, {"offset": 1, "id": None, "name": "b"},
+        {"offset": 2, "id": None, "name": None}, {"offset": 3, "id": None, "name": None},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", BAD)
+def test_a_value_that_does_not_fit_is_an_error_with_its_offset(load, store, target, capsys, value):
+    assert load_values(load, store, [VALUES[0], value], "--schema", SCHEMAS[0]) == 1
+    assert "[PYLOG_BAD_VALUE] the value at offset 1 does not fit the schema" in capsys.readouterr().err
+    assert files_in(target) == []
+    assert committed(store) == {}
+
+
+def test_values_that_do_not_fit_can_be_null(load, store, target):
+    """They do not move the values around them."""
+    values = [one for bad in BAD for one in (bad, VALUES[0])]
+    arguments = ["--schema", SCHEMAS[0], "--columns", "offset,value", "--bad-values", "null"]
+    assert load_values(load, store, values, *arguments) == 0
+    rows = pq.ParquetFile(next(target.glob("*.parquet"))).read().to_pylist()
+    assert [row["value"] for row in rows] == values
+    assert [(row["id"], row["name"]) for row in rows] == [(None, None), (1, "a")] * len(BAD)
+
+
+# ---- what goes wrong
+
+WRONG = [
+    [], ["--topics", ","], ["--pattern", "("], ["--topics", "a", "--codec", "lzma"],
+    ["--topics", "a", "--columns", "offset,size"], ["--topics", "a", "--schema", "id NUMBER"],
+    ["--topics", "a", "--schema", "offset LONG"], ["--topics", "a", "--max-records-per-file", "0"],
+    ["--topics", "a", "--schema", '{"type": "object", "properties": {"x": {"type": "any"}}}'],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", WRONG)
+def test_a_wrong_call_has_code_2_and_changes_nothing(load, store, target, arguments):
+    fill(store, "a", 1, 1)
+    with pytest.raises(SystemExit) as ended:
+        load(*arguments)
+    assert ended.value.code == 2
+    assert not target.exists()
+
+
+def test_a_missing_topic(load, store, capsys):
+    assert load("--topics", "a") == 1
+    assert capsys.readouterr().err.startswith("Error: [PYLOG_UNKNOWN_TOPIC_OR_PARTITION] ")
+
+
+def test_two_runs_of_a_group_at_once(load, store, capsys):
+    fill(store, "a", 1, 10)
+    seen = []
+
+    def another(change):
+        if change.kind == "write" and change.path.endswith(".tmp") and not seen:
+            seen.append(load("--topics", "a"))
+
+    files.set_observer(another)
+    try:
+        assert load("--topics", "a") == 0
+    finally:
+        files.set_observer(None)
+    assert seen == [1]
+    assert "another export of group 'bulk-load' runs" in capsys.readouterr().err
+
+
+def test_records_that_were_deleted_before_they_were_loaded(load, store, target, capsys):
+    fill(store, "a", 1, 10)
+    assert load("--topics", "a") == 0
+    fill(store, "a", 1, 10)
+    store.delete_records("a", 0, 15)
+    assert load("--topics", "a") == 1
+    assert "[PYLOG_DATA_LOSS] a-0: the records in offset [10, 15) were deleted" in capsys.readouterr().err
+    assert load("--topics", "a", "--skip-lost") == 0
+    assert [row[2] for row in rows_in(target)] == [*range(10), *range(15, 20)]
+
+
+def test_records_that_are_deleted_after_the_plan(load, store, target, capsys):
+    """The plan stays, and can be finished without them."""
+    fill(store, "a", 1, 10)
+    fill(store, "b", 1, 10)
+    assert stop_at(load, lambda change: change.kind == "write" and b'"files": [' in change.data)
+    store.delete_records("a", 0, 4)
+    assert load("--topics", "a,b") == 1
+    assert "--skip-lost goes on after what was deleted" in capsys.readouterr().err
+    assert load("--topics", "a,b", "--skip-lost") == 0
+    assert [row[2] for row in rows_in(target)] == [*range(4, 10), *range(10)]
+    assert files_in(target)[0].endswith("/a-0-0-10.parquet")
+
+
+def test_a_topic_that_was_made_again(load, store, capsys):
+    fill(store, "a", 1, 10)
+    assert load("--topics", "a") == 0
+    store.delete_topic("a")
+    fill(store, "a", 1, 5)
+    assert load("--topics", "a") == 1
+    assert "the topic was made again" in capsys.readouterr().err
+
+
+def test_a_group_that_was_reset_does_not_replace_files(load, store, target, capsys):
+    fill(store, "a", 1, 10)
+    assert load("--topics", "a") == 0
+    store.groups["bulk-load"].commit({TopicPartition("a", 0): 0})
+    assert load("--topics", "a") == 1
+    assert "topic=a/date=2026-01-01/a-0-0-10.parquet is there already" in capsys.readouterr().err
+    shutil.rmtree(target / "topic=a")
+    assert load("--topics", "a") == 0
+    assert rows_in(target) == rows_of(store, "a")
+
+
+# ---- a broker's folder
+
+
+def test_a_brokers_folder_with_the_group_elsewhere(spark, store, target, tmp_path, capsys):
+    fill(store, "a", 2, 100)
+    store.close()
+    broker, state = tmp_path / "broker", Store.create(tmp_path / "state")
+    shutil.copytree(Path(store.path) / "data", broker)
+    (broker / "replication-offset-checkpoint").unlink()
+    arguments = [str(broker), str(target), "--topics", "a"]
+    assert bulk_load.main(arguments) == 1
+    assert "name a store for the group's offsets with --state" in capsys.readouterr().err
+    assert bulk_load.main([*arguments, "--state", state.path]) == 0
+    assert rows_in(target) == rows_of(store, "a")
+    assert committed(state) == {"a-0": 100, "a-1": 100}
+    assert not (broker / STATE_FOLDER).exists()
+
+
+def test_only_committed_records_are_loaded(load, store, target):
+    fill(store, "a", 1, 10)
+    store.append_batch("a", 0, in_transaction(pa.record_batch({"value": ["undecided"]})))
+    assert load("--topics", "a") == 0
+    assert [row[2] for row in rows_in(target)] == [*range(10)]
+    assert committed(store) == {"a-0": 10}
+    assert load("--topics", "a", "--isolation-level", "read_uncommitted") == 0
+    assert rows_in(target) == rows_of(store, "a")
+
+
+def in_transaction(rows):
+    """A batch of a transaction that stays open."""
+    batch = bytearray(encode("a", TopicConfig.resolve({}, {}), rows, T0)[0])
+    struct.pack_into(">h", batch, ATTRIBUTES_AT, 1 << 4)
+    struct.pack_into(">qhi", batch, ATTRIBUTES_AT + 22, 7, 0, 0)  # producer id, epoch, sequence
+    struct.pack_into(">I", batch, CRC_AT, crc32c(bytes(batch[ATTRIBUTES_AT:])))
+    return bytes(batch)
+
+
+# ---- restarts
+
+
+def stop_at(load, where):
+    """Runs the job, and stops it before the first change to a file that `where` is true for."""
+
+    def stop(change):
+        if where(change):
+            raise Stopped
+
+    files.set_observer(stop)
+    try:
+        load("--topics", "a,b")
+    except Stopped:
+        return True
+    finally:
+        files.set_observer(None)
+    return False
+
+
+def stops():
+    """One by one: before the first change of the driver, before the second, ..."""
+    number = 0
+    while True:
+        left = [number]
+
+        def where(_, left=left):
+            left[0] -= 1
+            return left[0] < 0
+
+        yield number, where
+        number += 1
+
+
+def ends_well_after(load, store, target):
+    """The run after a stop, which also takes records that came since."""
+    fill(store, "b", 1, 5)
+    assert load("--topics", "a,b") == 0
+    assert rows_in(target) == rows_of(store, "a", "b")
+    assert left_over(target) == []
+    assert faults(store.path) == []
+
+
+@pytest.mark.slow
+def test_it_is_stopped_before_each_change_of_the_driver(spark, tmp_path):
+    """Real kills, of all processes, are in test_bulk_load_kills.py."""
+    for number, where in stops():
+        store, target = Store.create(tmp_path / f"store{number}"), tmp_path / f"lake{number}"
+        fill(store, "a", 2, 100, step=20 * 60_000)
+        fill(store, "b", 1, 30)
+
+        def load(*arguments, store=store, target=target):
+            return bulk_load.main([store.path, str(target), *arguments])
+
+        if not stop_at(load, where):
+            break
+        ends_well_after(load, Store.open(store.path), target)
+    assert number > 20
+
+
+STEPS = {
+    "before the plan is there": lambda change: change.target.endswith("/plan.json"),
+    "before a file has its name": lambda change: change.kind == "rename" and change.target.endswith(".parquet"),
+    "before the plan is removed": lambda change: change.kind == "unlink" and change.path.endswith("/plan.json"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_it_is_stopped(load, store, target, step):
+    fill(store, "a", 2, 100)
+    fill(store, "b", 1, 30)
+    assert stop_at(load, STEPS[step])
+    ends_well_after(load, store, target)
+
+
+def test_a_plan_of_another_store_is_refused(spark, load, store, target, tmp_path, capsys):
+    fill(store, "a", 1, 10)
+    fill(store, "b", 1, 10)
+    assert stop_at(load, STEPS["before a file has its name"])
+    other = Store.create(tmp_path / "other")
+    fill(other, "a", 1, 10)
+    assert bulk_load.main([other.path, str(target), "--topics", "a"]) == 1
+    assert "is the plan of an export from another store" in capsys.readouterr().err
+    ends_well_after(load, store, target)
+
+
+def test_a_plan_whose_group_was_moved_is_refused(load, store, target, capsys):
+    fill(store, "a", 1, 10)
+    fill(store, "b", 1, 10)
+    assert stop_at(load, STEPS["before a file has its name"])
+    store.groups["bulk-load"].commit({TopicPartition("a", 0): 3})
+    assert load("--topics", "a,b") == 1
+    assert "the committed offset of a-0 is 3, and the plan" in capsys.readouterr().err
+
+
+def test_leftovers_of_tasks_are_removed(load, store, target):
+    fill(store, "a", 1, 10)
+    assert load("--topics", "a") == 0
+    (target / "_pylog/bulk-load/0123456789abcdef-1").write_bytes(b"half a file")
+    fill(store, "a", 1, 10)
+    assert load("--topics", "a") == 0
+    assert left_over(target) == []

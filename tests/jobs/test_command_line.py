@@ -1,0 +1,147 @@
+"""`pyspark_log/jobs/support`: arguments, also from a file, exit codes, what tasks raise; and `pylog jobs`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from job_tools import JOBS
+
+from pyspark_log.cli.main import main as pylog
+from pyspark_log.errors import UnknownTopicError
+from pyspark_log.jobs.support import CallError, JobError, JobParser, run, run_tasks
+
+
+@pytest.fixture
+def parser():
+    parser = JobParser("A job.")
+    parser.add_argument("store")
+    parser.add_argument("topic", nargs="?")
+    parser.add_argument("--max-size", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--headers", action="store_true")
+    return parser
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(*lines):
+        (tmp_path / "job.properties").write_text("\n".join(lines))
+        return ["--config", str(tmp_path / "job.properties")]
+
+    return write
+
+
+def test_arguments_of_a_file(parser, config):
+    given = config("# a comment", "", "store = /data/s", "max-size=3", "json=true", "headers=false")
+    found = vars(parser.parse(given))
+    del found["config"]
+    assert found == {"store": "/data/s", "topic": None, "max_size": 3, "json": True, "headers": False}
+
+
+def test_the_call_counts_before_the_file(parser, config):
+    found = parser.parse(["/other", *config("store=/data/s", "max-size=-3"), "--max-size", "5"])
+    assert (found.store, found.max_size) == ("/other", 5)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [("size=1", "line 1: there is no argument 'size'"), ("json=yes", "json is true or false, not 'yes'"),
+     ("max-size=x", "invalid int value"), ("json", "expected name=value"), ("config=x", "no argument 'config'")],
+)  # fmt: skip
+def test_what_is_wrong_in_a_file_has_code_2(parser, config, capsys, line, why):
+    with pytest.raises(SystemExit) as ended:
+        parser.parse(["s", *config(line)])
+    assert ended.value.code == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_file_that_is_missing(parser, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parser.parse(["s", "--config", "/nowhere"])
+    assert ended.value.code == 2
+    assert "/nowhere cannot be read" in capsys.readouterr().err
+
+
+def raising(error):
+    def work(_):
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "shown"),
+    [(UnknownTopicError("no\nsuch topic"), 1, "Error: [PYLOG_UNKNOWN_TOPIC_OR_PARTITION] no such topic\n"),
+     (JobError("lost", "PYLOG_DATA_LOSS"), 1, "Error: [PYLOG_DATA_LOSS] lost\n"),
+     (OSError(28, "full"), 1, "Error: [Errno 28] full\n"), (KeyboardInterrupt(), 130, "")],
+)  # fmt: skip
+def test_exit_codes(parser, capsys, error, code, shown):
+    assert run(parser, raising(error), ["s"]) == code
+    assert capsys.readouterr().err == shown
+
+
+def test_more_exit_codes(parser, capsys):
+    assert run(parser, lambda _: True, ["s"]) == 0
+    assert run(parser, lambda _: False, ["s"]) == 1
+    with pytest.raises(SystemExit) as ended:
+        run(parser, raising(CallError("which?")), ["s"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("error: which?\n")
+
+
+# ---- tasks
+
+
+def test_results_are_in_the_order_of_tasks(spark):
+    assert run_tasks(spark, "squares", lambda number: number * number, [5, 1, 4]) == [25, 1, 16]
+    assert run_tasks(spark, "nothing", lambda number: number, []) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "condition", "text"),
+    [(JobError("two is bad", "PYLOG_BAD_VALUE"), "PYLOG_BAD_VALUE", "two is bad"),
+     (OSError(28, "full"), "PYLOG_IO_ERROR", "[Errno 28] full"),
+     (ValueError("no error\nof the engine"), "PYLOG_JOB", "of the engine")],
+)  # fmt: skip
+def test_what_a_task_raises(spark, error, condition, text):
+    def fail(number):
+        if number == 2:
+            raise error
+        return number
+
+    with pytest.raises(JobError) as raised:
+        run_tasks(spark, "fails", fail, [1, 2, 3])
+    assert (raised.value.condition, raised.value.message) == (condition, text)
+
+
+# ---- pylog jobs
+
+
+def test_the_jobs_are_listed():
+    shown = CliRunner().invoke(pylog, ["jobs", "list", "--json"]).stdout
+    listed = {one["name"]: one["what"] for one in json.loads(shown)}
+    assert set(listed) == {path.stem for path in JOBS.glob("*.py") if not path.stem.startswith("_")}
+    assert all(listed.values())
+
+
+def test_the_path_of_a_job():
+    assert Path(CliRunner().invoke(pylog, ["jobs", "path", "compact"]).stdout.strip()) == JOBS / "compact.py"
+    wrong = CliRunner().invoke(pylog, ["jobs", "path", "nothing"])
+    assert wrong.exit_code == 2
+    assert "there is no job 'nothing'; there are: bulk_load, " in wrong.stderr
+
+
+def test_neither_needs_pyspark():
+    code = "import sys; from pyspark_log.cli.maintenance.jobs import jobs; jobs(['list'], standalone_mode=False); "
+    code += "assert 'pyspark' not in sys.modules and 'pyarrow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", [path for path in sorted(JOBS.glob("*.py")) if not path.stem.startswith("_")])
+def test_each_job_is_a_file_with_help(job):
+    done = subprocess.run([sys.executable, job, "--help"], capture_output=True, text=True, check=True)
+    assert "--config FILE" in done.stdout

@@ -1,0 +1,176 @@
+"""Files into topics: each once, in parts, at once, and whatever is killed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from job_tools import Job
+from test_bulk_load_kills import processes_of
+
+from pyspark_log.jobs import import_files
+from pyspark_log.jobs.imports import task
+from tests.campaign.processes import send
+from tests.store_tools import faults
+
+KILLS = 20
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+
+def values(store, topic="t"):
+    return Counter(store.topic(topic).read().to_table()["value"].to_pylist())
+
+
+@pytest.fixture
+def landing(tmp_path):
+    (tmp_path / "landing").mkdir()
+    return tmp_path / "landing"
+
+
+def test_each_file_once(spark, store, landing, capsys):
+    store.create_topic("t", 3)
+    (landing / "one.json").write_text('{"id": 1}\n{"id": 2}\n')
+    (landing / "two.json").write_text('{"id": 3}')
+    call = [store.path, str(landing), "--to", "t", "--format", "json", "--key", "id", "--json"]
+    assert import_files.main(call) == 0
+    assert json.loads(capsys.readouterr().out) | {"seconds": 0, "rows_per_second": 0} == {
+        "rows": 3, "bytes": 29, "files": 2, "seconds": 0, "rows_per_second": 0,
+    }  # fmt: skip
+    (landing / "three.json").write_text('{"id": 4}\n')
+    assert import_files.main(call) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 1
+    assert import_files.main(call) == 0
+    table = store.topic("t").read().to_table()
+    found = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+    assert found == {b"%d" % number: b'{"id": %d}' % number for number in (1, 2, 3, 4)}
+    assert table.num_rows == 4
+    # Another group knows nothing of it.
+    assert import_files.main([*call, "--group", "again"]) == 0
+    assert sum(values(store).values()) == 8
+
+
+def test_large_files_are_read_by_several_tasks(spark, store, landing, monkeypatch):
+    """Each line and row once, wherever a piece ends."""
+    monkeypatch.setattr(task, "PIECE_BYTES", 1000)
+    store.create_topic("t", 2)
+    lines = [b"%d %s" % (number, b"x" * (number % 97)) for number in range(500)]
+    (landing / "lines").write_bytes(b"\n".join(lines))
+    assert import_files.main([store.path, str(landing / "lines"), "--to", "t", "--format", "text"]) == 0
+    assert values(store) == Counter(lines)
+    pq.write_table(pa.table({"v": [b"%d" % number for number in range(300)]}), landing / "rows", row_group_size=7)
+    call = [store.path, str(landing / "rows"), "--to", "t", "--format", "parquet", "--value", "v"]
+    assert import_files.main(call) == 0
+    assert values(store) == Counter(lines) + Counter(b"%d" % number for number in range(300))
+
+
+def test_a_malformed_file_is_named_and_nothing_of_its_publish_appears(spark, store, landing, capsys):
+    store.create_topic("t", 1)
+    (landing / "a.csv").write_text("id\n1\n")
+    (landing / "b.csv").write_text("id,name\n1\n")
+    call = [store.path, str(landing), "--to", "t", "--format", "csv"]
+    assert import_files.main(call) == 1
+    assert "b.csv: not CSV" in capsys.readouterr().err
+    assert values(store) == Counter()
+    # Published one by one, what comes before it is there.
+    assert import_files.main([*call, "--publish-bytes", "1"]) == 1
+    assert values(store) == Counter([b'{"id":1}'])
+    (landing / "b.csv").write_text("id,name\n1,x\n")
+    assert import_files.main(call) == 0
+    assert values(store) == Counter([b'{"id":1}', b'{"id":1,"name":"x"}'])
+    assert faults(store.path) == []
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), [
+    (["--format", "csv", "--delimiter", "::"], 2, "one character"),
+    (["--format", "csv", "--key", "a", "--value", "a"], 2, "the same column"),
+    (["--format", "csv", "--to", "other"], 1, "other"),
+])  # fmt: skip
+def test_what_is_refused(store, landing, capsys, arguments, code, said):
+    store.create_topic("t", 1)
+    (landing / "a.csv").write_text("a\n1\n")
+    try:
+        found = import_files.main([store.path, str(landing), "--to", "t", *arguments])
+    except SystemExit as end:
+        found = end.code
+    assert found == code
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc, which Linux has")
+def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, landing, tmp_path):
+    """Files come all the time; each is imported once."""
+    chance, log, written = random.Random(2), tmp_path / "log", Counter()
+    store.create_topic("t", 3)
+    arguments = (cluster.master, "import_files", store.path, landing, "--to", "t", "--format", "json",
+                 "--key", "id", "--publish-bytes", "200000")  # fmt: skip
+    kills, number = {"driver": 0, "executor": 0, "Python worker": 0}, 0
+    while sum(kills.values()) < KILLS:
+        for _ in range(3):
+            lines = [b'{"id": %d, "n": %d}' % (n % 7, n) for n in range(number, number + 5000)]
+            (landing / f"{number:09}.json").write_bytes(b"\n".join(lines))
+            written.update(lines)
+            number += 5000
+        with Job(log, *arguments) as job:
+            while job.is_running() and sum(kills.values()) < KILLS:
+                victim = chance.choice(list(kills))
+                deadline = time.monotonic() + 240
+                while job.is_running() and not processes_of(cluster, job, victim) and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                time.sleep(chance.uniform(0, 1.5))  # any moment of it
+                if (pids := processes_of(cluster, job, victim)) and job.is_running():
+                    send([chance.choice(pids)], signal.SIGKILL)
+                    kills[victim] += 1
+                    if victim == "driver":
+                        break
+    for _ in range(3):
+        with Job(log, *arguments) as job:
+            if job.wait() == 0:
+                break
+    assert job.wait() == 0, log.read_text()[-3000:]
+    assert values(store) == written
+    assert faults(store.path) == []
+
+
+def test_a_table_by_jdbc(store, tmp_path):
+    """With Derby, which comes with Spark: rows are added between the imports. In a process of its own."""
+    store.create_topic("t", 2)
+    program = tmp_path / "jdbc.py"
+    program.write_text(f"""
+import sys
+from pyspark.sql import SparkSession
+from pyspark_log.jobs import import_table
+
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+url = "jdbc:derby:{tmp_path}/db;create=true"
+call = [{str(store.path)!r}, "--to", "t", "--url", url, "--table", "ORDERS", "--column", "ID", "--key", "ID",
+        "--tasks", "2", "--option", "driver=org.apache.derby.jdbc.EmbeddedDriver"]
+assert import_table.main(call) == 1
+for start in (1, 101):
+    rows = spark.range(start, start + 100).selectExpr("id AS ID", "concat('item ', id) AS NAME")
+    rows.write.format("jdbc").options(url=url, dbtable="ORDERS").mode("append").save()
+    for _ in range(2):
+        assert import_table.main(call) == 0
+""")
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, program], env=environment, capture_output=True, text=True, timeout=600, cwd=tmp_path,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert "Table/View 'ORDERS' does not exist" in said
+    table = store.topic("t").read().to_table()
+    found = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+    assert table.num_rows == 200
+    assert {int(key): json.loads(value) for key, value in found.items()} == {
+        number: {"ID": number, "NAME": f"item {number}"} for number in range(1, 201)
+    }

@@ -1,0 +1,142 @@
+"""What becomes of the rows of files: keys, values, times, and JSON of any columns. Without Spark."""
+
+import datetime
+import decimal
+import json
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log.jobs.imports import rows
+from pyspark_log.jobs.imports.json_rows import json_of_rows
+from pyspark_log.jobs.imports.rows import RecordFields
+from pyspark_log.jobs.imports.sources import new_files, place_of
+from pyspark_log.jobs.support import JobError
+from pyspark_log.storage.catalog import check_name
+from pyspark_log.storage.groups import OffsetAndMetadata
+
+WHOLE = RecordFields(None, None, None)
+UTC = datetime.timezone.utc
+
+leaves = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1)
+row_values = st.fixed_dictionaries({
+    "text": st.none() | st.text(max_size=20),
+    "number": st.none() | st.integers(-(2**63), 2**63 - 1),
+    "part": st.none() | st.floats(),
+    "truth": st.none() | st.booleans(),
+    "list": st.none() | st.lists(st.none() | st.text(max_size=5), max_size=4),
+    "nested": st.none() | st.fixed_dictionaries({
+        "a": st.none() | st.integers(0, 9), 'b"': st.none() | st.text(max_size=5),
+    }),
+})
+SCHEMA = pa.schema([
+    ("text", pa.string()), ("number", pa.int64()), ("part", pa.float64()), ("truth", pa.bool_()),
+    ("list", pa.list_(pa.string())), ("nested", pa.struct([("a", pa.int64()), ('b"', pa.string())])),
+])  # fmt: skip
+
+
+@given(st.lists(row_values, min_size=1, max_size=20))
+def test_rows_are_the_json_that_python_reads(values):
+    found = [json.loads(text) for text in json_of_rows(pa.Table.from_pylist(values, SCHEMA)).to_pylist()]
+    for value in values:
+        if value["part"] is not None and not math.isfinite(value["part"]):
+            value["part"] = None  # JSON has none of them
+    assert found == values
+
+
+def test_the_other_types_in_json():
+    table = pa.table({
+        "at": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 6, UTC), None], pa.timestamp("us", "UTC")),
+        "local": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5), None], pa.timestamp("ms")),
+        "day": pa.array([datetime.date(2026, 1, 2), None]),
+        "price": pa.array([decimal.Decimal("1.50"), None]),
+        "map": pa.array([[("k", 1), ("l", None)], None], pa.map_(pa.string(), pa.int64())),
+        "word": pa.array(["a", None]).dictionary_encode(),
+    })
+    first, second = (json.loads(text) for text in json_of_rows(table).to_pylist())
+    assert first == {
+        "at": "2026-01-02T03:04:05.000006Z", "local": "2026-01-02T03:04:05.000", "day": "2026-01-02", "price": "1.50",
+        "map": {"k": 1, "l": None}, "word": "a",
+    }  # fmt: skip
+    assert set(second.values()) == {None}
+    with pytest.raises(JobError, match="no form in JSON"):
+        json_of_rows(pa.table({"bytes": [b"\xff"]}))
+
+
+def test_lines_of_text():
+    batch = rows.rows_of_text(b"one\r\n\ntwo\nthree", WHOLE)
+    assert batch.to_pydict() == {"value": [b"one", b"two", b"three"]}
+    with pytest.raises(JobError, match="no columns"):
+        rows.rows_of_text(b"one", RecordFields("id", None, None))
+
+
+def test_lines_of_json_stay_as_they_are():
+    lines = [
+        b'{"id": 7,  "at": "2026-01-02T00:00:00Z", "more": {"a": [1]}}',
+        b'{"id": 8, "at": "2026-01-02T01:00:00Z"}',
+    ]
+    batch = rows.rows_of_json(b"\n".join(lines), RecordFields("id", None, "at"))
+    assert batch["value"].to_pylist() == lines
+    assert batch["key"].to_pylist() == ["7", "8"]
+    assert [time.hour for time in batch["timestamp"].cast(pa.timestamp("us", "UTC")).to_pylist()] == [0, 1]
+    (more, none) = rows.rows_of_json(b"\n".join(lines), RecordFields(None, "more", None))["value"].to_pylist()
+    assert json.loads(more) == {"a": [1]}
+    assert none is None
+
+
+@pytest.mark.parametrize(("data", "fields", "reason"), [
+    (b"{}\nno json", RecordFields("id", None, None), "a line is no JSON object"),
+    (b'{"id": 1} {"id": 2}', RecordFields("id", None, None), "1 lines have 2 JSON objects"),
+    (b'{"id": 1}', RecordFields("name", None, None), "no column 'name'; these are: id"),
+    (b'{"id": "soon"}', RecordFields(None, None, "id"), "has no times"),
+])  # fmt: skip
+def test_lines_of_json_that_are_refused(data, fields, reason):
+    with pytest.raises(JobError, match=reason):
+        rows.rows_of_json(data, fields)
+
+
+def test_csv_and_its_times():
+    data = b'id;name;at\n1;"a;b\nc";2026-01-02 03:04:05\n2;;2026-01-02 03:04:06\n'
+    batch = rows.rows_of_csv(data, RecordFields("id", None, "at"), ";")
+    assert batch["key"].to_pylist() == ["1", "2"]
+    assert json.loads(batch["value"][0].as_py()) == {"id": 1, "name": "a;b\nc", "at": "2026-01-02T03:04:05"}
+    assert batch["timestamp"][1].as_py() == datetime.datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)
+    ms = rows.rows_of_csv(b"at\n1767323045000\n", RecordFields(None, None, "at"), ",")
+    assert ms["timestamp"].to_pylist() == [1767323045000]
+    with pytest.raises(JobError, match="not CSV"):
+        rows.rows_of_csv(b"a,b\n1\n", WHOLE, ",")
+
+
+def test_parquet_row_groups(tmp_path):
+    path = str(tmp_path / "p")
+    pq.write_table(pa.table({"id": range(10), "v": [b"%d" % n for n in range(10)]}), path, row_group_size=4)
+    (batch,) = rows.rows_of_parquet(path, [1], RecordFields("id", "v", None))
+    assert batch.to_pydict() == {"value": [b"4", b"5", b"6", b"7"], "key": ["4", "5", "6", "7"]}
+    (tmp_path / "p").write_bytes(b"nothing of the kind")
+    with pytest.raises(JobError, match="not Parquet"):
+        list(rows.rows_of_parquet(path, [0], WHOLE))
+
+
+@given(st.text(max_size=300))
+def test_any_path_has_a_name_for_its_offset(path):
+    check_name(place_of("file", path).topic)
+
+
+def test_what_is_new_in_a_folder(tmp_path):
+    for name in ("b.json", "a.json", "sub/c.json", "_SUCCESS", ".hidden", "_temporary/d.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    files = list(new_files([str(tmp_path)], {}))
+    assert [one.path for one in files] == [str(tmp_path / name) for name in ("a.json", "b.json", "sub/c.json")]
+    assert list(new_files([str(tmp_path / "*.json")], {})) == files[:2]
+    done = {files[0].at: OffsetAndMetadata(1, -1, "", 0)}
+    assert list(new_files([str(tmp_path)], done)) == files[1:]
+    (tmp_path / "a.json").write_bytes(b"more")
+    with pytest.raises(JobError, match="had 1 bytes when it was imported, and has 4 now"):
+        list(new_files([str(tmp_path)], done))
+    with pytest.raises(JobError, match="no such file"):
+        list(new_files([str(tmp_path / "*.csv")], {}))

@@ -1,0 +1,56 @@
+"""The samples of docs/jobs.md run, and print what the page shows, but for times and sizes."""
+
+import importlib
+import re
+import shlex
+import subprocess
+
+import pytest
+from click.testing import CliRunner
+
+from pyspark_log.cli.main import main as pylog
+from tests.samples import make_world, samples
+
+SAMPLES = {one.name: one for one in samples() if one.name.startswith("jobs.md")}
+_SUBMIT = re.compile(r"spark-submit \$\(pylog jobs path (\w+)\) (.*)")
+_VARYING = re.compile(r"^(bytes|seconds|rows per second) +.*|\d[\d.]* (KiB|MiB|s)\b", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_runs(spark, tmp_path, monkeypatch, capsys, name):
+    store = make_world(tmp_path)
+    store.create_topic("orders", 1)
+    store.topic("orders").append([{"value": "order"}])
+    monkeypatch.setenv("PYLOG_STORE", store.path)
+    for command, shown in commands(SAMPLES[name], tmp_path):
+        printed = run(command, capsys)
+        assert plain(printed) == plain(shown), f"{command}\n{printed}"
+
+
+def plain(text):
+    """A text without what differs from run to run."""
+    return [" ".join(line.split()) for line in _VARYING.sub("", text).splitlines()]
+
+
+def commands(sample, folder):
+    """Its commands, each with what the page shows below it."""
+    found = []
+    for line in sample.code_in(folder).splitlines():
+        if line.startswith("$ "):
+            found.append((line.removeprefix("$ "), ""))
+        else:
+            found[-1] = (found[-1][0], f"{found[-1][1]}{line}\n")
+    return found
+
+
+def run(command, capsys):
+    """What a command prints, which must end well; jobs run in this process."""
+    if job := _SUBMIT.fullmatch(command):
+        capsys.readouterr()
+        assert importlib.import_module(f"pyspark_log.jobs.{job[1]}").main(shlex.split(job[2])) == 0
+        return capsys.readouterr().out
+    if command.startswith("pylog "):
+        result = CliRunner().invoke(pylog, shlex.split(command)[1:])
+        assert result.exit_code == 0, result.stderr
+        return result.stdout
+    return subprocess.run(["sh", "-ec", command], check=True, text=True, stdout=subprocess.PIPE).stdout
