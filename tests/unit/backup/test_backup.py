@@ -15,6 +15,7 @@ from pyspark_log.clients.transactions import Transactions
 from pyspark_log.errors import (
     LockTimeoutError,
     LogDirOfflineError,
+    OutcomeUnknownError,
     PublishPendingError,
     ReadOnlyError,
     StoreExistsError,
@@ -271,6 +272,48 @@ def test_a_store_without_records(tmp_path):
     assert (copy.topics(), copy.configs) == (["t"], {"num.partitions": "7"})
     copy.append("t", rows(b"1"))
     assert verify(copy.path).findings == []
+
+
+def test_all_is_locked_at_the_moment(store, tmp_path, monkeypatch):
+    """No other process can make a topic, decide, append, commit, retain or swap segments then."""
+    real, other, found = backup._Backup._undone, Store.open(store.path), []
+
+    def look(self, decided, topics):
+        with pytest.raises(LockTimeoutError), other.logs.catalog.changing(0):
+            pass
+        for topic in other.topics(internal=True):
+            for partition in other.written_partitions(topic):
+                with pytest.raises(LockTimeoutError), other.logs.writer(topic, partition).hold(0):
+                    pass
+                found.append(topic)
+        return real(self, decided, topics)
+
+    monkeypatch.setattr(backup._Backup, "_undone", look)
+    back_up(store, tmp_path / "copy")
+    assert set(found) == {"__consumer_offsets", "__pylog_publish", "keys", "t"}
+    with other.logs.catalog.changing(0), other.logs.writer("t", 0).hold(0):
+        pass
+
+
+def test_a_segment_of_which_a_sync_has_failed_is_not_trusted(store, tmp_path, monkeypatch):
+    """What is read of it may be in memory only: it is written once more, and another one begins."""
+    before = numbers(store, 0)
+
+    def sync(file):
+        raise OSError(errno.EIO, "the disk is gone", file.path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files.File, "sync", sync)
+        with pytest.raises(OutcomeUnknownError):
+            store.append("t", rows(b"lost"), partition=0, sync=True)
+    segments = store.segment_files("t", 0)
+    back_up(store, tmp_path / "copy")
+    assert len(store.segment_files("t", 0)) == len(segments) + 1
+    copy = Store.open(tmp_path / "copy")
+    assert numbers(copy, 0) == before
+    copy.append("t", rows(b"1000"), partition=0)
+    assert len(copy.segment_files("t", 0)) == len(segments) + 1
+    assert faults(copy.path) == []
 
 
 def test_the_first_publish_comes_at_the_moment(tmp_path, monkeypatch):
