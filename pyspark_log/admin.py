@@ -1,4 +1,4 @@
-"""What looks after a store, for programs: verify, repair, compact, transfer from and to Kafka, the janitor.
+"""What looks after a store, for programs: backup, verify, repair, compact, transfer from and to Kafka, the janitor.
 
 `pylog` does the same on the command line.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pyspark_log.storage.compaction import BACKOFF, Outcome
 from pyspark_log.storage.compaction import LogCleaner as _LogCleaner
 from pyspark_log.storage.compaction import compact as _compact
+from pyspark_log.storage.maintenance.backup import Backup, back_up
 from pyspark_log.storage.maintenance.janitor import clean as janitor
 from pyspark_log.storage.maintenance.repair import RepairReport, repair
 from pyspark_log.storage.maintenance.transfer import ExportedPartition, ImportedPartition, export_kafka, import_kafka
@@ -17,8 +18,8 @@ from pyspark_log.storage.maintenance.verify import Finding, Report, Severity, ve
 from pyspark_log.storage.store import Store
 
 __all__ = [
-    "ExportedPartition", "Finding", "ImportedPartition", "LogCleaner", "Outcome", "RepairReport", "Report", "Severity",
-    "compact", "export_kafka", "import_kafka", "janitor", "repair", "verify",
+    "Backup", "ExportedPartition", "Finding", "ImportedPartition", "LogCleaner", "Outcome", "RepairReport", "Report",
+    "Severity", "back_up", "compact", "export_kafka", "import_kafka", "janitor", "repair", "verify",
 ]  # fmt: skip
 
 

@@ -24,6 +24,7 @@ _BROKEN_PIPE = 141
 #: The commands, each in the file of its name, with the first sentence of its help. A command is loaded when it is
 #: asked for: most need pyarrow, which takes a second.
 COMMANDS = {
+    "backup": "Copy the store as it is at one moment into a new folder, while processes read it and write to it.",
     "clean": "Delete what exceeds TOPIC's retention; without TOPIC, clean all topics and the store itself.",
     "compact": "Compact TOPIC: keep the last record of each key.",
     "configs": "Print the configs that a topic or a store can have, with their defaults, units and meaning.",
@@ -60,8 +61,8 @@ _PACKAGES = {
     "records": ("Records", ("consume", "dump", "perf", "produce", "tail")),
     "groups": ("Groups", ("groups",)),
     "maintenance": ("Maintenance", (
-        "clean", "compact", "doctor", "export-kafka", "import-kafka", "jobs", "log-dirs", "publishers", "recover",
-        "repair", "verify",
+        "backup", "clean", "compact", "doctor", "export-kafka", "import-kafka", "jobs", "log-dirs", "publishers",
+        "recover", "repair", "verify",
     )),
 }  # fmt: skip
 

@@ -30,7 +30,7 @@ class _BrokerCatalog(TopicCatalog):
         self._broker = broker
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self, timeout: float = 0.0) -> Iterator[None]:
         _refuse(self._broker)
         yield
 

@@ -19,7 +19,7 @@ from pyspark_log.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.fs import Fields, contextmanager, files, lock_for
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Fields, contextmanager, files, lock_for
 from pyspark_log.types import TopicDescription
 
 VERSION = 1
@@ -103,10 +103,10 @@ class TopicCatalog:
         self._known: dict[str, tuple[tuple[int, int], TopicDescription]] = {}
 
     @contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[None]:
         """Holds the lock of all topics, which is taken before any partition's lock. LockTimeoutError, OSError."""
         files.open_or_create(self._lock_path).close()
-        with lock_for(self._lock_path).held():
+        with lock_for(self._lock_path).held(timeout):
             yield
 
     def _path(self, name: str) -> str:

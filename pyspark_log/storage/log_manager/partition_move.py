@@ -12,31 +12,25 @@ not count. The next move, or `pylog clean`, deletes it.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from pyspark_log.errors import InvalidConfigError, LockTimeoutError, PylogError, UnknownTopicError
-from pyspark_log.storage.catalog import PARTITION_FOLDER, PARTITION_METADATA, STATE_FOLDER, PartitionPath
+from pyspark_log.storage.catalog import PARTITION_FOLDER, STATE_FOLDER, PartitionPath
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, contextmanager, files, lock_for
-from pyspark_log.storage.log import Flags, LogWriter, PartitionState, cleaner_checkpoint, leader_epochs, state_file
+from pyspark_log.storage.log import Flags, LogWriter, cleaner_checkpoint, state_file
 from pyspark_log.storage.log_manager import deletion
 from pyspark_log.storage.log_manager.deletion import DELETE, FUTURE
+from pyspark_log.storage.log_manager.folder_copy import FolderCopy
 from pyspark_log.storage.log_manager.manager import LogManager, TopicLogs
-from pyspark_log.storage.record import crc32c
-from pyspark_log.storage.segment import LOG, segment_path
 
 log = logging.getLogger(__name__)
 
 _LOCK = "moves.lock"
-_PIECE = 1024 * 1024
 # This much is copied while the partition's lock is held; more only if writers are faster than the copying.
-_LITTLE = 8 * _PIECE
+_LITTLE = 8 * 1024 * 1024
 _PASSES = 10
-_SEGMENT_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)")
 
 
 def move(logs: LogManager, topic: str, partition: int, folder: str) -> int:
@@ -102,7 +96,7 @@ class _Move:
             return 0
         folders.check(state.log_dir, target)
         self._make_room()
-        copy = _Copy(self._reader.place_in(state).folder, deletion.aside(target, FUTURE))
+        copy = FolderCopy(self._reader.place_in(state).folder, deletion.aside(target, FUTURE))
         try:
             for _ in range(_PASSES):
                 if copy.follow(self._reader.state(), locked=False) < _LITTLE:
@@ -129,7 +123,7 @@ class _Move:
                 "`pylog clean` removes it; else take it away"
             )
 
-    def _switch(self, held: LogWriter, copy: _Copy) -> None:
+    def _switch(self, held: LogWriter, copy: FolderCopy) -> None:
         """Switches to the new folder; the partition's lock is held, and all of it was copied."""
         state, old, log_dir = held.state, held.place, os.path.dirname(self._target.folder)
         copy.sync_folder()
@@ -149,140 +143,6 @@ class _Move:
             _set_aside(old)
         except OSError as error:
             log.warning("%s: its old folder %s is left to `pylog clean`: %s", held.place, old.folder, error)
-
-
-class _Copied(NamedTuple):
-    """What was copied of a file: which file it was, up to which byte, and in which incarnation."""
-
-    device: int
-    inode: int
-    modified: int
-    size: int
-    incarnation: int
-
-
-class _Copy:
-    """The copy of a partition's folder that is being made.
-
-    Attributes:
-        folder: its path.
-        bytes: how many were copied in total.
-    """
-
-    def __init__(self, source: str, folder: str) -> None:
-        """Recreates the folder."""
-        self.folder = folder
-        self.bytes = 0
-        self._source = source
-        self._known: dict[str, _Copied] = {}
-        # The log that grew at the last pass. While it is open, no other file gets its inode.
-        self._growing: files.File | None = None
-        files.remove_folder(folder)
-        files.make_folder(folder)
-
-    def follow(self, state: PartitionState, *, locked: bool) -> int:
-        """Copies what is new since the last time; returns how many bytes.
-
-        Args:
-            state: of the partition.
-            locked: its lock is held, so this is the last time.
-
-        Raises:
-            OSError: e.g. a full disk; or the disk does not return what was written.
-        """
-        before = self.bytes
-        wanted = self._wanted(state)
-        for name in self._known.keys() - wanted.keys():
-            self._drop(name)
-        for name, (base, size) in wanted.items():
-            # The time alone does not prove that a file was not changed a moment ago.
-            again = locked and base == state.active_base and size < 0
-            try:
-                self._copy(name, size, state, again=again)
-            except FileNotFoundError:
-                if locked:
-                    raise
-        return self.bytes - before
-
-    def _wanted(self, state: PartitionState) -> dict[str, tuple[int, int]]:
-        """The files that belong to the log: of which segment, and how many bytes are live; -1: all."""
-        active = os.path.basename(segment_path(self._source, state.active_base, LOG))
-        wanted: dict[str, tuple[int, int]] = {}
-        try:
-            names = sorted(files.list_folder(self._source))
-        except FileNotFoundError:
-            names = []  # It is created with the first record; the lock's holder knows whether there was one.
-        for name in names:
-            match = _SEGMENT_FILE.fullmatch(name)
-            if match and int(match[1]) <= state.active_base:
-                wanted[name] = int(match[1]), state.position if name == active else -1
-            elif name in (PARTITION_METADATA, leader_epochs.FILE_NAME):
-                wanted[name] = state.active_base, -1
-        return wanted
-
-    def _drop(self, name: str) -> None:
-        files.unlink(f"{self.folder}/{name}")
-        del self._known[name]
-
-    def _copy(self, name: str, size: int, state: PartitionState, *, again: bool) -> None:
-        source = files.open_read(f"{self._source}/{name}")
-        status, known = os.fstat(source.fd), self._known.get(name)
-        end = status.st_size if size < 0 else size
-        found = _Copied(status.st_dev, status.st_ino, status.st_mtime_ns, end, state.incarnation)
-        if known is not None and (again or (found != known and not self._has_grown(status, known, found))):
-            self._drop(name)
-            known = None
-        if found != known:
-            self._copy_bytes(source, name, 0 if known is None else known.size, found)
-            self._known[name] = found
-        if size >= 0:
-            self.close()
-            self._growing = source
-        else:
-            source.close()
-
-    def _has_grown(self, status: os.stat_result, known: _Copied, found: _Copied) -> bool:
-        """Whether a file is the log that was copied before, with more bytes appended.
-
-        Below its end a log changes only by a truncation, and then its incarnation is another one.
-        """
-        same = self._growing is not None and os.path.samestat(status, os.fstat(self._growing.fd))
-        return same and known.incarnation == found.incarnation and known.size <= found.size
-
-    def _copy_bytes(self, source: files.File, name: str, start: int, found: _Copied) -> None:
-        path, checksum, end = f"{self.folder}/{name}", 0, found.size
-        with files.open_write(path) if name in self._known else files.create(path) as target:
-            for at in range(start, end, _PIECE):
-                data = source.pread(min(_PIECE, end - at), at)
-                checksum = crc32c(data, checksum)
-                target.pwrite(data, at)
-            # Retention uses it where records have no times.
-            target.set_modified(found.modified)
-            target.sync()
-            target.drop_cached()
-            written = 0
-            for at in range(start, end, _PIECE):
-                written = crc32c(target.pread(min(_PIECE, end - at), at), written)
-            if written != checksum or target.size() != end:
-                raise OSError(errno.EIO, "the disk does not give back what was written to it", path)
-        self.bytes += end - start
-
-    def sync_folder(self) -> None:
-        """Makes the names of all files durable. OSError."""
-        files.sync_folder(self.folder)
-
-    def close(self) -> None:
-        """Closes the source's files."""
-        if self._growing is not None:
-            self._growing.close()
-            self._growing = None
-
-    def remove(self) -> None:
-        """Deletes the copy, as far as possible."""
-        try:
-            files.remove_folder(self.folder)
-        except OSError as error:
-            log.warning("%s is left to `pylog clean`: %s", self.folder, error)
 
 
 # ---- leftovers

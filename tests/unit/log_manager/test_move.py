@@ -20,7 +20,7 @@ from pyspark_log.storage.log import reader
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.isolation import LastStableOffset
 from pyspark_log.storage.log.recovery import apply_intent
-from pyspark_log.storage.log_manager import partition_move
+from pyspark_log.storage.log_manager import folder_copy
 from pyspark_log.storage.maintenance.verify import partition
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.partition import PartitionCheck
@@ -252,7 +252,7 @@ def test_what_changes_while_it_is_copied_is_copied_again(store, tmp_path, monkey
         lambda: truncated(other, 280),
         lambda: fill(other, 10),
     ])
-    other, real = Store.open(store.path), partition_move._Copy.follow
+    other, real = Store.open(store.path), folder_copy.FolderCopy.follow
 
     def follow(copy, state, *, locked):
         copied = real(copy, state, locked=locked)
@@ -261,7 +261,7 @@ def test_what_changes_while_it_is_copied_is_copied_again(store, tmp_path, monkey
             return 1 << 30
         return copied
 
-    monkeypatch.setattr(partition_move._Copy, "follow", follow)
+    monkeypatch.setattr(folder_copy.FolderCopy, "follow", follow)
     store.move_partition("t", 0, f"{tmp_path}/second")
     assert next(changes, None) is None
     assert values(store) == [*range(50, 180), *range(10)]
@@ -273,7 +273,7 @@ def test_what_changes_while_it_is_copied_is_copied_again(store, tmp_path, monkey
 
 def moved_with(store, folder, monkeypatch, change):
     """Moves partition 0; after the first pass comes a change."""
-    real, changes = partition_move._Copy.follow, iter([change])
+    real, changes = folder_copy.FolderCopy.follow, iter([change])
 
     def follow(copy, state, *, locked):
         copied = real(copy, state, locked=locked)
@@ -281,7 +281,7 @@ def moved_with(store, folder, monkeypatch, change):
             then()
         return copied
 
-    monkeypatch.setattr(partition_move._Copy, "follow", follow)
+    monkeypatch.setattr(folder_copy.FolderCopy, "follow", follow)
     store.move_partition("t", 0, folder)
     assert next(changes, None) is None
 

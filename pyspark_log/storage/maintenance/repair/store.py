@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark_log.errors import LogDamagedError, PylogError, StoreExistsError, StoreNotFoundError
+from pyspark_log.errors import LogDamagedError, PylogError
 from pyspark_log.storage.catalog import (
     OFFSETS_TOPIC,
     PUBLISH_TOPIC,
@@ -20,12 +20,12 @@ from pyspark_log.storage.catalog import (
     TOPICS_FOLDER,
     PartitionPath,
     StoreDescription,
-    local_path,
     new_id,
 )
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import read_slots, state_file
 from pyspark_log.storage.log_manager import LogManager
+from pyspark_log.storage.maintenance.new_folder import new_folder
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.repair.partition import DamagedPartition, Loss, PartitionCopy, PartitionRepairer
 from pyspark_log.storage.maintenance.verify import (
@@ -95,25 +95,8 @@ def repair(
         OSError: e.g. a full disk. What was made of the copy is no store.
     """
     source, findings = open_damaged(path)
-    folder = _new_folder(source, into)
+    folder = new_folder(source, into)
     return _Repair(source, folder, findings).run(progress)
-
-
-def _new_folder(source: Store, into: str | os.PathLike[str]) -> str:
-    folder = local_path(into)
-    inside = os.path.commonpath([files.real_path(folder), files.real_path(source.path)])
-    if inside in (files.real_path(folder), files.real_path(source.path)):
-        raise StoreExistsError(f"{folder}: the copy must lie outside of the store {source.path}")
-    try:
-        files.make_folder(folder)
-        names = files.list_folder(folder)
-    except FileNotFoundError:
-        raise StoreNotFoundError(f"{folder}: the folder above it does not exist") from None
-    except NotADirectoryError:
-        raise StoreExistsError(f"{folder} is a file") from None
-    if names:
-        raise StoreExistsError(f"{folder} is not empty: a copy is made in an empty or a new folder only")
-    return folder
 
 
 class _Repair:

@@ -1,0 +1,39 @@
+"""`pylog backup`: copies a live store as it is at one moment."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from pyspark_log.cli.support import ProgressBar, human_size, json_option, print_json
+from pyspark_log.cli.target import Target
+from pyspark_log.storage.fs import shown
+from pyspark_log.storage.maintenance.backup import back_up
+
+
+@click.command()
+@click.option("--into", required=True, metavar="FOLDER", type=click.Path(), help="A new or empty folder, for the copy.")
+@json_option
+@click.pass_obj
+def backup(target: Target, into: str, as_json: bool) -> None:
+    """Copy the store as it is at one moment into a new folder, while processes read it and write to it.
+
+    Each partition is copied up to that moment, and each publish is in the copy as a whole or not at all. Processes that
+    write wait for that moment; the command prints for how long.
+    """
+    progress = ProgressBar("backup")
+    try:
+        done = back_up(target.open(), into, progress=progress)
+    finally:
+        progress.close()
+    if as_json:
+        print_json(dataclasses.asdict(done))
+        return
+    if done.undone:
+        click.echo(f"{done.undone} decided publishes are not applied everywhere yet: pylog --store {done.path} recover")
+    click.echo(
+        f"copied {done.partitions} partitions, {human_size(done.bytes)}, into {done.path}, as they were at "
+        f"{shown(done.time)}; writers waited for {done.pause:.3f} s. "
+        f"Now look at it: pylog --store {done.path} verify"
+    )

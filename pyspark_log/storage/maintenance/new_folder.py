@@ -1,0 +1,40 @@
+"""The folder in which a copy of a store is made."""
+
+from __future__ import annotations
+
+import os
+
+from pyspark_log.errors import StoreExistsError, StoreNotFoundError
+from pyspark_log.storage.catalog import local_path
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.store import Store
+
+
+def new_folder(source: Store, into: str | os.PathLike[str]) -> str:
+    """Makes sure that a copy of `source` can be made in a folder; returns its path.
+
+    Args:
+        source: the store.
+        into: a folder that is missing or empty, outside of the store and its log dirs; the folder above it exists.
+
+    Raises:
+        StoreNotFoundError: the folder above it does not exist.
+        StoreExistsError: it is not empty, or lies in the store or in one of its log dirs.
+    """
+    folder = local_path(into)
+    real = files.real_path(folder)
+    for path in (source.path, *(log_dir.path for log_dir in source.logs.log_dirs)):
+        other = files.real_path(path)
+        if os.path.commonpath([real, other]) in (real, other):
+            what = "the store" if path == source.path else "its log dir"
+            raise StoreExistsError(f"{folder}: the copy must lie outside of {what} {path}")
+    try:
+        files.make_folder(folder)
+        names = files.list_folder(folder)
+    except FileNotFoundError:
+        raise StoreNotFoundError(f"{folder}: the folder above it does not exist") from None
+    except NotADirectoryError:
+        raise StoreExistsError(f"{folder} is a file") from None
+    if names:
+        raise StoreExistsError(f"{folder} is not empty: a copy is made in an empty or a new folder only")
+    return folder
