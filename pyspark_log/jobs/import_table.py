@@ -1,7 +1,8 @@
 """Imports the rows of a database's table into a topic, each once, by a column that only grows:
 
     spark-submit --packages org.postgresql:postgresql:42.7.7 $(pylog jobs path import_table) STORE --to orders \
-        --url jdbc:postgresql://host/shop --table orders --column id --option user=shop --option password=...
+        --url jdbc:postgresql://host/shop --option driver=org.postgresql.Driver --option user=shop \
+        --option password=... --table orders --column id
 
 Each call imports the rows whose column is larger than any that was imported. Spark reads the table by JDBC; the driver
 publishes the rows together with the committed offset that says so. Rows that are changed or deleted later are not seen.
