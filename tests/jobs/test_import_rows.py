@@ -121,6 +121,19 @@ def test_parquet_row_groups(tmp_path):
         list(rows.rows_of_parquet(path, [0], WHOLE))
 
 
+@pytest.mark.parametrize(("column", "found"), [
+    (pa.array([b"\xff", None], pa.large_binary()), [b"\xff", None]),
+    (pa.array([b"\xff\x00", None], pa.binary(2)), [b"\xff\x00", None]),
+    (pa.array(["a", None], pa.large_string()), ["a", None]),
+    (pa.array(["a", None]).dictionary_encode(), ["a", None]),
+    (pa.array([1.5, None]), ["1.5", None]),
+    (pa.array([[1], None]), ["[1]", None]),
+])  # fmt: skip
+def test_values_of_other_types(column, found):
+    batch = rows.records_of(pa.table({"v": column}), RecordFields(None, "v", None))
+    assert batch["value"].to_pylist() == found
+
+
 @given(st.text(max_size=300))
 def test_any_path_has_a_name_for_its_offset(path):
     check_name(place_of("file", path).topic)

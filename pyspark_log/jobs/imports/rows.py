@@ -106,6 +106,8 @@ def _bytes(table: pa.Table, name: str) -> pa.Array:
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return column
+    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return column.cast(pa.binary())
     if pa.types.is_nested(kind):
         return pc.if_else(column.is_valid(), json_of(column), None)
     try:
