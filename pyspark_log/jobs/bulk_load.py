@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from pyspark_log.jobs.export import add_arguments, export_topics, request_of
+from pyspark_log.jobs.export import add_arguments, check_delta, export_topics, request_of
 from pyspark_log.jobs.support import JobParser, run, session, show_summary
 
 
 def work(arguments: argparse.Namespace) -> bool:
     """Runs the job."""
+    if arguments.delta:
+        check_delta()
     spark = session("pylog bulk_load")
     show_summary(export_topics(spark, request_of(arguments, "parquet", spark)), as_json=arguments.json)
     return True
@@ -27,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the job with these arguments, or with those of the call; returns its exit code."""
     parser = JobParser(__doc__)
     add_arguments(parser, group="bulk-load")
+    parser.add_argument(
+        "--delta", action="store_true", help="make TARGET a Delta table, of which each load is a version"
+    )
     return run(parser, work, arguments)
 
 

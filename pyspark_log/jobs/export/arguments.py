@@ -89,7 +89,7 @@ def request_of(arguments: argparse.Namespace, kind: str, spark: SparkSession, *,
     return Request(
         arguments.store, arguments.state, arguments.target, arguments.group, _topics(arguments),
         _layout(arguments, kind, spark, base64=base64), arguments.isolation_level, arguments.skip_lost,
-        arguments.max_records_per_task,
+        arguments.max_records_per_task, getattr(arguments, "delta", False),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from pyspark_log.errors import LockTimeoutError, OffsetConflictError
+from pyspark_log.jobs.export.delta import add_version
 from pyspark_log.jobs.export.layout import Layout
 from pyspark_log.jobs.export.plan import Plan, PlannedRange, WrittenFile, check_topic, make_plan
 from pyspark_log.jobs.export.target import Target
@@ -41,6 +42,7 @@ class Request:
         isolation_level: of the reads.
         skip_lost: whether to go on after records that were deleted before they were read.
         max_records_per_task: a larger range is cut; None: one task a partition.
+        delta: whether the folder is a Delta table.
     """
 
     source: str
@@ -52,6 +54,7 @@ class Request:
     isolation_level: str
     skip_lost: bool
     max_records_per_task: int | None
+    delta: bool = False
 
 
 def export_topics(spark: SparkSession, request: Request) -> dict[str, int | float]:
@@ -139,6 +142,8 @@ class _Export:
                 plan = self._write(plan)
             placed = plan.files or ()
             self._target.place(placed)
+            if self._request.delta:
+                add_version(self._target.path, self._request.group, plan)
             self._commit(left)
         self._target.forget_plan()
         return placed

@@ -1,0 +1,78 @@
+"""Loads into a Delta table, read back with delta-rs."""
+
+import pyarrow.parquet as pq
+import pytest
+from job_tools import committed, fill, rows_of
+
+from pyspark_log.jobs import bulk_load
+from pyspark_log.jobs.export import run
+from tests.store_tools import Stopped
+
+deltalake = pytest.importorskip("deltalake", reason="needs deltalake: pip install 'pyspark-log[delta]'")
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def load(spark, store, lake):
+    """Runs the job; returns its exit code."""
+    return lambda *arguments: bulk_load.main([store.path, str(lake), "--delta", *arguments])
+
+
+def rows_in(lake):
+    names = ["topic", "partition", "offset", "value"]
+    rows = deltalake.DeltaTable(str(lake)).to_pyarrow_table(columns=names).to_pylist()
+    return sorted(tuple(row[name] for name in names) for row in rows)
+
+
+def test_each_load_is_a_version(load, store, lake):
+    fill(store, "a", 2, 3000)
+    fill(store, "b", 1, 30)
+    assert load("--topics", "a,b") == 0
+    fill(store, "a", 2, 50)
+    assert load("--topics", "a,b") == 0
+    assert load("--topics", "a,b") == 0
+    table = deltalake.DeltaTable(str(lake))
+    assert table.version() == 1
+    assert table.metadata().partition_columns == ["topic", "date"]
+    assert rows_in(lake) == rows_of(store, "a", "b")
+    first = deltalake.DeltaTable(str(lake), version=0)
+    assert first.to_pyarrow_table(columns=["offset"]).num_rows == 6030
+    # Two days of records.
+    assert set(table.to_pyarrow_table(columns=["date"])["date"].unique().to_pylist()) == {
+        day.as_py() for day in pq.read_table(lake, columns=["date"])["date"].unique().cast("date32")
+    }
+
+
+@pytest.mark.parametrize("where", ["before the version", "after the version"])
+def test_a_load_that_is_stopped_there_adds_its_files_once(load, store, lake, monkeypatch, where):
+    fill(store, "a", 1, 100)
+    add = run.add_version
+
+    def stop(*arguments):
+        if where == "after the version":
+            add(*arguments)
+        raise Stopped
+
+    monkeypatch.setattr(run, "add_version", stop)
+    with pytest.raises(Stopped):
+        load("--topics", "a")
+    assert committed(store) == {}
+    assert deltalake.DeltaTable.is_deltatable(str(lake)) == (where == "after the version")
+    monkeypatch.undo()
+    fill(store, "a", 1, 10)
+    assert load("--topics", "a") == 0
+    assert rows_in(lake) == rows_of(store, "a")
+    assert deltalake.DeltaTable(str(lake)).version() == 1
+
+
+def test_other_columns_are_refused(load, store, lake, capsys):
+    fill(store, "a", 1, 100)
+    assert load("--topics", "a") == 0
+    fill(store, "a", 1, 100)
+    assert load("--topics", "a", "--headers") == 1
+    assert "the table has other columns" in capsys.readouterr().err
+    assert len(rows_in(lake)) == 100
