@@ -47,13 +47,13 @@ class ClusterAdmin:
         kind = getattr(self._jvm.org.apache.kafka.common.config, "ConfigResource$Type").TOPIC
         resource = self._jvm.org.apache.kafka.common.config.ConfigResource(kind, topic)
         asked = self._jvm.java.util.Collections.singletonList(resource)
-        entries = self._admin.describeConfigs(asked).all().get().get(resource).entries()
+        entries = self._admin.describeConfigs(asked).all().get().get(resource).entries().toArray()
         found = [(one.name(), one.value()) for one in entries if one.source().name() == "DYNAMIC_TOPIC_CONFIG"]
         return {name: value for name, value in found if value is not None}
 
     def groups(self) -> list[str]:
         """The names of the groups of consumers."""
-        return sorted(one.groupId() for one in self._admin.listConsumerGroups().all().get())
+        return sorted(one.groupId() for one in self._admin.listConsumerGroups().all().get().toArray())
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """A group's committed offsets."""
