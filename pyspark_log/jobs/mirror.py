@@ -1,4 +1,4 @@
-"""Mirrors topics of a store, of a broker's folder or of a Kafka cluster into a store, exactly once:
+"""Mirrors topics of a store, of a broker's folder or of a Kafka cluster, exactly once:
 
     spark-submit $(pylog jobs path mirror) STORE --from-store PATH --topics A,B --checkpoint FOLDER
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0 $(pylog jobs path mirror) STORE \

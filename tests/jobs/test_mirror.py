@@ -118,6 +118,24 @@ def test_times_of_the_source_are_kept(run, store, target):
     assert [row[:-1] for row in records(there, "t")] == [row[:-1] for row in records(store, "t")]
 
 
+def test_a_micro_batch_that_is_done_again_is_there_once(run, store, target, tmp_path):
+    """As if the driver had died before it noted that the last micro-batch is done."""
+    fill(store, "t", 2, 50)
+    run("--topics", "t", "--max-offsets", "40")
+    before = load_syncs(Store.open(target), "mirror")
+    for name in ("2", ".2.crc"):
+        (tmp_path / "checkpoint/commits" / name).unlink(missing_ok=True)
+    assert run("--topics", "t", "--max-offsets", "40")["records"] == 0
+    assert load_syncs(Store.open(target), "mirror") == before
+    fill(store, "t", 2, 10)
+    assert run("--topics", "t")["records"] == 20
+    there = Store.open(target)
+    assert records(there, "t") == records(store, "t")
+    assert {str(at): (one.source_offset, one.target_offset) for at, one in load_syncs(there, "mirror").items()} == {
+        "t-0": (60, 60), "t-1": (60, 60),
+    }  # fmt: skip
+
+
 # ---- groups
 
 

@@ -20,11 +20,12 @@ PARTITIONS = 3
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(1800),
+    pytest.mark.timeout(1400),
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc, which Linux has"),
 ]
 
 
+@pytest.mark.long
 def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, tmp_path):
     """Topics and records come all the time, in small micro-batches, and a group reads on."""
     chance, log, target = random.Random(1), tmp_path / "log", tmp_path / "target"
