@@ -10,7 +10,9 @@ from pyspark_log import Store, TopicPartition
 from pyspark_log.jobs import mirror
 from pyspark_log.jobs.mirroring.syncs import SYNCS_TOPIC, load_syncs
 from pyspark_log.storage.compaction import compact
+from pyspark_log.storage.groups.records import encode_group_key
 from tests.store_tools import faults
+from tests.unit.group_tools import append, members
 
 
 @pytest.fixture
@@ -185,6 +187,19 @@ def test_a_group_moves_neither_back_nor_while_it_is_in_use(run, store, target):
     assert run("--topics", "t", "--groups", ".")["group_offsets"] == 0
     assert there.groups["a"].committed()[at].offset == 40
     assert there.groups["b"].committed()[at].offset == 3
+
+
+def test_a_group_with_members_is_left_alone(run, store, target):
+    fill(store, "t", 1, 50)
+    at = TopicPartition("t", 0)
+    store.groups["g"].commit({at: 40})
+    there = Store.create(target)
+    there.groups["g"].commit({TopicPartition("other", 0): 1})
+    append(there, "g", encode_group_key("g"), members("t"))
+    assert run("--topics", "t", "--groups", ".")["group_offsets"] == 0
+    append(there, "g", encode_group_key("g"), members())
+    assert run("--topics", "t", "--groups", ".")["group_offsets"] == 1
+    assert there.groups["g"].committed()[at].offset == 40
 
 
 def test_a_group_beyond_what_is_mirrored_and_one_below_what_is_left(run, store, target):
