@@ -29,6 +29,7 @@ from pyspark_log.spark_connector.store_access import open_for_write
 from pyspark_log.spark_connector.task_writer import StagedMessage, stage
 from pyspark_log.spark_connector.writer import plan_write
 from pyspark_log.storage.publish import PublishResult, claim, discard, publish
+from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +111,15 @@ class Publish:
         rows = df.mapInArrow(stage_rows, f"{_STAGED} binary").collect()
         # In task order.
         self._messages += [pickle.loads(row[_STAGED]) for row in rows]
+
+    @property
+    def staged(self) -> dict[TopicPartition, int]:
+        """How many records the writes so far have staged for each partition that gets some."""
+        found = dict[TopicPartition, int]()
+        for part in (part for message in self._messages for part in message.parts):
+            at = TopicPartition(part.topic, part.partition)
+            found[at] = found.get(at, 0) + part.count
+        return found
 
     def __enter__(self) -> Publish:
         return self

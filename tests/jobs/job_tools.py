@@ -77,12 +77,13 @@ def left_over(target):
 class Job:
     """A job in processes of its own, for use with `with`: at its end none of them is left."""
 
-    def __init__(self, log, master, name, *arguments):
+    def __init__(self, log, master, name, *arguments, options=()):
+        """`options` are more of spark-submit."""
         command = [
             SPARK_HOME / "bin/spark-submit", "--master", master, "--conf", "spark.driver.host=127.0.0.1",
             "--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.memory=600m",
             "--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false",
-            "--conf", "spark.python.authenticate.socketTimeout=120s", JOBS / f"{name}.py", *arguments,
+            "--conf", "spark.python.authenticate.socketTimeout=120s", *options, JOBS / f"{name}.py", *arguments,
         ]  # fmt: skip
         env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         self.log = Path(log)

@@ -23,6 +23,7 @@ NOT_RUN = {
             "Topics into Parquet: bulk_load", "Other formats: export_files", "The care of a store",
             "Files and tables into topics: import_files, import_table",
             "From topic to topic: word_count, window_counts, stream_join",
+            "From other stores and from Kafka: mirror",
         )
     },
     "kafka.md: A topic of a store for a broker #3": "tests/kafka/test_kafka_takes_over.py runs it for a broker",

@@ -1,0 +1,8 @@
+"""Topics of a store, of a broker's folder or of a Kafka cluster into a store, exactly once, with the offsets of groups.
+For mirror.
+"""
+
+from pyspark_log.jobs.mirroring.arguments import add_arguments, plan_of
+from pyspark_log.jobs.mirroring.run import run_mirror
+
+__all__ = ["add_arguments", "plan_of", "run_mirror"]

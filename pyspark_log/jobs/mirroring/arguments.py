@@ -1,0 +1,159 @@
+"""The arguments of mirror, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+
+from pyspark_log.jobs.mirroring.sources import ClusterSource, Reading, Source, StoreSource
+from pyspark_log.jobs.mirroring.syncs import SYNCS_TOPIC
+from pyspark_log.jobs.support import CallError, JobParser
+from pyspark_log.storage.catalog import INTERNAL_TOPICS
+from pyspark_log.storage.store import Store
+
+
+@dataclass(frozen=True)
+class MirrorPlan:
+    """What is to be mirrored.
+
+    Attributes:
+        name: the mirror's name: its output is published, and its syncs are kept, under it.
+        source: where it reads.
+        target: the store that it writes to.
+        prefix: what the names of topics get in the target.
+        checkpoint: the folder of the query.
+        available_now: whether it ends when all there is is mirrored.
+        trigger: how often a micro-batch begins.
+        groups: whose offsets go along; None: of no group.
+        groups_interval: how often these are looked at, in seconds.
+    """
+
+    name: str
+    source: Source
+    target: Store
+    prefix: str
+    checkpoint: str
+    available_now: bool
+    trigger: str
+    groups: re.Pattern[str] | None
+    groups_interval: int
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
+    return number
+
+
+def add_arguments(parser: JobParser) -> None:
+    """Adds the arguments of the job."""
+    parser.add_argument("store", help="the folder of the store that is written; made if it is missing")
+    sources = parser.add_mutually_exclusive_group(required=True)
+    sources.add_argument("--from-store", metavar="PATH", help="read a store, or the log folder of a Kafka broker")
+    sources.add_argument("--from-kafka", metavar="HOST:PORT", help="read a Kafka cluster, by Spark's connector to it")
+    parser.add_argument(
+        "--kafka-option", action="append", default=[], metavar="NAME=VALUE",
+        help="an option of Kafka's clients, such as security.protocol=SSL; may be given several times",
+    )  # fmt: skip
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--topics", metavar="A,B", help="the topics; one of --topics and --pattern is needed")
+    chosen.add_argument(
+        "--pattern", metavar="REGEX", help="all topics in whose names this is found, also those that come later"
+    )
+    parser.add_argument("--rename", default="", metavar="PREFIX", help="what the names of topics begin with there")
+    parser.add_argument(
+        "--name", default="mirror", help="the mirror's name; one for each source of the same store (%(default)s)"
+    )
+    parser.add_argument(
+        "--groups", metavar="REGEX", help="commit in the store where the groups in whose names this is found are"
+    )
+    parser.add_argument(
+        "--groups-interval", type=_positive, default=10, metavar="SECONDS", help="how often (%(default)s)"
+    )
+    parser.add_argument(
+        "--checkpoint", required=True, metavar="FOLDER",
+        help="where Spark keeps how far the job has come; a job that is started again with it goes on there",
+    )  # fmt: skip
+    parser.add_argument(
+        "--available-now", action="store_true",
+        help="take what there is and end; else the job goes on until it is stopped",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trigger", metavar="TIME", default="0 seconds",
+        help="how often a micro-batch begins, such as '10 seconds'; at once if not given",
+    )  # fmt: skip
+    parser.add_argument(
+        "--start", choices=("earliest", "latest"), default="earliest", help="where a new job begins (%(default)s)"
+    )
+    parser.add_argument("--max-offsets", type=_positive, metavar="N", help="the most records of a micro-batch")
+    parser.add_argument(
+        "--skip-lost", action="store_true", help="go on where records were deleted before they were mirrored"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def plan_of(arguments: argparse.Namespace) -> MirrorPlan:
+    """What the arguments ask for.
+
+    Raises:
+        CallError: they contradict each other, or one has no meaning.
+        StoreError: there is no store, or it cannot be written.
+    """
+    if not arguments.name:
+        raise CallError("--name: a mirror needs a name")
+    reading = Reading(
+        _topics(arguments), _pattern("--pattern", arguments.pattern), arguments.start, arguments.max_offsets,
+        arguments.skip_lost, arguments.name, _kafka_options(arguments.kafka_option),
+    )  # fmt: skip
+    groups = None if arguments.groups is None else re.compile(_pattern("--groups", arguments.groups) or "")
+    if arguments.from_kafka is None and reading.kafka_options:
+        raise CallError("--kafka-option is for --from-kafka")
+    source = None if arguments.from_store is None else Store.open(arguments.from_store)
+    target = Store.open_or_create(arguments.store)
+    target.check_writable()
+    if source is not None and source.cluster_id == target.cluster_id:
+        raise CallError(f"{target.path} is the source as well: name another store")
+    return MirrorPlan(
+        arguments.name,
+        StoreSource(source, reading) if source else ClusterSource(arguments.from_kafka, reading),
+        target,
+        arguments.rename,
+        arguments.checkpoint,
+        arguments.available_now,
+        arguments.trigger,
+        groups,
+        arguments.groups_interval,
+    )
+
+
+def _topics(arguments: argparse.Namespace) -> str | None:
+    if arguments.topics is None:
+        if not arguments.pattern:
+            raise CallError("which topics? Give --topics or --pattern")
+        return None
+    names = list(dict.fromkeys(name.strip() for name in arguments.topics.split(",") if name.strip()))
+    if not names:
+        raise CallError("which topics? Give --topics or --pattern")
+    if taken := sorted({*INTERNAL_TOPICS, SYNCS_TOPIC} & set(names)):
+        raise CallError(f"--topics: {taken[0]} is not mirrored")
+    return ",".join(names)
+
+
+def _pattern(option: str, pattern: str | None) -> str | None:
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise CallError(f"{option}: {pattern!r} is not a regular expression: {error}") from None
+    return pattern
+
+
+def _kafka_options(given: list[str]) -> dict[str, str]:
+    found = dict[str, str]()
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip():
+            raise CallError(f"--kafka-option: expected NAME=VALUE, got {one!r}")
+        found[name.strip().removeprefix("kafka.")] = value.strip()
+    return found

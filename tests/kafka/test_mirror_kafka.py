@@ -1,0 +1,160 @@
+"""The job mirror, from a broker and from a broker's folder: what a consumer of Kafka reads, and where groups go on."""
+
+import json
+import re
+import time
+
+import pytest
+from kafka_clients import KafkaAdminClient, TopicPartition
+from kafka_tools import PATIENCE, SPARK_JARS
+from test_kafka_reads import SMALL, KafkaConsumer, OffsetAndMetadata, consumed, ended, make, producer, rows_of, send
+
+from pyspark_log import Store
+from pyspark_log import TopicPartition as Partition
+from pyspark_log.types import READ_COMMITTED
+from tests.jobs.job_tools import Job
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.fixture
+def run(broker, tmp_path):
+    """Runs the job until all there is is mirrored; returns the target and the summary."""
+    if not SPARK_JARS.is_dir():
+        pytest.skip("Spark's connector to Kafka is not here: make kafka-jars")
+    jars = ("--jars", ",".join(map(str, sorted(SPARK_JARS.glob("*.jar")))))
+
+    def run_once(name, *arguments):
+        log, target = tmp_path / "log", tmp_path / name
+        given = (target, "--checkpoint", tmp_path / f"{name}-checkpoint", "--available-now", "--json", *arguments)
+        with Job(log, "local[2]", "mirror", *given, options=jars) as job:
+            assert job.wait() == 0, log.read_text()[-5000:]
+        # The last of those between lines of Spark's.
+        return Store.open(target), json.loads(re.findall(r"^\{$.*?^\}$", log.read_text(), re.DOTALL | re.MULTILINE)[-1])
+
+    return run_once
+
+
+def fill(broker, topic):
+    """Two partitions of plain records, and one with transactions that were committed and aborted in turns."""
+    make(broker, topic, 2, cleanup_policy="compact", min_cleanable_dirty_ratio="0.9", segment_ms="123456789")
+    make(broker, f"{topic}-ended")
+    with producer(broker) as found:
+        for partition in range(2):
+            send(found, topic, keyed(60), partition)
+    transact(broker, f"{topic}-ended", 6)
+
+
+def keyed(count):
+    """A compacted topic takes no others."""
+    return [row._replace(key=row.key or b"some") for row in rows_of(count)]
+
+
+def transact(broker, topic, count):
+    with producer(broker, transactional_id=topic, transaction_timeout_ms=900_000) as found:
+        found.init_transactions()
+        for number in range(count):
+            found.begin_transaction()
+            send(found, topic, rows_of(10))
+            if number % 2:
+                found.abort_transaction()
+            else:
+                found.commit_transaction()
+    ended(broker, topic)
+
+
+def commit(broker, group, offsets):
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False)
+    places = {TopicPartition(*at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
+    consumer.assign(list(places))
+    consumer.commit(places)
+    consumer.close()
+
+
+def read(store, topic, partition, start=0):
+    """The rows of a partition from an offset on, without offsets."""
+    found = []
+    for batch in store.read(topic, partition, start, headers=True):
+        times = batch["timestamp"].cast("int64").to_pylist()
+        for row, micros in zip(batch.to_pylist(), times, strict=True):
+            headers = tuple((one["key"], one["value"]) for one in row["headers"] or ())
+            found.append((micros // 1000, row["key"], row["value"], headers))
+    return found
+
+
+def is_mirrored(broker, store, topic, partition):
+    """What a consumer reads is there; returns what the consumer has read, with the offsets."""
+    rows = consumed(broker, topic, partition, READ_COMMITTED)[0]
+    assert read(store, topic, partition) == [row[1:] for row in rows]
+    return rows
+
+
+def goes_on(store, group, topic, partition, unread):
+    """How many records more than the unread ones the group reads in the store; it reads at least these."""
+    offset = store.groups[group].committed()[Partition(topic, partition)].offset
+    found = read(store, topic, partition, offset)
+    assert found[len(found) - len(unread) :] == [row[1:] for row in unread]
+    return len(found) - len(unread)
+
+
+def test_a_cluster(broker, run):
+    fill(broker, "moved")
+    commit(broker, "movers", {("moved", 0): 25, ("moved", 1): 60, ("moved-ended", 0): 25})
+    commit(broker, "stayers", {("moved", 0): 25})
+    arguments = ("--from-kafka", broker.bootstrap, "--pattern", "^moved", "--groups", "^movers")
+    store, summary = run("store", *arguments, "--kafka-option", "client.id=mirror")
+    assert (summary["records"], summary["group_offsets"]) == (150, 3)
+    for topic, partition in (("moved", 0), ("moved", 1), ("moved-ended", 0)):
+        is_mirrored(broker, store, topic, partition)
+    configs = store.describe_topic("moved").configs
+    carried = {"cleanup.policy": "compact", "segment.ms": "123456789", "min.cleanable.dirty.ratio": "0.9"}
+    assert {name: configs[name] for name in carried} == carried
+    assert "internal.segment.bytes" in SMALL
+    assert "internal.segment.bytes" not in configs
+
+    # On, with a topic that comes later, and more partitions.
+    make(broker, "moved-later", 3)
+    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    client.create_partitions({"moved-ended": 2})
+    client.close()
+    with producer(broker) as found:
+        send(found, "moved-later", rows_of(5), 2)
+        send(found, "moved-ended", rows_of(5), 1)
+        send(found, "moved", keyed(7), 1)
+    commit(broker, "movers", {("moved", 0): 41, ("moved-ended", 1): 3})
+    store, summary = run("store", *arguments)
+    assert (summary["records"], summary["group_offsets"]) == (17, 2)
+    assert store.groups["movers"].committed().keys() == {
+        Partition(*at) for at in (("moved", 0), ("moved", 1), ("moved-ended", 0), ("moved-ended", 1))
+    }
+    assert "stayers" not in store.groups
+    for topic, partition in (("moved", 0), ("moved", 1), ("moved-ended", 1), ("moved-later", 2)):
+        rows = is_mirrored(broker, store, topic, partition)
+        if topic != "moved-later":
+            position = {"moved": (41, 60), "moved-ended": (25, 3)}[topic][partition]
+            assert goes_on(store, "movers", topic, partition, [row for row in rows if row.offset >= position]) == 0
+    rows = is_mirrored(broker, store, "moved-ended", 0)
+    # There are no more gaps than offsets between the group and the end of the micro-batch.
+    assert goes_on(store, "movers", "moved-ended", 0, [row for row in rows if row.offset >= 25]) <= 30
+
+
+def test_a_folder(broker, run):
+    fill(broker, "copied")
+    commit(broker, "copiers", {("copied", 0): 25, ("copied", 1): 60, ("copied-ended", 0): 66})
+    ends = {(topic, partition): consumed(broker, topic, partition, READ_COMMITTED)[1]
+            for topic, partition in (("copied", 0), ("copied", 1), ("copied-ended", 0))}  # fmt: skip
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        folder = Store.open(broker.log_dir)
+        shown = {at: folder.latest_offset(*at, isolation_level=READ_COMMITTED) for at in ends}
+        if shown == ends and len(folder.groups["copiers"].committed()) == 3:
+            break
+        assert time.monotonic() < deadline, (shown, ends)
+        time.sleep(0.2)
+    store, summary = run("store", "--from-store", broker.log_dir, "--pattern", "^copied", "--groups", "^copiers")
+    assert (summary["records"], summary["group_offsets"]) == (150, 3)
+    assert store.describe_topic("copied").configs == {"retention.ms": "-1"}
+    for (topic, partition), end in ends.items():
+        rows = is_mirrored(broker, store, topic, partition)
+        position = {("copied", 0): 25}.get((topic, partition), end)
+        assert goes_on(store, "copiers", topic, partition, [row for row in rows if row.offset >= position]) == 0
