@@ -20,7 +20,7 @@ from pyspark_log.jobs.support.streams import run_query, stream_parser, topic_str
 def work(arguments: argparse.Namespace) -> bool:
     """Runs the job."""
     lines = topic_stream(session("pylog word count"), arguments, arguments.source)
-    words = lines.select(sf.explode(sf.split(sf.lower(sf.expr("string(value)")), r"\W+")).alias("word"))
+    words = lines.select(sf.explode(sf.split(sf.lower(sf.expr("string(value)")), r"(?U)\W+")).alias("word"))
     counts = words.where("word <> ''").groupBy("word").count()
     return run_query(
         counts.selectExpr("word AS key", "string(count) AS value"), arguments, output_mode="update"

@@ -15,6 +15,7 @@ from pyspark_log.config import TopicConfig
 from pyspark_log.jobs import bulk_load
 from pyspark_log.storage.catalog.store_json import STATE_FOLDER
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.groups import NEVER
 from pyspark_log.storage.ingest import encode
 from pyspark_log.storage.record import ATTRIBUTES_AT, CRC_AT, crc32c
 from tests.store_tools import Stopped, faults
@@ -39,6 +40,8 @@ def test_each_call_loads_what_came_since_the_last(load, store, target, capsys):
     assert {name: summary[name] for name in ("rows", "files")} == {"rows": 230, "files": 3}
     assert rows_in(target) == rows_of(store, "a", "b")
     assert committed(store) == {"a-0": 100, "a-1": 100, "b-0": 30}
+    # A quiet partition must find its place after any time.
+    assert {one.expire_timestamp for one in store.groups["bulk-load"].committed().values()} == {NEVER}
     fill(store, "a", 2, 50)
     assert load("--topics", "a,b") == 0
     assert "rows             100\n" in capsys.readouterr().out

@@ -44,8 +44,27 @@ def test_arguments_of_a_file(parser, config):
 
 
 def test_the_call_counts_before_the_file(parser, config):
-    found = parser.parse(["/other", *config("store=/data/s", "max-size=-3"), "--max-size", "5"])
-    assert (found.store, found.max_size) == ("/other", 5)
+    found = parser.parse([*config("store=/data/s", "max-size=-3"), "--max-size", "5"])
+    assert (found.store, found.max_size) == ("/data/s", 5)
+
+
+def test_arguments_without_a_name_are_in_the_file_or_in_the_call(parser, config, capsys):
+    found = parser.parse(["orders", *config("store=/data/s")])
+    assert (found.store, found.topic) == ("/data/s", "orders")
+    with pytest.raises(SystemExit):
+        parser.parse(["/other", "orders", *config("store=/data/s")])
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_several_lines_of_an_argument_are_several_values(config):
+    parser = JobParser("A job.")
+    parser.add_argument("store")
+    parser.add_argument("sources", nargs="+")
+    assert parser.parse(config("store=s", "sources=/a", "sources=/b")).sources == ["/a", "/b"]
+    again = JobParser("A job.")
+    again.add_argument("store")
+    again.add_argument("sources", nargs="+")
+    assert again.parse(["/a", "/b", *config("store=s")]).sources == ["/a", "/b"]
 
 
 @pytest.mark.parametrize(

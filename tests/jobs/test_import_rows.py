@@ -81,7 +81,7 @@ def test_lines_of_json_stay_as_they_are():
     ]
     batch = rows.rows_of_json(b"\n".join(lines), RecordFields("id", None, "at"))
     assert batch["value"].to_pylist() == lines
-    assert batch["key"].to_pylist() == ["7", "8"]
+    assert batch["key"].cast(pa.string()).to_pylist() == ["7", "8"]
     assert [time.hour for time in batch["timestamp"].cast(pa.timestamp("us", "UTC")).to_pylist()] == [0, 1]
     (more, none) = rows.rows_of_json(b"\n".join(lines), RecordFields(None, "more", None))["value"].to_pylist()
     assert json.loads(more) == {"a": [1]}
@@ -89,23 +89,49 @@ def test_lines_of_json_stay_as_they_are():
 
 
 @pytest.mark.parametrize(("data", "fields", "reason"), [
-    (b"{}\nno json", RecordFields("id", None, None), "a line is no JSON object"),
-    (b'{"id": 1} {"id": 2}', RecordFields("id", None, None), "1 lines have 2 JSON objects"),
-    (b'{"id": 1}', RecordFields("name", None, None), "no column 'name'; these are: id"),
+    (b"{}\nno json", WHOLE, "a line is no JSON object"),
+    (b'[\n{"id": 1},\n]', WHOLE, "a line is no JSON object"),
+    (b'{"id": 1', WHOLE, "a line is no JSON object"),
+    (b'{"id": }', WHOLE, "a line is no JSON object"),
+    (b"\x1f\x8b\xff", WHOLE, "may be compressed"),
+    (b'{"id": 1} {"id": 2}\n   \n', WHOLE, "1 lines have 2 JSON objects"),
     (b'{"id": "soon"}', RecordFields(None, None, "id"), "has no times"),
+    (b'{"id": 1}\n{"id": "a"}', RecordFields("id", None, None), "several types"),
+    (b'{"id": 12345678901234567890}', RecordFields("id", None, None), "more than 64 bits"),
+    (b'{"id": 1.5}', RecordFields("id", None, None), "with a fraction"),
 ])  # fmt: skip
 def test_lines_of_json_that_are_refused(data, fields, reason):
     with pytest.raises(JobError, match=reason):
         rows.rows_of_json(data, fields)
 
 
+def test_keys_of_json_are_as_they_are_written():
+    data = b'{"d": "2026-01-02T10:00:00Z", "x": 1}\n{"d": "n/a", "x": "a"}\n{"x": [2]}'
+    assert rows.rows_of_json(data, RecordFields("d", None, None))["key"].to_pylist() == [
+        "2026-01-02T10:00:00Z", "n/a", None
+    ]
+    missing = rows.rows_of_json(data, RecordFields("other", None, None))
+    assert missing["key"].null_count == 3
+    assert missing["value"].to_pylist() == data.split(b"\n")
+
+
+def test_cells_of_csv_are_as_they_are_written():
+    data = b'zip,id,part,empty,text\n01234,12345678901234567890,1.10,,""\n+49,NA,2026-01-02,x,y\n'
+    batch = rows.rows_of_csv(data, RecordFields("id", None, None), ",")
+    assert batch["key"].to_pylist() == ["12345678901234567890", "NA"]
+    assert [json.loads(value) for value in batch["value"].to_pylist()] == [
+        {"zip": "01234", "id": "12345678901234567890", "part": "1.10", "empty": None, "text": ""},
+        {"zip": "+49", "id": "NA", "part": "2026-01-02", "empty": "x", "text": "y"},
+    ]
+
+
 def test_csv_and_its_times():
     data = b'id;name;at\n1;"a;b\nc";2026-01-02 03:04:05\n2;;2026-01-02 03:04:06\n'
     batch = rows.rows_of_csv(data, RecordFields("id", None, "at"), ";")
     assert batch["key"].to_pylist() == ["1", "2"]
-    assert json.loads(batch["value"][0].as_py()) == {"id": 1, "name": "a;b\nc", "at": "2026-01-02T03:04:05"}
+    assert json.loads(batch["value"][0].as_py()) == {"id": "1", "name": "a;b\nc", "at": "2026-01-02 03:04:05"}
     assert batch["timestamp"][1].as_py() == datetime.datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)
-    ms = rows.rows_of_csv(b"at\n1767323045000\n", RecordFields(None, None, "at"), ",")
+    ms = rows.rows_of_json(b'{"at": 1767323045000}', RecordFields(None, None, "at"))
     assert ms["timestamp"].to_pylist() == [1767323045000]
     with pytest.raises(JobError, match="not CSV"):
         rows.rows_of_csv(b"a,b\n1\n", WHOLE, ",")
@@ -136,20 +162,23 @@ def test_values_of_other_types(column, found):
 
 @given(st.text(max_size=300))
 def test_any_path_has_a_name_for_its_offset(path):
-    check_name(place_of("file", path).topic)
+    check_name(place_of("file", path, "t").topic)
+    assert place_of("file", path, "t") != place_of("file", path, "u")
 
 
 def test_what_is_new_in_a_folder(tmp_path):
     for name in ("b.json", "a.json", "sub/c.json", "_SUCCESS", ".hidden", "_temporary/d.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
-    files = list(new_files([str(tmp_path)], {}))
+    files = list(new_files([str(tmp_path)], "t", {}))
     assert [one.path for one in files] == [str(tmp_path / name) for name in ("a.json", "b.json", "sub/c.json")]
-    assert list(new_files([str(tmp_path / "*.json")], {})) == files[:2]
+    assert list(new_files([str(tmp_path / "*.json")], "t", {})) == files[:2]
+    assert list(new_files([str(tmp_path / "**")], "t", {})) == files
+    assert list(new_files([str(tmp_path / "*")], "t", {})) == files
     done = {files[0].at: OffsetAndMetadata(1, -1, "", 0)}
-    assert list(new_files([str(tmp_path)], done)) == files[1:]
+    assert list(new_files([str(tmp_path)], "t", done)) == files[1:]
     (tmp_path / "a.json").write_bytes(b"more")
     with pytest.raises(JobError, match="had 1 bytes when it was imported, and has 4 now"):
-        list(new_files([str(tmp_path)], done))
+        list(new_files([str(tmp_path)], "t", done))
     with pytest.raises(JobError, match="no such file"):
-        list(new_files([str(tmp_path / "*.csv")], {}))
+        list(new_files([str(tmp_path / "*.csv")], "t", {}))

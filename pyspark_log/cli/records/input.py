@@ -76,6 +76,8 @@ def from_text(lines: bytes, layout: LineLayout) -> Columns:
 
 def from_json(lines: bytes) -> Columns:
     """The records of lines with a JSON object each, as `pylog consume --format json` prints them. BadLineError."""
+    if not lines.strip():
+        return {"value": pa.array([], pa.binary())}
     try:
         return _from_objects(lines)
     except BadLineError as error:

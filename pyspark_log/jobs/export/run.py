@@ -24,6 +24,7 @@ from pyspark_log.jobs.support import JobError, run_tasks
 from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, STATE_FOLDER
 from pyspark_log.storage.fs import FileLock, files, lock_for
+from pyspark_log.storage.groups import NEVER
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -185,7 +186,9 @@ class _Export:
     def _commit(self, ranges: Sequence[PlannedRange]) -> None:
         """Commits the ends of ranges, durably: no power loss brings the offsets back once the plan is gone."""
         offsets: dict[TopicPartition, int] = {one.at: one.until for one in ranges}
-        self._group.commit(offsets, expected={one.at: one.committed for one in ranges})
+        # An offset that expired would have its partition exported once more.
+        expected = {one.at: one.committed for one in ranges}
+        self._group.commit(offsets, expected=expected, expire_timestamp=NEVER)
         self._state.flush(OFFSETS_TOPIC)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from pyspark_log.errors import PublishFailedError
 from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups import OffsetAndMetadata, OffsetMoves
@@ -41,8 +42,8 @@ class ImportTarget:
         """Makes records visible and moves the group's offsets, or neither. PublishError, or as `publish`."""
         moves = OffsetMoves(self._store.committed_offsets, steps)
         publisher = f"import/{self.group}/{uuid.uuid4()}"
-        publish(self._store.decisions, publisher, 0, parts, participants=[moves], one_off=True)
-
-    def discard(self, parts: Iterable[StagedPart]) -> None:
-        """Removes what was staged and is not published."""
-        discard(self._store.logs, parts)
+        try:
+            publish(self._store.decisions, publisher, 0, parts, participants=[moves], one_off=True)
+        except PublishFailedError:
+            discard(self._store.logs, parts)  # It is certainly not published, and the next run stages it again.
+            raise

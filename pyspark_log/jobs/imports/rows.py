@@ -18,6 +18,8 @@ from pyspark_log.jobs.support import JobError
 # Lines of JSON are parsed in blocks of so many bytes at least; a line must fit into one.
 _BLOCK = 1 << 20
 _UTC = pa.timestamp("us", "UTC")
+_BAD = "PYLOG_BAD_VALUE"
+_OBJECT = r"^\s*\{.*\}\s*$"
 _REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError)
 
 
@@ -37,29 +39,77 @@ def rows_of_text(data: bytes, fields: RecordFields) -> pa.RecordBatch:
 
 
 def rows_of_json(data: bytes, fields: RecordFields) -> pa.RecordBatch:
-    """A record for each line that is not empty, a JSON object. JobError: it is none, or lacks what is wanted."""
-    lines = _lines(data)
+    """A record for each line that is not empty, a JSON object. JobError: it is none, or a column is of mixed types."""
+    lines = list(filter(bytes.strip, _lines(data)))
     values = pa.array(lines, pa.binary())
-    if not any(fields) or not lines:
+    if not lines:
         return pa.record_batch({"value": values})
-    longest = pc.max(pc.binary_length(values)).as_py()
-    options = pyarrow.json.ReadOptions(block_size=max(_BLOCK, 2 * longest))
     try:
-        table = pyarrow.json.read_json(io.BytesIO(b"\n".join(lines)), options)
+        if not pc.all(pc.match_substring_regex(values.cast(pa.string()), _OBJECT)).as_py():
+            raise JobError("a line is no JSON object", _BAD)
+    except pa.ArrowInvalid:
+        raise JobError("not text in UTF-8: it may be compressed", _BAD) from None
+    text = b"\n".join(lines)
+    block = max(_BLOCK, 2 * pc.max(pc.binary_length(values)).as_py())
+    # Only the fields that are wanted, each in its own type; the others may be anything, and of any types.
+    columns = {name: _json_field(text, name, block, len(lines)) for name in fields if name is not None}
+    if not columns:
+        _parsed_json(text, pa.string(), "", block, len(lines))  # to find what is no JSON
+    return _records(pa.table(columns or {"": values}), fields, values)
+
+
+def _json_field(text: bytes, name: str, block: int, count: int) -> pa.Array:
+    """A field of each line: text as it is written, whole numbers, or what Arrow makes of it. JobError."""
+    for kind in (pa.string(), pa.int64(), None):
+        try:
+            column = _parsed_json(text, kind, name, block, count)
+        except JobError:
+            if kind is None:
+                raise
+            continue
+        if pa.types.is_floating(column.type):
+            raise JobError(
+                f"column {name!r} has numbers with a fraction, or with more than 64 bits, which have no one form as "
+                "text: write them as text",
+                _BAD,
+            )
+        return column
+    raise AssertionError("unreachable")
+
+
+def _parsed_json(text: bytes, kind: pa.DataType | None, name: str, block: int, count: int) -> pa.Array:
+    if kind is None:
+        options = pyarrow.json.ParseOptions()
+    else:
+        options = pyarrow.json.ParseOptions(
+            explicit_schema=pa.schema([(name, kind)]), unexpected_field_behavior="ignore"
+        )
+    try:
+        table = pyarrow.json.read_json(io.BytesIO(text), pyarrow.json.ReadOptions(block_size=block), options)
     except pa.ArrowInvalid as error:
-        raise JobError(f"a line is no JSON object: {error}", "PYLOG_BAD_VALUE") from error
-    if table.num_rows != len(lines):
-        raise JobError(f"{len(lines)} lines have {table.num_rows} JSON objects", "PYLOG_BAD_VALUE")
-    return _records(table, fields, values)
+        raise JobError(f"a line is no JSON object, or column {name!r} has several types: {error}", _BAD) from error
+    if table.num_rows != count:
+        raise JobError(f"{count} lines have {table.num_rows} JSON objects", _BAD)
+    return _column(table, name)
 
 
 def rows_of_csv(data: bytes, fields: RecordFields, delimiter: str) -> pa.RecordBatch:
-    """A record for each row; the first line has the names of the columns. JobError: it is malformed."""
+    """A record for each row, all columns text; the first line has their names. JobError: it is malformed.
+
+    A cell without anything is null, one with "" is empty text.
+    """
     form = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     try:
-        return records_of(pyarrow.csv.read_csv(io.BytesIO(data), parse_options=form), fields)
+        with pyarrow.csv.open_csv(io.BytesIO(data), parse_options=form) as first:
+            names = first.schema.names
+        texts = pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )  # fmt: skip
+        table = pyarrow.csv.read_csv(io.BytesIO(data), parse_options=form, convert_options=texts)
     except pa.ArrowInvalid as error:
-        raise JobError(f"not CSV: {error}", "PYLOG_BAD_VALUE") from error
+        raise JobError(f"not CSV: {error}", _BAD) from error
+    return records_of(table, fields)
 
 
 def rows_of_parquet(path: str, row_groups: Sequence[int], fields: RecordFields) -> Iterator[pa.RecordBatch]:
@@ -69,7 +119,7 @@ def rows_of_parquet(path: str, row_groups: Sequence[int], fields: RecordFields) 
             for group in row_groups:
                 yield records_of(file.read_row_group(group), fields)
     except pa.ArrowInvalid as error:
-        raise JobError(f"not Parquet: {error}", "PYLOG_BAD_VALUE") from error
+        raise JobError(f"not Parquet: {error}", _BAD) from error
 
 
 def records_of(table: pa.Table, fields: RecordFields) -> pa.RecordBatch:
@@ -97,7 +147,8 @@ def _lines(data: bytes) -> list[bytes]:
 def _column(table: pa.Table, name: str) -> pa.Array:
     if name not in table.column_names:
         raise JobError(f"there is no column {name!r}; these are: {', '.join(table.column_names)}", "PYLOG_NO_COLUMN")
-    return _one(table[name])
+    column = _one(table[name])
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _bytes(table: pa.Table, name: str) -> pa.Array:
@@ -113,7 +164,7 @@ def _bytes(table: pa.Table, name: str) -> pa.Array:
     try:
         return column.cast(pa.string())
     except _REFUSED as error:
-        raise JobError(f"column {name!r} of type {kind} has no form as bytes: {error}", "PYLOG_BAD_VALUE") from error
+        raise JobError(f"column {name!r} of type {kind} has no form as bytes: {error}", _BAD) from error
 
 
 def _times(table: pa.Table, name: str) -> pa.Array:
@@ -123,11 +174,13 @@ def _times(table: pa.Table, name: str) -> pa.Array:
     try:
         if pa.types.is_integer(kind):
             return column.cast(pa.int64())
-        if pa.types.is_string(kind):
-            return _parsed(column)
-        return column.cast(_UTC) if pa.types.is_timestamp(kind) else column.cast(pa.timestamp("us")).cast(_UTC)
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            return _parsed(column.cast(pa.string()))
+        if pa.types.is_timestamp(kind):
+            return column.cast(_UTC, safe=False)  # of nanoseconds only the last digits are lost
+        return column.cast(pa.timestamp("us")).cast(_UTC)
     except _REFUSED as error:
-        raise JobError(f"column {name!r} of type {kind} has no times: {error}", "PYLOG_BAD_VALUE") from error
+        raise JobError(f"column {name!r} of type {kind} has no times: {error}", _BAD) from error
 
 
 def _parsed(text: pa.Array) -> pa.Array:

@@ -47,7 +47,7 @@ def import_files(spark: SparkSession, target: ImportTarget, wanted: FileImport) 
     """
     began = time.monotonic()
     rows = size = count = 0
-    for group in _groups(list(new_files(wanted.sources, target.imported())), wanted.publish_bytes):
+    for group in _groups(list(new_files(wanted.sources, target.topic, target.imported())), wanted.publish_bytes):
         plan = target.plan()
         tasks = [piece for one in group for piece in _pieces(one, target, plan, wanted)]
         staged: list[StagedFile] = run_tasks(spark, f"{target.group}: {len(group)} files", stage_piece, tasks)
@@ -77,6 +77,6 @@ def _groups(files: Sequence[SourceFile], most: int) -> Iterator[list[SourceFile]
 def _pieces(one: SourceFile, target: ImportTarget, plan: StagingPlan, wanted: FileImport) -> Iterator[FilePiece]:
     for start, until in pieces_of(one.path, one.size, wanted.format):
         yield FilePiece(
-            target.ref, plan, target.topic, one.path, one.size, wanted.format, start, until, wanted.fields,
+            target.ref, plan, target.topic, one.path, one.size, one.changed, wanted.format, start, until, wanted.fields,
             wanted.delimiter,
         )  # fmt: skip

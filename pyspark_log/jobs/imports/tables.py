@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,15 +12,20 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DecimalType, IntegralType
 
 from pyspark_log.jobs.imports.publish import ImportTarget
 from pyspark_log.jobs.imports.rows import RecordFields, records_of
 from pyspark_log.jobs.imports.sources import place_of
 from pyspark_log.jobs.imports.task import StagedFile, stage_rows
 from pyspark_log.jobs.support import JobError
+from pyspark_log.jobs.support.spark_tasks import reason
+from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.storage.publish import StagingPlan
 from pyspark_log.types import OffsetStep
+
+_BAD = "PYLOG_BAD_VALUE"
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ def import_table(
         JobError: the database refuses something, or the column is not fit. PublishError, PylogError.
     """
     began = time.monotonic()
-    at = place_of("table", f"{table.url} {table.name} {table.column}")
+    at = place_of("table", f"{_database(table.url)} {table.name} {table.column}", target.topic)
     before = target.imported().get(at)
     # The committed offset is the first value that was not imported.
     start = 0 if before is None else before.offset
@@ -63,6 +69,8 @@ def import_table(
             return {"rows": 0, "seconds": time.monotonic() - began}
         found = _staged(_rows(spark, table, low, high), target, fields)
     except (PySparkException, Py4JJavaError) as error:
+        if "[PYLOG_" in str(error):
+            raise reason(error) from error
         raise JobError(f"{table.name}: {_what(error)}", "PYLOG_SOURCE_FAILED") from error
     target.publish(
         [part for one in found for part in one.parts],
@@ -77,15 +85,26 @@ def _read(spark: SparkSession, table: Table, what: str) -> DataFrame:
     return spark.read.format("jdbc").options(**options).load()
 
 
+def _database(url: str) -> str:
+    """A database's URL without user, password and parameters, which may change."""
+    return re.sub(r"//[^/@]*@", "//", re.split(r"[?;]", url)[0])
+
+
 def _bounds(spark: SparkSession, table: Table, start: int) -> tuple[int | None, int | None]:
-    """The smallest and largest value of the column from `start` on. JobError: there are smaller ones than 0."""
+    """The smallest and largest value of the column from `start` on. JobError: the column is not fit."""
     column = table.column
     what = f"SELECT MIN({column}) AS low, MAX({column}) AS high FROM {table.name} WHERE {column} >= {start}"
-    low, high = _read(spark, table, what).collect()[0]
-    if start == 0:
-        (negative,) = _read(spark, table, f"SELECT COUNT(*) AS n FROM {table.name} WHERE {column} < 0").collect()[0]
-        if negative:
-            raise JobError(f"{table.name}: {negative} rows have a negative {column}", "PYLOG_BAD_VALUE")
+    bounds = _read(spark, table, what)
+    kind = bounds.schema[0].dataType
+    if not isinstance(kind, IntegralType) and not (isinstance(kind, DecimalType) and kind.scale == 0):
+        raise JobError(
+            f"{table.name}: column {column} has the type {kind.simpleString()}, and must have whole numbers", _BAD
+        )
+    what = f"SELECT COUNT(*) AS n FROM {table.name} WHERE {column} < 0 OR {column} IS NULL"
+    (unfit,) = _read(spark, table, what).collect()[0]
+    if unfit:
+        raise JobError(f"{table.name}: {unfit} rows have a negative {column}, or none", _BAD)
+    low, high = bounds.collect()[0]
     return (None, None) if low is None else (int(low), int(high))
 
 
@@ -115,9 +134,13 @@ class _Stage:
     fields: RecordFields
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with conditions_shown():
+            yield self._staged(batches)
+
+    def _staged(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
         records = (records_of(pa.Table.from_batches([batch]), self.fields) for batch in batches if batch.num_rows)
         staged = stage_rows(self.store, self.staging, self.topic, records)
-        yield pa.record_batch({"staged": [pickle.dumps(staged)]})
+        return pa.record_batch({"staged": [pickle.dumps(staged)]})
 
 
 def _what(error: PySparkException | Py4JJavaError) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyspark_log.errors import PylogError
 from pyspark_log.jobs.imports.rows import (
     RecordFields,
     rows_of_csv,
@@ -18,6 +19,7 @@ from pyspark_log.jobs.imports.rows import (
 )
 from pyspark_log.jobs.support import JobError
 from pyspark_log.spark_connector.store_access import StoreRef
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.publish import StagedPart, StagedWriter, StagingPlan
 
 FORMATS = ("json", "csv", "parquet", "text")
@@ -36,7 +38,7 @@ class FilePiece:
         staging: the plan for all tasks.
         topic: the topic.
         path: the file.
-        size: the bytes that it had when the import was planned.
+        size, changed: its bytes, and when it was changed last (ns), when the import was planned.
         format: one of FORMATS.
         start, until: the bytes in which its lines begin; or the numbers of its row groups. All of it: [0, size).
         fields: which columns become what.
@@ -48,6 +50,7 @@ class FilePiece:
     topic: str
     path: str
     size: int
+    changed: int
     format: str
     start: int
     until: int
@@ -89,9 +92,12 @@ def stage_piece(piece: FilePiece) -> StagedFile:
         JobError: the file is malformed, or another one than was planned. PylogError, OSError.
     """
     try:
-        return stage_rows(piece.store, piece.staging, piece.topic, _rows(piece))
-    except JobError as error:
-        raise JobError(f"{piece.path}: {error.message}", error.condition) from error
+        return stage_rows(piece.store, piece.staging, piece.topic, _rows_of_the_same_file(piece))
+    except PylogError as error:
+        text = error.message if isinstance(error, JobError) else str(error)
+        raise JobError(f"{piece.path}: {text}", error.condition) from error
+    except (pa.ArrowException, KeyError) as error:
+        raise JobError(f"{piece.path}: {error}", "PYLOG_BAD_VALUE") from error
 
 
 def stage_rows(
@@ -109,13 +115,21 @@ def stage_rows(
         raise
 
 
+def _rows_of_the_same_file(piece: FilePiece) -> Iterator[pa.RecordBatch]:
+    """The records of a piece. JobError: the file was changed since the import was planned."""
+    yield from _rows(piece)
+    status = files.status_of(piece.path)
+    if (status.st_size, status.st_mtime_ns) != (piece.size, piece.changed):
+        raise JobError("it was changed while it was imported", "PYLOG_SOURCE_CHANGED")
+
+
 def _rows(piece: FilePiece) -> Iterator[pa.RecordBatch]:
     if piece.format == "parquet":
         yield from rows_of_parquet(piece.path, range(piece.start, piece.until), piece.fields)
         return
     with open(piece.path, "rb") as file:
         if piece.format == "csv":
-            yield rows_of_csv(_complete(file.read(), piece), piece.fields, piece.delimiter)
+            yield rows_of_csv(file.read(), piece.fields, piece.delimiter)
             return
         rows_of = rows_of_json if piece.format == "json" else rows_of_text
         # A line belongs to the piece in which it begins.
@@ -126,13 +140,7 @@ def _rows(piece: FilePiece) -> Iterator[pa.RecordBatch]:
         while at < piece.until:
             block = file.read(min(_BLOCK, piece.until - at))
             if not block:
-                raise JobError(f"it has {at} bytes now, and had {piece.size} before", "PYLOG_SOURCE_CHANGED")
+                return  # It was cut, which is found afterwards.
             block += file.readline() if not block.endswith(b"\n") else b""
             at += len(block)
             yield rows_of(block, piece.fields)
-
-
-def _complete(data: bytes, piece: FilePiece) -> bytes:
-    if len(data) != piece.size:
-        raise JobError(f"it has {len(data)} bytes now, and had {piece.size} before", "PYLOG_SOURCE_CHANGED")
-    return data

@@ -30,6 +30,7 @@ class JobParser(argparse.ArgumentParser):
         super().__init__(
             description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
         )
+        self._taken = set[str]()
         self.add_argument("--config", metavar="FILE", help="properties with more arguments: a line `name=value` each")
         self.add_argument("--show-config", action=_ShowConfig, help="print such a file with all arguments, and exit")
 
@@ -66,9 +67,7 @@ class JobParser(argparse.ArgumentParser):
             if action is None or name in _NOT_IN_FILES:
                 self.error(f"{path}, line {number}: there is no argument {name!r}")
             elif not action.option_strings:
-                several = action.nargs == "+"
-                action.default, action.nargs = ([value], "*") if several else (value, "?")
-                action.required = False
+                self._of_positional(action, value)
             elif action.nargs != 0:
                 found.append(f"{action.option_strings[-1]}={value}")
             elif value in ("true", "false"):
@@ -76,6 +75,18 @@ class JobParser(argparse.ArgumentParser):
             else:
                 self.error(f"{path}, line {number}: {name} is true or false, not {value!r}")
         return found
+
+    def _of_positional(self, action: argparse.Action, value: str) -> None:
+        """Takes an argument without a name from a file. The call cannot give it then: its own are the others."""
+        if action.nargs == "+":
+            self.set_defaults(**{action.dest: [*(self.get_default(action.dest) or []), value]})
+        else:
+            self.set_defaults(**{action.dest: value})
+        action.required = False
+        self._taken.add(action.dest)
+
+    def _get_positional_actions(self) -> list[argparse.Action]:
+        return [one for one in super()._get_positional_actions() if one.dest not in self._taken]
 
     def _properties(self, path: str) -> Iterator[tuple[int, str, str]]:
         try:

@@ -39,7 +39,10 @@ def stream_parser(description: str | None, group: str) -> JobParser:
         "--start", choices=("earliest", "latest"), default="earliest", help="where a new job begins (default: earliest)"
     )
     parser.add_argument("--max-offsets", type=int, metavar="N", help="the most records of a micro-batch")
-    parser.add_argument("--group", default=group, help=f"the group that commits what was read (default: {group})")
+    parser.add_argument(
+        "--group", default=group,
+        help=f"commits what was read; each job, with its checkpoint, needs one of its own (default: {group})",
+    )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     return parser
 

@@ -55,9 +55,10 @@ class Group:
         metadata: str = "",
         *,
         expected: Mapping[TopicPartition, int | None] | None = None,
+        expire_timestamp: int = -1,
     ) -> None:
         """Commits the offsets of the next records to read, atomically; as OffsetsLog.commit."""
-        self._log.commit(self.name, offsets, metadata, expected=expected)
+        self._log.commit(self.name, offsets, metadata, expected=expected, expire_timestamp=expire_timestamp)
 
     def committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The committed offsets; empty for a group that does not exist. Raises: as OffsetsLog.fetch."""
