@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -86,6 +87,25 @@ def test_a_malformed_file_is_named_and_nothing_of_its_publish_appears(spark, sto
     assert import_files.main(call) == 0
     assert values(store) == Counter([b'{"id":"1"}', b'{"id":"1","name":"x"}'])
     assert faults(store.path) == []
+
+
+def test_a_failed_import_leaves_nothing_staged(spark, store, landing):
+    """Files that are large enough to be tasks of their own, and to be staged in files."""
+    store.create_topic("t", 1)
+    lines = b"".join(b'{"id": %d, "text": "%s"}\n' % (number, b"x" * 900) for number in range(20_000))
+    (landing / "a.json").write_bytes(lines)
+    (landing / "b.json").write_bytes(lines + b"no json\n")
+    assert import_files.main([store.path, str(landing), "--to", "t", "--format", "json"]) == 1
+    assert list((Path(store.path) / "staging").glob("*.staged")) == []
+    (landing / "b.json").unlink()
+    assert import_files.main([store.path, str(landing), "--to", "t", "--format", "json"]) == 0
+    assert sum(values(store).values()) == 20_000
+
+
+def test_small_files_share_a_task():
+    sizes = [1 << 20, 10 << 20, 6 << 20, 40 << 20, 1, 2]
+    pieces = [task.FilePiece(None, None, "t", str(size), size, 0, "text", 0, size, None, ",") for size in sizes]
+    assert [[one.size >> 20 for one in each] for each in task.in_tasks(pieces)] == [[1, 10], [6], [40], [0, 0]]
 
 
 @pytest.mark.parametrize(("arguments", "code", "said"), [

@@ -82,6 +82,8 @@ def check_schema(schema: pa.Schema, taken: set[str]) -> None:
             f"--schema: {both[0]!r} is a column of the records, too, or a folder: leave it out with --columns or "
             "--partition-by, or of the schema"
         )
+    if days := [one.name for one in schema if pa.types.is_date(one.type)]:
+        raise CallError(f"--schema: Arrow reads no dates from JSON: make {days[0]!r} a STRING or a TIMESTAMP")
     try:
         parse(pa.array([b"{}"]), pa.struct(list(schema)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

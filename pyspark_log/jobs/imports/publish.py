@@ -9,7 +9,7 @@ from pyspark_log.errors import PublishFailedError
 from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups import OffsetAndMetadata, OffsetMoves
-from pyspark_log.storage.publish import StagedPart, StagingPlan, discard, publish
+from pyspark_log.storage.publish import StagedPart, StagingPlan, discard, discard_job, publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
@@ -37,6 +37,10 @@ class ImportTarget:
     def plan(self) -> StagingPlan:
         """A plan for the tasks of one publish."""
         return StagingPlan.make(self._store.logs, [self.topic], owner=Process.here())
+
+    def discard(self, plan: StagingPlan) -> None:
+        """Removes what the tasks of a plan have staged, none of which is published."""
+        discard_job(self._store.logs, plan.job)
 
     def publish(self, parts: Sequence[StagedPart], steps: Sequence[OffsetStep]) -> None:
         """Makes records visible and moves the group's offsets, or neither. PublishError, or as `publish`."""

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark_log.jobs.imports.publish import ImportTarget
 from pyspark_log.jobs.imports.rows import RecordFields
 from pyspark_log.jobs.imports.sources import SourceFile, new_files
-from pyspark_log.jobs.imports.task import FilePiece, StagedFile, pieces_of, stage_piece
+from pyspark_log.jobs.imports.task import FilePiece, in_tasks, pieces_of, stage_pieces
 from pyspark_log.jobs.support import run_tasks
 from pyspark_log.storage.publish import StagingPlan
 
@@ -49,8 +49,12 @@ def import_files(spark: SparkSession, target: ImportTarget, wanted: FileImport) 
     rows = size = count = 0
     for group in _groups(list(new_files(wanted.sources, target.topic, target.imported())), wanted.publish_bytes):
         plan = target.plan()
-        tasks = [piece for one in group for piece in _pieces(one, target, plan, wanted)]
-        staged: list[StagedFile] = run_tasks(spark, f"{target.group}: {len(group)} files", stage_piece, tasks)
+        pieces = [piece for one in group for piece in _pieces(one, target, plan, wanted)]
+        try:
+            staged = run_tasks(spark, f"{target.group}: {len(group)} files", stage_pieces, list(in_tasks(pieces)))
+        except BaseException:
+            target.discard(plan)
+            raise
         target.publish([part for one in staged for part in one.parts], [one.step(target.group) for one in group])
         rows += sum(one.rows for one in staged)
         size += sum(one.size for one in group)

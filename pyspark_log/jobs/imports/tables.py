@@ -17,7 +17,7 @@ from pyspark.sql.types import DecimalType, IntegralType
 from pyspark_log.jobs.imports.publish import ImportTarget
 from pyspark_log.jobs.imports.rows import RecordFields, records_of
 from pyspark_log.jobs.imports.sources import place_of
-from pyspark_log.jobs.imports.task import StagedFile, stage_rows
+from pyspark_log.jobs.imports.task import StagedFiles, stage_rows
 from pyspark_log.jobs.support import JobError
 from pyspark_log.jobs.support.spark_tasks import reason
 from pyspark_log.spark_connector.errors import conditions_shown
@@ -120,10 +120,15 @@ def _rows(spark: SparkSession, table: Table, low: int, high: int) -> DataFrame:
     return spark.read.format("jdbc").options(**options, dbtable=f"({what}) rows_to_import").load()
 
 
-def _staged(rows: DataFrame, target: ImportTarget, fields: RecordFields) -> list[StagedFile]:
+def _staged(rows: DataFrame, target: ImportTarget, fields: RecordFields) -> list[StagedFiles]:
     """Stages rows in Spark's tasks, which get them as Arrow batches."""
-    stage = _Stage(target.ref, target.plan(), target.topic, fields)
-    return [pickle.loads(row.staged) for row in rows.mapInArrow(stage, "staged BINARY").collect()]
+    plan = target.plan()
+    stage = _Stage(target.ref, plan, target.topic, fields)
+    try:
+        return [pickle.loads(row.staged) for row in rows.mapInArrow(stage, "staged BINARY").collect()]
+    except BaseException:
+        target.discard(plan)
+        raise
 
 
 @dataclass(frozen=True)

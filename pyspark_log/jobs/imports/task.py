@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ from pyspark_log.storage.publish import StagedPart, StagedWriter, StagingPlan
 FORMATS = ("json", "csv", "parquet", "text")
 # A larger file of lines, or of row groups, is read by several tasks.
 PIECE_BYTES = 128 << 20
+# A task reads files of so many bytes together, or one larger file or piece.
+_TASK_BYTES = 16 << 20
 # Bytes of lines that a task has in memory at once.
 _BLOCK = 16 << 20
 
@@ -58,7 +60,7 @@ class FilePiece:
     delimiter: str
 
 
-class StagedFile(NamedTuple):
+class StagedFiles(NamedTuple):
     """What a task has staged: where it is, and how many records."""
 
     parts: tuple[StagedPart, ...]
@@ -85,14 +87,34 @@ def _row_groups(path: str) -> int:
         raise JobError(f"{path}: not Parquet: {error}", "PYLOG_BAD_VALUE") from error
 
 
-def stage_piece(piece: FilePiece) -> StagedFile:
-    """Stages the records of a piece.
+def in_tasks(pieces: Iterable[FilePiece]) -> Iterator[list[FilePiece]]:
+    """The pieces of each task: small files share one."""
+    task, size = list[FilePiece](), 0
+    for piece in pieces:
+        if task and size + piece.size > _TASK_BYTES:
+            yield task
+            task, size = [], 0
+        task.append(piece)
+        size += piece.size
+    if task:
+        yield task
+
+
+def stage_pieces(pieces: Sequence[FilePiece]) -> StagedFiles:
+    """Stages the records of some pieces of one import.
 
     Raises:
-        JobError: the file is malformed, or another one than was planned. PylogError, OSError.
+        JobError: a file is malformed, or another one than was planned; it is named. OSError.
     """
+    piece = pieces[0]
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        nonlocal piece
+        for piece in pieces:
+            yield from _rows_of_the_same_file(piece)
+
     try:
-        return stage_rows(piece.store, piece.staging, piece.topic, _rows_of_the_same_file(piece))
+        return stage_rows(piece.store, piece.staging, piece.topic, rows())
     except PylogError as error:
         text = error.message if isinstance(error, JobError) else str(error)
         raise JobError(f"{piece.path}: {text}", error.condition) from error
@@ -102,14 +124,14 @@ def stage_piece(piece: FilePiece) -> StagedFile:
 
 def stage_rows(
     store: StoreRef, staging: StagingPlan, topic: str, batches: Iterable[pa.RecordBatch]
-) -> StagedFile:
+) -> StagedFiles:
     """Stages records; what was staged is removed if that fails."""
     writer, rows = StagedWriter(store.reopen().logs, staging), 0
     try:
         for batch in batches:
             writer.append(topic, batch)
             rows += batch.num_rows
-        return StagedFile(tuple(writer.finish()), rows)
+        return StagedFiles(tuple(writer.finish()), rows)
     except BaseException:
         writer.discard()
         raise

@@ -15,7 +15,7 @@ from pyspark_log.storage.publish.decision import (
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.install import is_ready_name
 from pyspark_log.storage.publish.partition_applier import apply
-from pyspark_log.storage.publish.prepare import discard
+from pyspark_log.storage.publish.prepare import discard, discard_job
 from pyspark_log.storage.publish.publisher_admin import delete_publisher, forget_one_offs, publishers
 from pyspark_log.storage.publish.publishing import (
     PublishResult,
@@ -54,6 +54,7 @@ __all__ = [
     "decode_decision",
     "delete_publisher",
     "discard",
+    "discard_job",
     "forget_one_offs",
     "help_apply",
     "install",

@@ -25,7 +25,7 @@ from pyspark_log.storage.publish.applier import Entries, entries_of, staging_fol
 from pyspark_log.storage.publish.decision import TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
 from pyspark_log.storage.publish.install import copy_limit, install_size, most_batches
-from pyspark_log.storage.publish.staged_file import Job, StagedRegion, read_region
+from pyspark_log.storage.publish.staged_file import Job, StagedRegion, job_of, read_region
 from pyspark_log.storage.publish.staging import PartFile, StagedPart
 from pyspark_log.storage.record import crcs_of, scan, set_log_append_time
 from pyspark_log.types import OffsetStep
@@ -240,6 +240,16 @@ class Output:
 def discard(logs: LogManager, parts: Iterable[StagedPart]) -> None:
     """Removes staged output that was never handed to `publish`; best effort."""
     _unlink_names(logs, {part.file for part in parts})
+
+
+def discard_job(logs: LogManager, job: Job) -> None:
+    """Removes all that the tasks of a job have staged, of which nothing was handed to `publish`; best effort."""
+    folder = staging_folder(logs)
+    try:
+        names = files.list_folder(folder)
+    except FileNotFoundError:
+        return
+    unlink_all(logs, [f"{folder}/{name}" for name in names if job_of(name) == job])
 
 
 def _unlink_names(logs: LogManager, names: Iterable[str]) -> None:
