@@ -15,6 +15,7 @@ from pyspark_log.jobs.imports import rows
 from pyspark_log.jobs.imports.json_rows import json_of_rows
 from pyspark_log.jobs.imports.rows import RecordFields
 from pyspark_log.jobs.imports.sources import new_files, place_of
+from pyspark_log.jobs.imports.tables import database_of
 from pyspark_log.jobs.support import JobError
 from pyspark_log.storage.catalog import check_name
 from pyspark_log.storage.groups import OffsetAndMetadata
@@ -164,6 +165,19 @@ def test_values_of_other_types(column, found):
 def test_any_path_has_a_name_for_its_offset(path):
     check_name(place_of("file", path, "t").topic)
     assert place_of("file", path, "t") != place_of("file", path, "u")
+
+
+@pytest.mark.parametrize(("url", "found"), [
+    ("jdbc:postgresql://host:5432/shop?user=a&password=b", "jdbc:postgresql://host:5432/shop"),
+    ("jdbc:mysql://a:b@host/shop", "jdbc:mysql://host/shop"),
+    ("jdbc:mysql://a@host/shop", "jdbc:mysql://host/shop"),
+    ("jdbc:oracle:thin:a/b@host:1521/shop", "jdbc:oracle:thin:@host:1521/shop"),
+    ("jdbc:oracle:thin:@host:1521/shop", "jdbc:oracle:thin:@host:1521/shop"),
+    ("jdbc:sqlserver://host:1433;databaseName=shop;password=b", "jdbc:sqlserver://host:1433;databaseName=shop"),
+    ("jdbc:derby:/data/shop;create=true", "jdbc:derby:/data/shop"),
+])  # fmt: skip
+def test_no_secret_of_a_database_is_in_the_name_of_its_offset(url, found):
+    assert database_of(url) == found
 
 
 def test_what_is_new_in_a_folder(tmp_path):

@@ -59,7 +59,7 @@ def import_table(
         JobError: the database refuses something, or the column is not fit. PublishError, PylogError.
     """
     began = time.monotonic()
-    at = place_of("table", f"{_database(table.url)} {table.name} {table.column}", target.topic)
+    at = place_of("table", f"{database_of(table.url)} {table.name} {table.column}", target.topic)
     before = target.imported().get(at)
     # The committed offset is the first value that was not imported.
     start = 0 if before is None else before.offset
@@ -85,9 +85,12 @@ def _read(spark: SparkSession, table: Table, what: str) -> DataFrame:
     return spark.read.format("jdbc").options(**options).load()
 
 
-def _database(url: str) -> str:
-    """A database's URL without user, password and parameters, which may change."""
-    return re.sub(r"//[^/@]*@", "//", re.split(r"[?;]", url)[0])
+def database_of(url: str) -> str:
+    """A database's URL without what may change or be secret: user, password, all parameters that name no database."""
+    place, *parameters = re.split(r"[?;&]", url)
+    # jdbc:mysql://user:password@host/..., jdbc:oracle:thin:user/password@host:...
+    place = re.sub(r"(?<=:)[^:/@]+/[^/@]*@", "@", re.sub(r"//[^/@]*@", "//", place))
+    return ";".join([place, *(one for one in parameters if "database" in one.partition("=")[0].lower())])
 
 
 def _bounds(spark: SparkSession, table: Table, start: int) -> tuple[int | None, int | None]:
