@@ -14,6 +14,9 @@ from pyspark_log.storage.groups.records import encode_group_key
 from tests.store_tools import faults
 from tests.unit.group_tools import append, members
 
+pytestmark = pytest.mark.slow
+
+
 
 @pytest.fixture
 def target(tmp_path):
