@@ -13,7 +13,6 @@ from tests.samples import make_world, samples
 
 pytestmark = pytest.mark.slow
 
-
 SAMPLES = {one.name: one for one in samples() if one.name.startswith("jobs.md")}
 _SUBMIT = re.compile(r"spark-submit \$\(pylog jobs path (\w+)\) (.*)")
 _VARYING = re.compile(r"^(bytes|seconds|rows per second) +.*|\d[\d.]* (KiB|MiB|s)\b", re.MULTILINE)

@@ -17,7 +17,6 @@ from tests.unit.group_tools import append, members
 pytestmark = pytest.mark.slow
 
 
-
 @pytest.fixture
 def target(tmp_path):
     """The store that is written; the job makes it."""
