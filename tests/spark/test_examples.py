@@ -41,6 +41,7 @@ def test_a_job_for_kafka_is_tested_without_kafka():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_change_data_capture():
     said = run(EXAMPLES / "change_data_capture.py")
     assert "2001 changes make a table of 49 rows" in said
@@ -50,6 +51,7 @@ def test_change_data_capture():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_event_windows():
     said = run(EXAMPLES / "event_windows.py")
     assert 'complete: {"minute":"12:00","count":3} {"minute":"12:01","count":1}' in said
