@@ -6,6 +6,7 @@ import contextlib
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 PATIENCE = 120
+SECONDS_TO_END = 20
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -54,7 +56,7 @@ class Terminal:
         deadline = time.monotonic() + PATIENCE
         while text not in self.shown:
             assert time.monotonic() < deadline, self.shown
-            assert self._read(), f"{text!r} never came: {self.shown}"
+            assert self._read(PATIENCE), f"{text!r} never came: {self.shown}"
         return self
 
     def type(self, text):
@@ -62,17 +64,26 @@ class Terminal:
         return self
 
     def interrupt(self):
-        self._run.send_signal(signal.SIGINT)
-        return self
+        """Its exit code after Ctrl+C.
 
-    def end(self):
+        It is sent again when nothing follows: Python sees a signal that arrives just before a read only after the read.
+        """
+        for _ in range(PATIENCE // SECONDS_TO_END):
+            self._run.send_signal(signal.SIGINT)
+            with contextlib.suppress(TimeoutError):
+                return self.end(SECONDS_TO_END)
+        raise TimeoutError(self.shown)
+
+    def end(self, patience=PATIENCE):
         """Its exit code, once it has ended."""
-        while self._read():
+        while self._read(patience):
             pass
         os.close(self._end)
         return self._run.wait(PATIENCE)
 
-    def _read(self):
+    def _read(self, patience):
+        if not select.select([self._end], [], [], patience)[0]:
+            raise TimeoutError(self.shown)
         # Linux reports the end of the last process in a terminal as an error.
         with contextlib.suppress(OSError):
             data = os.read(self._end, 4096)
@@ -120,7 +131,7 @@ def test_in_a_terminal_the_user_decides(store):
 
 
 def test_ctrl_c_at_a_question_is_no(store):
-    assert Terminal(store, "topics", "delete", "t").wait_for("[y/N]").interrupt().end() == 130
+    assert Terminal(store, "topics", "delete", "t").wait_for("[y/N]").interrupt() == 130
     assert store.topics() == ["t"]
 
 
@@ -184,7 +195,7 @@ def test_top_shows_what_changes_until_ctrl_c(store):
     assert re.search(r"t +2 +2 ", run.shown)
     store.append("t", records(["c"] * 3, [b"3"] * 3), partition=1)
     run.wait_for(" 5 ")
-    assert run.interrupt().end() == 130
+    assert run.interrupt() == 130
 
 
 @pytest.mark.slow
@@ -192,7 +203,7 @@ def test_a_group_is_watched(store):
     run = Terminal(store, "groups", "describe", "g", "--watch", "--interval", "0.1").wait_for("LOG-END-OFFSET")
     store.append("t", records(["c"] * 36, [b"3"] * 36), partition=0)
     run.wait_for("38")
-    assert run.interrupt().end() == 130
+    assert run.interrupt() == 130
     assert "Traceback" not in run.shown
 
 
