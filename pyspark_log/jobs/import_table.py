@@ -14,14 +14,12 @@ import argparse
 from collections.abc import Sequence
 
 from pyspark_log.jobs.imports import ImportTarget, Table, add_arguments, columns_of, import_table
-from pyspark_log.jobs.support import CallError, JobParser, run, session, show_summary
+from pyspark_log.jobs.support import JobParser, named_values, run, session, show_summary
 
 
 def work(arguments: argparse.Namespace) -> bool:
     """Runs the job."""
-    options = dict(one.partition("=")[::2] for one in arguments.option)
-    if "" in options or not all("=" in one for one in arguments.option):
-        raise CallError("--option is NAME=VALUE")
+    options = named_values("--option", arguments.option)
     table = Table(arguments.url, arguments.table, arguments.column, options, arguments.tasks)
     fields = columns_of(arguments)
     target = ImportTarget(arguments.store, arguments.to, arguments.group)

@@ -23,7 +23,7 @@ from pyspark_log.cli.support import json_option, print_json, print_table, to_ms,
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import InvalidTopicError
 from pyspark_log.storage.catalog import check_name
-from pyspark_log.storage.groups import NEVER, OffsetAndMetadata, OffsetsLog, check_empty
+from pyspark_log.storage.groups import OffsetAndMetadata, OffsetsLog, check_empty, move_offsets
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -151,7 +151,7 @@ def reset_offsets(
                 there = _held(store, group, committed) if all_topics else named
                 offsets = _resolve(store, scenario, group, there, committed)
             if execute:
-                _commit(log, group, committed, offsets)
+                move_offsets(log, group, committed, offsets)
             done[group] = offsets
     if not done:
         refusals.raise_if_any(chosen)
@@ -171,13 +171,6 @@ def _held(store: Store, group: str, committed: _Committed) -> list[TopicPartitio
     if not committed:
         raise click.ClickException(f"group {group} has committed nothing, so there are no topics of it")
     return those_there(store, committed, group)
-
-
-def _commit(log: OffsetsLog, group: str, committed: _Committed, offsets: _Offsets) -> None:
-    before = {at: committed[at].offset if at in committed else None for at in offsets}
-    # Offsets that never expire still never do.
-    stays = any(kept.expire_timestamp == NEVER for kept in committed.values())
-    log.commit(group, offsets, expected=before, expire_timestamp=NEVER if stays else -1)
 
 
 def _print(plans: Mapping[str, _Offsets], export: bool, single: bool, as_json: bool) -> None:

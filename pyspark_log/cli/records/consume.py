@@ -16,7 +16,7 @@ from pyspark_log.cli.records.layout_options import with_layout
 from pyspark_log.cli.records.start import Start, Starts
 from pyspark_log.cli.support import complete_groups, complete_topics, plural, to_ms
 from pyspark_log.cli.target import Target
-from pyspark_log.storage.groups import NEVER, OffsetsLog, check_empty
+from pyspark_log.storage.groups import OffsetsLog, check_empty, move_offsets
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 
@@ -161,12 +161,7 @@ class _GroupReading:
         """
         if not (self._commits and self._positions):
             return
-        before = {at: self.committed[at].offset if at in self.committed else None for at in self._positions}
-        # Offsets that never expire still never do.
-        stays = any(kept.expire_timestamp == NEVER for kept in self.committed.values())
-        self._log.commit(
-            self._group, self._positions, expected=before, expire_timestamp=NEVER if stays else -1
-        )
+        move_offsets(self._log, self._group, self.committed, self._positions)
         partitions = plural(len(self._positions), "partition")
         click.echo(f"group {self._group}: committed offsets of {partitions} of {self._topic}", err=True)
 

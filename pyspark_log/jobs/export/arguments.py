@@ -18,7 +18,7 @@ from pyspark_log.jobs.export.formats import PARQUET_CODECS, TEXT_CODECS
 from pyspark_log.jobs.export.json_values import JsonValues, check_schema, of_json_schema
 from pyspark_log.jobs.export.layout import Layout
 from pyspark_log.jobs.export.run import Request
-from pyspark_log.jobs.support import CallError, JobParser
+from pyspark_log.jobs.support import CallError, JobParser, names_in, positive
 from pyspark_log.storage.record import row_schema
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, IsolationLevel
@@ -28,13 +28,6 @@ _FOLDERS = {
     "topic,date": (True, "date"), "topic,hour": (True, "hour"),
 }  # fmt: skip
 _PARSING = ("parquet", "csv")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
-    return number
 
 
 def add_arguments(parser: JobParser, group: str) -> None:
@@ -63,8 +56,8 @@ def add_arguments(parser: JobParser, group: str) -> None:
     parser.add_argument(
         "--bad-values", default="fail", choices=("fail", "null"), help="values that do not fit the schema (%(default)s)"
     )
-    parser.add_argument("--max-records-per-file", type=_positive, metavar="N", help="begin another file after so many")
-    parser.add_argument("--max-records-per-task", type=_positive, metavar="N", help="cut larger partitions into tasks")
+    parser.add_argument("--max-records-per-file", type=positive, metavar="N", help="begin another file after so many")
+    parser.add_argument("--max-records-per-task", type=positive, metavar="N", help="cut larger partitions into tasks")
     parser.add_argument(
         "--isolation-level", default=READ_COMMITTED, choices=[one.value for one in IsolationLevel], help="(%(default)s)"
     )
@@ -95,7 +88,7 @@ def request_of(arguments: argparse.Namespace, kind: str, spark: SparkSession, *,
 
 def _topics(arguments: argparse.Namespace) -> Callable[[Store], Sequence[str]]:
     if arguments.topics is not None:
-        names = list(dict.fromkeys(name.strip() for name in arguments.topics.split(",") if name.strip()))
+        names = names_in(arguments.topics)
         if names:
             return lambda _: names
     if not arguments.pattern:

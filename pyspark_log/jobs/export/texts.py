@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.cli.records.formats import TIMESTAMP_TYPES
-from pyspark_log.jobs.support import JobError, quoted
+from pyspark_log.jobs.support import JobError, joined_lists, quoted
 
 _BYTES = ("key", "value")
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
@@ -85,7 +85,4 @@ def _headers(column: pa.Array, *, base64: bool) -> pa.Array:
     objects = pc.binary_join_element_wise(
         '{"key": ', quoted(pc.struct_field(each, "key")), f', "{name_of("value", base64=base64)}": ', value, "}", ""
     )
-    lengths = pc.list_value_length(column).fill_null(0).cast(pa.int32())
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
-    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, objects), ", ")
-    return pc.binary_join_element_wise("[", joined, "]", "")
+    return joined_lists(column, objects, ", ")

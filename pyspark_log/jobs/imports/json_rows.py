@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.jobs.support import JobError, quoted
+from pyspark_log.jobs.support import JobError, joined_lists, quoted
 
 
 def json_of_rows(table: pa.Table) -> pa.ChunkedArray:
@@ -56,10 +56,7 @@ def _of_struct(column: pa.StructArray) -> pa.Array:
 
 
 def _of_list(column: pa.ListArray, texts: pa.Array) -> pa.Array:
-    lengths = pc.list_value_length(column).fill_null(0).cast(pa.int32())
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
-    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",")
-    return pc.if_else(column.is_valid(), pc.binary_join_element_wise("[", joined, "]", ""), None)
+    return pc.if_else(column.is_valid(), joined_lists(column, texts, ","), None)
 
 
 def _of_map(column: pa.MapArray) -> pa.Array:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark_log.jobs.imports.publish import ImportTarget
 from pyspark_log.jobs.imports.rows import RecordFields
 from pyspark_log.jobs.imports.sources import SourceFile, new_files
-from pyspark_log.jobs.imports.task import FilePiece, in_tasks, pieces_of, stage_pieces
+from pyspark_log.jobs.imports.task import FilePiece, grouped, in_tasks, pieces_of, stage_pieces
 from pyspark_log.jobs.support import run_tasks
 from pyspark_log.storage.publish import StagingPlan
 
@@ -47,7 +47,9 @@ def import_files(spark: SparkSession, target: ImportTarget, wanted: FileImport) 
     """
     began = time.monotonic()
     rows = size = count = 0
-    for group in _groups(list(new_files(wanted.sources, target.topic, target.imported())), wanted.publish_bytes):
+    # All are looked at before the first is imported.
+    found = list(new_files(wanted.sources, target.topic, target.imported()))
+    for group in grouped(found, wanted.publish_bytes):
         plan = target.plan()
         pieces = [piece for one in group for piece in _pieces(one, target, plan, wanted)]
         try:
@@ -63,19 +65,6 @@ def import_files(spark: SparkSession, target: ImportTarget, wanted: FileImport) 
     return {
         "rows": rows, "bytes": size, "files": count, "seconds": seconds, "rows_per_second": round(rows / seconds),
     }  # fmt: skip
-
-
-def _groups(files: Sequence[SourceFile], most: int) -> Iterator[list[SourceFile]]:
-    """Files that are published together: about `most` bytes, or one larger file."""
-    group, size = list[SourceFile](), 0
-    for one in files:
-        if group and size + one.size > most:
-            yield group
-            group, size = [], 0
-        group.append(one)
-        size += one.size
-    if group:
-        yield group
 
 
 def _pieces(one: SourceFile, target: ImportTarget, plan: StagingPlan, wanted: FileImport) -> Iterator[FilePiece]:

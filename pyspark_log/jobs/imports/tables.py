@@ -80,8 +80,9 @@ def import_table(
     return {"rows": rows, f"last_{table.column}": high, "seconds": seconds, "rows_per_second": round(rows / seconds)}
 
 
-def _read(spark: SparkSession, table: Table, what: str) -> DataFrame:
-    options = {**table.options, "url": table.url, "dbtable": f"({what}) rows_to_import"}
+def _read(spark: SparkSession, table: Table, what: str, parts: Mapping[str, str] | None = None) -> DataFrame:
+    """What a SELECT finds; `parts`: Spark's options that have several tasks read it."""
+    options = {**table.options, **(parts or {}), "url": table.url, "dbtable": f"({what}) rows_to_import"}
     return spark.read.format("jdbc").options(**options).load()
 
 
@@ -113,14 +114,14 @@ def _bounds(spark: SparkSession, table: Table, start: int) -> tuple[int | None, 
 
 def _rows(spark: SparkSession, table: Table, low: int, high: int) -> DataFrame:
     """The rows from `low` to `high`: what is added meanwhile is for the next import."""
-    options = {**table.options, "url": table.url}
+    parts = dict[str, str]()
     if high - low >= table.partitions > 1:
-        options |= {
+        parts = {
             "partitionColumn": table.column, "lowerBound": str(low), "upperBound": str(high + 1),
             "numPartitions": str(table.partitions),
         }  # fmt: skip
     what = f"SELECT * FROM {table.name} WHERE {table.column} BETWEEN {low} AND {high}"
-    return spark.read.format("jdbc").options(**options, dbtable=f"({what}) rows_to_import").load()
+    return _read(spark, table, what, parts)
 
 
 def _staged(rows: DataFrame, target: ImportTarget, fields: RecordFields) -> list[StagedFiles]:

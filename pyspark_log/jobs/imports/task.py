@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,6 +60,14 @@ class FilePiece:
     delimiter: str
 
 
+class _HasSize(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+_Sized = TypeVar("_Sized", bound=_HasSize)
+
+
 class StagedFiles(NamedTuple):
     """What a task has staged: where it is, and how many records."""
 
@@ -87,17 +95,22 @@ def _row_groups(path: str) -> int:
         raise JobError(f"{path}: not Parquet: {error}", "PYLOG_BAD_VALUE") from error
 
 
+def grouped(items: Iterable[_Sized], most: int) -> Iterator[list[_Sized]]:
+    """Puts neighbours together: up to `most` bytes, or one larger item."""
+    group, size = list[_Sized](), 0
+    for one in items:
+        if group and size + one.size > most:
+            yield group
+            group, size = [], 0
+        group.append(one)
+        size += one.size
+    if group:
+        yield group
+
+
 def in_tasks(pieces: Iterable[FilePiece]) -> Iterator[list[FilePiece]]:
     """The pieces of each task: small files share one."""
-    task, size = list[FilePiece](), 0
-    for piece in pieces:
-        if task and size + piece.size > _TASK_BYTES:
-            yield task
-            task, size = [], 0
-        task.append(piece)
-        size += piece.size
-    if task:
-        yield task
+    return grouped(pieces, _TASK_BYTES)
 
 
 def stage_pieces(pieces: Sequence[FilePiece]) -> StagedFiles:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from pyspark_log.jobs.mirroring.sources import ClusterSource, Reading, Source, StoreSource
 from pyspark_log.jobs.mirroring.syncs import SYNCS_TOPIC
-from pyspark_log.jobs.support import CallError, JobParser
+from pyspark_log.jobs.support import CallError, JobParser, named_values, names_in, positive
+from pyspark_log.jobs.support.streams import add_query_arguments
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from pyspark_log.storage.store import Store
 
@@ -40,13 +41,6 @@ class MirrorPlan:
     groups_interval: int
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
-    return number
-
-
 def add_arguments(parser: JobParser) -> None:
     """Adds the arguments of the job."""
     parser.add_argument("store", help="the folder of the store that is written; made if it is missing")
@@ -70,24 +64,9 @@ def add_arguments(parser: JobParser) -> None:
         "--groups", metavar="REGEX", help="commit in the store where the groups in whose names this is found are"
     )
     parser.add_argument(
-        "--groups-interval", type=_positive, default=10, metavar="SECONDS", help="how often (%(default)s)"
+        "--groups-interval", type=positive, default=10, metavar="SECONDS", help="how often (%(default)s)"
     )
-    parser.add_argument(
-        "--checkpoint", required=True, metavar="FOLDER",
-        help="where Spark keeps how far the job has come; a job that is started again with it goes on there",
-    )  # fmt: skip
-    parser.add_argument(
-        "--available-now", action="store_true",
-        help="take what there is and end; else the job goes on until it is stopped",
-    )  # fmt: skip
-    parser.add_argument(
-        "--trigger", metavar="TIME", default="0 seconds",
-        help="how often a micro-batch begins, such as '10 seconds'; at once if not given",
-    )  # fmt: skip
-    parser.add_argument(
-        "--start", choices=("earliest", "latest"), default="earliest", help="where a new job begins (%(default)s)"
-    )
-    parser.add_argument("--max-offsets", type=_positive, metavar="N", help="the most records of a micro-batch")
+    add_query_arguments(parser)
     parser.add_argument(
         "--skip-lost", action="store_true", help="go on where records were deleted before they were mirrored"
     )
@@ -103,9 +82,11 @@ def plan_of(arguments: argparse.Namespace) -> MirrorPlan:
     """
     if not arguments.name:
         raise CallError("--name: a mirror needs a name")
+    kafka_options = named_values("--kafka-option", arguments.kafka_option)
     reading = Reading(
         _topics(arguments), _pattern("--pattern", arguments.pattern), arguments.start, arguments.max_offsets,
-        arguments.skip_lost, arguments.name, _kafka_options(arguments.kafka_option),
+        arguments.skip_lost, arguments.name,
+        {name.removeprefix("kafka."): value for name, value in kafka_options.items()},
     )  # fmt: skip
     groups = None if arguments.groups is None else re.compile(_pattern("--groups", arguments.groups) or "")
     if arguments.from_kafka is None and reading.kafka_options:
@@ -133,7 +114,7 @@ def _topics(arguments: argparse.Namespace) -> str | None:
         if not arguments.pattern:
             raise CallError("which topics? Give --topics or --pattern")
         return None
-    names = list(dict.fromkeys(name.strip() for name in arguments.topics.split(",") if name.strip()))
+    names = names_in(arguments.topics)
     if not names:
         raise CallError("which topics? Give --topics or --pattern")
     if taken := sorted({*INTERNAL_TOPICS, SYNCS_TOPIC} & set(names)):
@@ -147,13 +128,3 @@ def _pattern(option: str, pattern: str | None) -> str | None:
     except re.error as error:
         raise CallError(f"{option}: {pattern!r} is not a regular expression: {error}") from None
     return pattern
-
-
-def _kafka_options(given: list[str]) -> dict[str, str]:
-    found = dict[str, str]()
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals or not name.strip():
-            raise CallError(f"--kafka-option: expected NAME=VALUE, got {one!r}")
-        found[name.strip().removeprefix("kafka.")] = value.strip()
-    return found

@@ -7,8 +7,6 @@ import json
 import time
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
@@ -25,7 +23,7 @@ from pyspark_log.jobs.mirroring.syncs import (
     rows_of,
 )
 from pyspark_log.jobs.support import JobError
-from pyspark_log.jobs.support.spark_tasks import reason
+from pyspark_log.jobs.support.streams import start_query
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.offsets import OWN_KEY
 from pyspark_log.spark_connector.publish_together import Publish
@@ -43,24 +41,21 @@ def run_mirror(spark: SparkSession, plan: MirrorPlan) -> dict[str, int | float |
         Figures by name: records and micro-batches of this run, offsets of groups that it has committed, seconds.
 
     Raises:
-        JobError: the query has failed; a later run goes on from there.
+        PySparkException, Py4JError: the query has failed; a later run goes on from there.
         CallError: Spark has no connector to Kafka.
         StoreError, OSError: the store or the source cannot be read or written.
     """
     began = time.monotonic()
     mirror = _Mirror(spark, plan)
     moved = 0
+    query = mirror.start()
     try:
-        query = mirror.start()
-        try:
-            while not _has_ended(query, plan):
-                moved += mirror.move_groups()
-        except KeyboardInterrupt:
-            # The micro-batch that is under way is done again by the next run, and written once.
-            query.stop()
-        moved += mirror.move_groups()
-    except (PySparkException, Py4JError) as error:
-        raise reason(error) from error
+        while not _has_ended(query, plan):
+            moved += mirror.move_groups()
+    except KeyboardInterrupt:
+        # The micro-batch that is under way is done again by the next run, and written once.
+        query.stop()
+    moved += mirror.move_groups()
     return {
         "records": mirror.records, "batches": mirror.batches, "group_offsets": moved,
         "seconds": time.monotonic() - began,
@@ -96,9 +91,7 @@ class _Mirror:
             sf.concat(sf.lit(plan.prefix), sf.col("topic")).alias("topic"),
         )  # fmt: skip
         writer = rows.writeStream.foreachBatch(self._publish).option("checkpointLocation", plan.checkpoint)
-        if plan.available_now:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=plan.trigger).start()
+        return start_query(writer, available_now=plan.available_now, trigger=plan.trigger)
 
     def move_groups(self) -> int:
         """Commits where the groups are; returns how many offsets were committed."""

@@ -114,6 +114,30 @@ class _ShowConfig(argparse.Action):
         parser.exit()
 
 
+def positive(text: str) -> int:
+    """A number from 1 on, as the type of an argument."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
+    return number
+
+
+def names_in(text: str) -> list[str]:
+    """The names in a text with commas, each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def named_values(option: str, given: Sequence[str]) -> dict[str, str]:
+    """The values of an option that is given as NAME=VALUE, several times. CallError: one is not."""
+    found = dict[str, str]()
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip():
+            raise CallError(f"{option}: expected NAME=VALUE, got {one!r}")
+        found[name.strip()] = value.strip()
+    return found
+
+
 def _long_names(action: argparse.Action) -> list[str]:
     return [name.removeprefix("--") for name in action.option_strings]
 

@@ -7,8 +7,9 @@ import time
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pyspark_log.jobs.support.command_line import JobParser
+from pyspark_log.jobs.support.command_line import JobParser, positive
 from pyspark_log.jobs.support.summary import show_summary
 from pyspark_log.spark import publish_each
 
@@ -23,28 +24,33 @@ def stream_parser(description: str | None, group: str) -> JobParser:
     parser = JobParser(description)
     parser.add_argument("store", help="the folder of the store")
     parser.add_argument("--to", required=True, metavar="TOPIC", help="the topic that is written; made if it is missing")
-    parser.add_argument(
-        "--checkpoint", required=True, metavar="FOLDER",
-        help="where Spark keeps how far the job has come; a job that is started again with it goes on there",
-    )
-    parser.add_argument(
-        "--available-now", action="store_true",
-        help="take what there is and end; else the job goes on until it is stopped",
-    )
-    parser.add_argument(
-        "--trigger", metavar="TIME", default="0 seconds",
-        help="how often a micro-batch begins, such as '10 seconds'; at once if not given",
-    )
-    parser.add_argument(
-        "--start", choices=("earliest", "latest"), default="earliest", help="where a new job begins (default: earliest)"
-    )
-    parser.add_argument("--max-offsets", type=int, metavar="N", help="the most records of a micro-batch")
+    add_query_arguments(parser)
     parser.add_argument(
         "--group", default=group,
         help=f"commits what was read; each job, with its checkpoint, needs one of its own (default: {group})",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     return parser
+
+
+def add_query_arguments(parser: JobParser) -> None:
+    """Adds the arguments about the query itself: where it begins, how it goes on, and when it ends."""
+    parser.add_argument(
+        "--checkpoint", required=True, metavar="FOLDER",
+        help="where Spark keeps how far the job has come; a job that is started again with it goes on there",
+    )  # fmt: skip
+    parser.add_argument(
+        "--available-now", action="store_true",
+        help="take what there is and end; else the job goes on until it is stopped",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trigger", metavar="TIME", default="0 seconds",
+        help="how often a micro-batch begins, such as '10 seconds'; at once if not given",
+    )  # fmt: skip
+    parser.add_argument(
+        "--start", choices=("earliest", "latest"), default="earliest", help="where a new job begins (%(default)s)"
+    )
+    parser.add_argument("--max-offsets", type=positive, metavar="N", help="the most records of a micro-batch")
 
 
 def topic_stream(spark: SparkSession, arguments: argparse.Namespace, topic: str) -> DataFrame:
@@ -71,11 +77,7 @@ def run_query(rows: DataFrame, arguments: argparse.Namespace, *, output_mode: st
     else:
         writer = writer.format("pylog").options(path=arguments.store, topic=arguments.to)
     started = time.monotonic()
-    if arguments.available_now:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=arguments.trigger)
-    query = writer.start()
+    query = start_query(writer, available_now=arguments.available_now, trigger=arguments.trigger)
     try:
         query.awaitTermination()
     except KeyboardInterrupt:
@@ -83,6 +85,13 @@ def run_query(rows: DataFrame, arguments: argparse.Namespace, *, output_mode: st
         query.stop()
     _show(query, time.monotonic() - started, as_json=arguments.json)
     return True
+
+
+def start_query(writer: DataStreamWriter, *, available_now: bool, trigger: str) -> StreamingQuery:
+    """Starts a query that ends when it has taken what there is, or begins a micro-batch every so often."""
+    if available_now:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=trigger).start()
 
 
 def _show(query: StreamingQuery, seconds: float, *, as_json: bool) -> None:

@@ -26,6 +26,7 @@ from pyspark_log.storage.catalog.store_json import (
     TOPICS_FOLDER,
     TOPICS_LOCK,
     StoreDescription,
+    list_made_folder,
     local_path,
 )
 from pyspark_log.storage.catalog.topics import (
@@ -48,7 +49,7 @@ __all__ = [
     "MAX_DESCRIPTION_BYTES", "META_PROPERTIES", "OFFSETS_TOPIC", "PARTITION_FOLDER", "PARTITION_METADATA",
     "PUBLISH_TOPIC", "RECOVERY_POINT", "STAGING_FOLDER", "STATE_FOLDER", "STORE_FILE", "TOPICS_FOLDER", "TOPICS_LOCK",
     "DeletedTopic", "ListedLogDir", "LogDir", "LogDirs", "LogOffsets", "PartitionPath", "StoreDescription",
-    "TopicCatalog", "check_id", "check_name", "check_not_internal", "check_partitions", "kafka_files", "local_path",
-    "log_dir_list", "new_id", "read_epochs", "read_meta_properties", "read_offsets", "read_partition_metadata",
-    "store_json", "topics", "write_partition_metadata",
+    "TopicCatalog", "check_id", "check_name", "check_not_internal", "check_partitions", "kafka_files",
+    "list_made_folder", "local_path", "log_dir_list", "new_id", "read_epochs", "read_meta_properties", "read_offsets",
+    "read_partition_metadata", "store_json", "topics", "write_partition_metadata",
 ]  # fmt: skip

@@ -157,14 +157,23 @@ def make(folder: str, configs: Mapping[str, str]) -> None:
         _describe(folder, StoreDescription(cluster_id, configs, folders, len(folders)))
 
 
-def _make_root(folder: str, allowed: Collection[str]) -> None:
+def list_made_folder(folder: str) -> list[str]:
+    """Makes a folder if it is missing; returns the names in it.
+
+    Raises:
+        StoreNotFoundError: the folder above it does not exist. StoreExistsError: it is a file.
+    """
     try:
         files.make_folder(folder)
-        names = files.list_folder(folder)
+        return files.list_folder(folder)
     except FileNotFoundError:
         raise StoreNotFoundError(f"{folder}: the folder above it does not exist") from None
     except NotADirectoryError:
         raise StoreExistsError(f"{folder} is a file") from None
+
+
+def _make_root(folder: str, allowed: Collection[str]) -> None:
+    names = list_made_folder(folder)
     if any(not _UNFINISHED.fullmatch(name) and name not in allowed for name in names):
         raise StoreExistsError(f"{folder} is not empty: a store is made in an empty or a new folder only")
 

@@ -12,7 +12,7 @@ from pyspark_log.storage.groups.metadata import (
     decode_group_value,
     subscribed_topics,
 )
-from pyspark_log.storage.groups.offsets import OffsetsLog, check_empty
+from pyspark_log.storage.groups.offsets import OffsetsLog, check_empty, move_offsets
 from pyspark_log.storage.groups.records import (
     LATER_KINDS,
     NEVER,
@@ -28,5 +28,5 @@ __all__ = [
     "CONSUMER", "LATER_KINDS", "NEVER", "CommittedOffsets", "GroupDescription", "GroupMember", "GroupMetadataKey",
     "GroupState", "Groups", "OffsetAndMetadata", "OffsetCommitKey", "OffsetMoves", "OffsetsLog", "assigned_partitions",
     "check_empty", "committed_offsets", "decode_group_value", "decode_key", "decode_offset_value", "group_of",
-    "records", "subscribed_topics",
+    "move_offsets", "records", "subscribed_topics",
 ]  # fmt: skip

@@ -293,3 +293,23 @@ def _members_of(group: GroupDescription) -> str:
 
 def _offset_keys(group: str, partitions: Collection[TopicPartition]) -> list[bytes]:
     return [records.encode_offset_key(records.OffsetCommitKey(group, at.topic, at.partition)) for at in partitions]
+
+
+def move_offsets(
+    log: OffsetsLog,
+    group: str,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    offsets: Mapping[TopicPartition, int],
+) -> None:
+    """Moves a group; when its offsets never expire, the new ones do not either.
+
+    Args:
+        committed: what the group had committed when the caller read it.
+        offsets: what it is to have committed.
+
+    Raises:
+        OffsetConflictError: the group was moved meanwhile; nothing was changed.
+    """
+    before = {at: committed[at].offset if at in committed else None for at in offsets}
+    stays = any(kept.expire_timestamp == OffsetsLog.NEVER for kept in committed.values())
+    log.commit(group, offsets, expected=before, expire_timestamp=OffsetsLog.NEVER if stays else -1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from pyspark_log.errors import StoreExistsError, StoreNotFoundError
-from pyspark_log.storage.catalog import local_path
+from pyspark_log.errors import StoreExistsError
+from pyspark_log.storage.catalog import list_made_folder, local_path
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.store import Store
 
@@ -28,13 +28,6 @@ def new_folder(source: Store, into: str | os.PathLike[str]) -> str:
         if os.path.commonpath([real, other]) in (real, other):
             what = "the store" if path == source.path else "its log dir"
             raise StoreExistsError(f"{folder}: the copy must lie outside of {what} {path}")
-    try:
-        files.make_folder(folder)
-        names = files.list_folder(folder)
-    except FileNotFoundError:
-        raise StoreNotFoundError(f"{folder}: the folder above it does not exist") from None
-    except NotADirectoryError:
-        raise StoreExistsError(f"{folder} is a file") from None
-    if names:
+    if list_made_folder(folder):
         raise StoreExistsError(f"{folder} is not empty: a copy is made in an empty or a new folder only")
     return folder
