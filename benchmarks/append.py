@@ -19,13 +19,14 @@ from collections.abc import Callable
 import pyarrow as pa
 import tables
 
-from pyspark_log import Store
+from pyspark_log import Producer, Store
 from pyspark_log.config import TopicConfig
 from pyspark_log.storage.ingest import encode
 from pyspark_log.storage.record.compression import compress
 
 PIECE = 1 << 20
-CALLS = 1000
+# Calls a round; records a round by the producer; batches of a client at once.
+CALLS, SENDS, TOGETHER = 1000, 50_000, 8
 CONFIG, NOW = TopicConfig.resolve({}, {}), time.time_ns() // 1_000_000
 
 
@@ -120,15 +121,29 @@ def small(folder: str, rounds: int) -> dict[str, float]:
     one = pa.record_batch({"key": [b"12345678"], "value": [b"v" * 100]})
     batch = encode("t", CONFIG, rows(100, 130), NOW)[0]
     store = ready(folder, 1, "producer")
+    producer = Producer(store)
+
+    def send() -> None:
+        for _ in range(SENDS):
+            producer.send("t", b"v" * 100, key=b"12345678")
+        producer.flush()
+
     calls = {
         "one record": lambda: store.append("t", one),
         "one record, the partition given": lambda: store.append("t", one, partition=0),
         f"a client's batch of {len(batch):,} bytes": lambda: store.append_batch("t", 0, batch),
     }
-    return {
+    found = {
         name: statistics.median(timed(lambda call=call: [call() for _ in range(CALLS)]) / CALLS for _ in range(rounds))
         for name, call in calls.items()
     }
+    together = [batch] * TOGETHER
+    found[f"{TOGETHER} such batches together, each"] = statistics.median(
+        timed(lambda: store.append_batches("t", 0, together)) / TOGETHER for _ in range(rounds * 10)
+    )
+    found["one record by Producer.send, with the flush"] = statistics.median(timed(send) / SENDS for _ in range(rounds))
+    producer.close()
+    return found
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pyspark_log.clients import Transactions
+    from pyspark_log.clients import Producer, Transactions
     from pyspark_log.spark_connector.publish_together import Publish
     from pyspark_log.spark_connector.source import PylogDataSource as DefaultSource
     from pyspark_log.storage.groups import OffsetsLog
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "EARLIEST", "LATEST", "AppendResult", "DefaultSource", "IsolationLevel", "OffsetAndTimestamp", "OffsetsLog",
-    "Publish", "PublishResult", "Store", "Topic", "TopicDescription", "TopicPartition", "Transactions", "__version__",
+    "Producer", "Publish", "PublishResult", "Store", "Topic", "TopicDescription", "TopicPartition", "Transactions",
+    "__version__",
 ]  # fmt: skip
 
 _PLACES = {
     "DefaultSource": ("pyspark_log.spark_connector.source", "PylogDataSource"),
     "OffsetsLog": ("pyspark_log.storage.groups", "OffsetsLog"),
+    "Producer": ("pyspark_log.clients", "Producer"),
     "Publish": ("pyspark_log.spark_connector.publish_together", "Publish"),
     "PublishResult": ("pyspark_log.storage.publish", "PublishResult"),
     "Store": ("pyspark_log.storage.store", "Store"),

@@ -18,16 +18,9 @@ from tests.spark_home import spark_home
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
-_TOGETHER = ("tests/spark/", "tests/kafka/", "tests/jobs/")
-# Of the tests with Spark those that share neither a session nor a cluster with others.
-_APART = tuple(
-    f"tests/{name}.py"
-    for name in (
-        "spark/test_commit_steps", "spark/test_connect", "spark/test_flights_demo", "spark/test_full_disk",
-        "spark/test_kills", "spark/test_publish_together_kills", "spark/test_shown_warnings",
-        "jobs/test_bulk_load_kills",
-    )
-)
+# The tests with Spark, each file a group; those with a broker are one group.
+_LONGEST = ("tests/kafka/", "tests/spark/", "tests/jobs/")
+_BROKER = "tests/kafka/"
 # What all tests may have in memory at once, in bytes; what a test leaves is removed when it has passed.
 _ROOM = 2 << 30
 
@@ -49,9 +42,8 @@ class _Spread(LoadScopeScheduling):
     """Hands out one group of tests after the other, in their order."""
 
     def _split_scope(self, nodeid):
-        # A second session of Spark, or a second broker, would take ten seconds to start, and a gigabyte.
-        file = nodeid.partition("::")[0]
-        return file if file in _APART else next((folder for folder in _TOGETHER if file.startswith(folder)), file)
+        # A second broker would take ten seconds to start, and a gigabyte.
+        return _BROKER if nodeid.startswith(_BROKER) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -59,9 +51,13 @@ def pytest_xdist_make_scheduler(config, log):
     return _Spread(config, log)
 
 
+def _place(item):
+    return next((at for at, folder in enumerate(_LONGEST) if item.nodeid.startswith(folder)), len(_LONGEST))
+
+
 def pytest_collection_modifyitems(items):
     # The longest groups first, so that no process has one of them before it at the end.
-    items.sort(key=lambda item: (not item.nodeid.startswith(_TOGETHER), item.nodeid.startswith(_APART)))
+    items.sort(key=_place)
 
 
 @pytest.hookimpl(wrapper=True)

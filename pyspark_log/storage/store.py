@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pyspark_log.arguments import check_whole
 from pyspark_log.config import TopicConfig
-from pyspark_log.errors import OffsetOutOfRangeError, StoreExistsError, StoreNotFoundError
+from pyspark_log.errors import OffsetOutOfRangeError, PylogError, StoreExistsError, StoreNotFoundError
 from pyspark_log.storage.broker import BrokerLogDirs, BrokerLogManager
 from pyspark_log.storage.catalog import (
     STORE_FILE,
@@ -24,12 +24,12 @@ from pyspark_log.storage.catalog import (
 )
 from pyspark_log.storage.fs import Mutex, files
 from pyspark_log.storage.groups import CommittedOffsets, Groups
-from pyspark_log.storage.ingest import validate
 from pyspark_log.storage.log import READ_BYTES, Damage
 from pyspark_log.storage.log_manager import (
     LogDirDescription,
     LogManager,
     TopicAdmin,
+    append_batches,
     append_rows,
     cleaning,
     describe_log_dirs,
@@ -382,11 +382,26 @@ class Store:
                 written here; nothing was appended.
             OSError, OutcomeUnknownError: it can be sent again: a batch that was appended is recognised.
         """
+        [outcome] = self.append_batches(topic, partition, [batch], sync=sync)
+        if isinstance(outcome, PylogError):
+            raise outcome
+        return outcome
+
+    def append_batches(
+        self, topic: str, partition: int, batches: Sequence[bytes], *, sync: bool = False
+    ) -> list[AppendResult | PylogError]:
+        """Appends record batches as `append_batch`, but together: one write, and one sync if there is any.
+
+        Returns:
+            For each batch the offsets of its records, or the error for which it alone was refused.
+
+        Raises:
+            UnknownTopicError, InvalidTopicError: as `append_batch`.
+            OSError, OutcomeUnknownError: all of them can be sent again.
+        """
         check_not_internal(topic)
         target = self.logs.writer(topic, partition)
-        data = validate(batch, target.config, self.logs.clock(), str(target.place))
-        with target.hold() as writer:
-            return AppendResult(partition, *writer.append(data, sync=sync))
+        return append_batches(target, batches, self.logs.clock(), sync=sync)
 
     def read(
         self,

@@ -1,5 +1,7 @@
 """Fixtures of all unit tests."""
 
+import errno
+import os
 import signal
 
 import pytest
@@ -7,6 +9,7 @@ from broker_tools import fill
 from transaction_tools import Log
 
 from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.store import Store
 
 
@@ -42,3 +45,19 @@ def log(tmp_path):
 def store(tmp_path):
     """An empty store; tests/store_tools.py has `store_with`, which makes one with a topic."""
     return Store.create(tmp_path / "store")
+
+
+@pytest.fixture
+def fail():
+    """`fail(kind, suffix)`: the next change of that kind to such a file raises."""
+
+    def arm(kind, suffix, error=errno.ENOSPC):
+        def observer(change):
+            if change.kind == kind and (change.target or change.path).endswith(suffix):
+                files.set_observer(None)
+                raise OSError(error, os.strerror(error), change.path)
+
+        files.set_observer(observer)
+
+    yield arm
+    files.set_observer(None)

@@ -27,13 +27,13 @@ from pyspark_log.storage.log.state_file import (
 )
 from pyspark_log.storage.log.state_slots import Slots, read_slots
 from pyspark_log.storage.log.state_watch import StateWatch
-from pyspark_log.storage.log.writer import RESERVE, Extent, LogWriter
+from pyspark_log.storage.log.writer import RESERVE, Appended, Extent, LogWriter
 
 __all__ = [
     "EMPTY", "FILE_NAME", "FILE_SIZE", "READ_BYTES", "RESERVE", "SLOT_COUNT", "SLOT_DISTANCE", "WIDTH",
-    "AbortedRanges", "CleanerCheckpoint", "Damage", "Epochs", "Extent", "Flags", "Followed", "Intent", "LeaderEpochs",
-    "Loaded", "LogReader", "LogWriter", "PartitionState", "ProducerEntry", "ProducerStates", "Slots", "StateWatch",
-    "aborted_between", "acknowledged", "apply_intent", "cleaner_checkpoint", "cleaning", "first_batch",
+    "AbortedRanges", "Appended", "CleanerCheckpoint", "Damage", "Epochs", "Extent", "Flags", "Followed", "Intent",
+    "LeaderEpochs", "Loaded", "LogReader", "LogWriter", "PartitionState", "ProducerEntry", "ProducerStates", "Slots",
+    "StateWatch", "aborted_between", "acknowledged", "apply_intent", "cleaner_checkpoint", "cleaning", "first_batch",
     "holds_segments", "idempotent_batches", "leader_epochs", "live_segments", "missing_is_damage", "no_state",
     "read_all", "read_slots", "replay", "retention", "segment_cache", "snapshot", "state_file", "swap", "this_boot",
 ]  # fmt: skip

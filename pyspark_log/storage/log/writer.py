@@ -15,6 +15,7 @@ from pyspark_log.errors import (
     InvalidRecordError,
     OutcomeUnknownError,
     PartitionOwnedError,
+    ProducerError,
     PylogError,
     RecordTooLargeError,
     UnknownTopicError,
@@ -23,6 +24,7 @@ from pyspark_log.storage.fs import DEFAULT_TIMEOUT, FileLock, contextmanager, fi
 from pyspark_log.storage.log import retention, state_file
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
+from pyspark_log.storage.log.producers.state import Duplicate, ProducerStates
 from pyspark_log.storage.log.recovery import after_restart, apply_intent
 from pyspark_log.storage.log.state_file import Flags, Intent
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
@@ -42,6 +44,10 @@ class Appended(NamedTuple):
     base_offset: int
     next_offset: int
     duplicate: bool = False
+
+
+def _of_duplicate(found: Duplicate) -> Appended:
+    return Appended(found.base_offset, found.last_offset + 1, duplicate=True)
 
 
 class Extent(NamedTuple):
@@ -134,14 +140,72 @@ class LogWriter(HeldLog):
                 f"{self.place}: an append of {len(data)} bytes is larger than segment.bytes "
                 f"({self.config.segment_bytes}): append less at a time, or raise segment.bytes"
             )
-        base = self.state.next_offset
-        end = assign_offsets(data, 0, len(data), base, self.state.leader_epoch)
+        assign_offsets(data, 0, len(data), self.state.next_offset, self.state.leader_epoch)
         headers = scan(data, 0, len(data))
         numbered = self._validate(headers, data)
         if numbered is not None and numbered.duplicate is not None:
-            if sync or self.must_sync(base):
-                self.flush()
-            return Appended(numbered.duplicate.base_offset, numbered.duplicate.last_offset + 1, duplicate=True)
+            self._flush_due(sync=sync)
+            return _of_duplicate(numbered.duplicate)
+        return self._write(data, headers, [] if numbered is None else [numbered], sync=sync, first_undone=first_undone)
+
+    def append_each(self, batches: Sequence[bytearray], *, sync: bool) -> list[Appended | ProducerError]:
+        """Appends batches of clients, each for itself: one that is refused leaves the others as they are.
+
+        All become visible at once. Arguments that are missing here, and errors, are those of `append`.
+
+        Args:
+            batches: that the topic accepts; no control batches. Their offsets are assigned in place.
+
+        Returns:
+            The offsets of each batch, or why it was refused.
+        """
+        found = [scan(batch, 0, len(batch))[0] for batch in batches]
+        producer_ids = {header.producer_id for header in found if header.producer_id >= 0}
+        ahead = self.producers.copy(self.state, producer_ids, self.clock()) if producer_ids else ProducerStates()
+        end = self.state.next_offset
+        data = bytearray()
+        outcomes = list[Appended | ProducerError]()
+        for batch, sent in zip(batches, found, strict=True):
+            if sent.producer_id >= 0:
+                header = sent._replace(base_offset=end)
+                try:
+                    duplicate = ahead.check(header)
+                except ProducerError as error:
+                    outcomes.append(error)
+                    continue
+                if duplicate is not None:
+                    outcomes.append(_of_duplicate(duplicate))
+                    continue
+                ahead.enter(header)
+            following = assign_offsets(batch, 0, len(batch), end, self.state.leader_epoch)
+            outcomes.append(Appended(end, following))
+            data += batch
+            end = following
+        if data:
+            headers = scan(data, 0, len(data))
+            numbered = [ProducerAppendInfo(one, None, None, None) for one in headers if one.producer_id >= 0]
+            self._write(data, headers, numbered, sync=sync)
+        else:
+            self._flush_due(sync=sync)
+        return outcomes
+
+    def _flush_due(self, *, sync: bool) -> None:
+        """Syncs what was appended before, after an append that adds nothing; `sync`: as it asks."""
+        if sync or self.must_sync(self.state.next_offset):
+            self.flush()
+
+    def _write(
+        self, data: bytearray, headers: Sequence[BatchHeader], numbered: Sequence[ProducerAppendInfo], *, sync: bool,
+        first_undone: int | None = None,
+    ) -> Appended:  # fmt: skip
+        """Writes batches that have their offsets, and moves the end after them. Errors as `append`.
+
+        Args:
+            data: the batches.
+            headers: theirs, by their places in `data`.
+            numbered: those of them that have producer ids; none is in the log.
+        """
+        end = headers[-1].next_offset
         newest = max(header.max_timestamp for header in headers)
         if self._must_roll(len(data), end - 1, newest):
             self.roll()
@@ -150,8 +214,9 @@ class LogWriter(HeldLog):
         self._prepare(end, sync=sync)
         try:
             self.segment.log.pwrite(data, self.state.position)
-            if numbered is not None and numbered.aborted is not None:
-                self.producers.index_aborted(self.state, numbered.aborted)
+            for one in numbered:
+                if one.aborted is not None:
+                    self.producers.index_aborted(self.state, one.aborted)
             if sync:
                 self.sync_log(self.segment)
         except (OSError, OutcomeUnknownError) as error:
@@ -193,7 +258,7 @@ class LogWriter(HeldLog):
         except (OSError, OutcomeUnknownError) as error:
             self._undo(error)
             raise
-        return self._move_end(end, position - state.position, headers, None, sync=sync)
+        return self._move_end(end, position - state.position, headers, (), sync=sync)
 
     def _must_roll(self, size: int, last_offset: int, newest: int) -> bool:
         return bool(self.state.flags & Flags.SUSPECT) or self.segment.must_roll(size, last_offset, newest)
@@ -206,7 +271,7 @@ class LogWriter(HeldLog):
         self.claim()
 
     def _move_end(
-        self, end: int, size: int, headers: Sequence[BatchHeader], numbered: ProducerAppendInfo | None, *,
+        self, end: int, size: int, headers: Sequence[BatchHeader], numbered: Sequence[ProducerAppendInfo], *,
         sync: bool, first_undone: int | None = None,
     ) -> Appended:  # fmt: skip
         """Shows readers the batches that were written, of `size` bytes, and indexes them. OutcomeUnknownError."""
@@ -216,7 +281,7 @@ class LogWriter(HeldLog):
             next_offset=end, position=position, synced=position if sync else state.synced,
             unsynced_since=self.unsynced_since(),
             first_undone=state.first_undone if first_undone is None else first_undone,
-            flags=state.flags & ~Flags.CLAIMED | (Flags.NONE if numbered is None else Flags.PRODUCERS),
+            flags=state.flags & ~Flags.CLAIMED | (Flags.PRODUCERS if numbered else Flags.NONE),
         )  # fmt: skip
         try:
             # A power loss can undo this and leave the batches, which are then adopted.
@@ -226,10 +291,9 @@ class LogWriter(HeldLog):
             raise OutcomeUnknownError(
                 f"{self.place}: the log end could not be moved to {end} ({error}); read it before trying again"
             ) from error
-        if numbered is None:
-            self.producers.pass_over(base, end)
-        else:
-            self.producers.enter(numbered)
+        for one in numbered:
+            self.producers.enter(one)
+        self.producers.pass_over(numbered[-1].header.next_offset if numbered else base, end)
         self.index(headers)
         return Appended(base, end)
 

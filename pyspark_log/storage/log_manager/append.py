@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from pyspark_log.config import TopicConfig
-from pyspark_log.storage.ingest import PIECE_SIZE, AssignedRows, BatchEncoder, packed
-from pyspark_log.storage.log import Extent, LogWriter
+from pyspark_log.errors import PylogError
+from pyspark_log.storage.ingest import PIECE_SIZE, AssignedRows, BatchEncoder, packed, validate
+from pyspark_log.storage.log import Appended, Extent, LogWriter
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import AppendResult
 
@@ -61,6 +62,39 @@ def _append_all(target: LogWriter, packs: Iterable[bytearray], sync: bool) -> Ap
             base, end, _ = writer.append(pack, sync=sync)
         first = base if first < 0 else first
     return AppendResult(target.place.partition, first, end)
+
+
+def append_batches(
+    target: LogWriter, batches: Iterable[bytes], now: int, *, sync: bool
+) -> list[AppendResult | PylogError]:
+    """Appends batches of clients; `now` in ms, the rest as `Store.append_batches`."""
+    config, where = target.config, str(target.place)
+    outcomes: dict[int, AppendResult | PylogError] = {}
+    accepted: dict[int, bytearray] = {}
+    for number, batch in enumerate(batches):
+        try:
+            accepted[number] = validate(batch, config, now, where)
+        except PylogError as error:
+            outcomes[number] = error
+    for numbers in _packs(accepted, min(_APPEND_BYTES, config.segment_bytes)):
+        with target.hold() as writer:
+            appended = writer.append_each([accepted[number] for number in numbers], sync=sync)
+        for number, one in zip(numbers, appended, strict=True):
+            outcomes[number] = AppendResult(target.place.partition, *one) if isinstance(one, Appended) else one
+    return [outcomes[number] for number in range(len(outcomes))]
+
+
+def _packs(batches: Mapping[int, bytearray], most: int) -> Iterator[list[int]]:
+    """The numbers of batches, of `most` bytes together or of one larger batch."""
+    numbers, size = list[int](), 0
+    for number, batch in batches.items():
+        if numbers and size + len(batch) > most:
+            yield numbers
+            numbers, size = [], 0
+        numbers.append(number)
+        size += len(batch)
+    if numbers:
+        yield numbers
 
 
 def _share(partition: int, parts: Sequence[AssignedRows]) -> int:

@@ -21,7 +21,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 PATIENCE = 120
-SECONDS_TO_END = 20
+SECONDS_TO_END = 10
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 

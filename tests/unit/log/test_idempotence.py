@@ -620,19 +620,3 @@ def test_a_batch_is_stored_in_the_codec_that_the_topic_asks_for(tmp_path, wanted
     (rows,) = store.read("t", 0, headers=True)
     assert rows["value"].to_pylist() == [b"a", b"b"]
     assert [time.timestamp() * 1000 for time in rows["timestamp"].to_pylist()] == [NOW, NOW]
-
-
-@pytest.fixture
-def fail():
-    """`fail(kind, suffix)`: the next change of that kind to such a file raises."""
-
-    def arm(kind, suffix, error=errno.ENOSPC):
-        def observer(change):
-            if change.kind == kind and (change.target or change.path).endswith(suffix):
-                files.set_observer(None)
-                raise OSError(error, os.strerror(error), change.path)
-
-        files.set_observer(observer)
-
-    yield arm
-    files.set_observer(None)

@@ -27,22 +27,6 @@ from tests.store_tools import store_with
 store = store_with({"segment.bytes": "1000", "index.interval.bytes": "100"})
 
 
-@pytest.fixture
-def fail():
-    """`fail(kind, suffix)`: the next change of that kind to such a file raises."""
-
-    def arm(kind, suffix, error=errno.ENOSPC):
-        def observer(change):
-            if change.kind == kind and change.path.endswith(suffix):
-                files.set_observer(None)
-                raise OSError(error, os.strerror(error), change.path)
-
-        files.set_observer(observer)
-
-    yield arm
-    files.set_observer(None)
-
-
 def append(store, *values, size=50):
     return store.append("t", pa.record_batch({"value": [b"%d" % value + b"." * size for value in values]}))
 

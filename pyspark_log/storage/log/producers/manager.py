@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from pyspark_log.errors import SideFileError
@@ -107,6 +107,10 @@ class ProducerStateManager:
         duplicate = states.check(header, marker)
         aborted = states.aborted_by(header, marker) if marker is not None else None
         return ProducerAppendInfo(header, marker, aborted, duplicate)
+
+    def copy(self, state: PartitionState, producer_ids: Collection[int], now: int) -> ProducerStates:
+        """What is known of some producers up to the log end: to check batches of which each follows those before it."""
+        return self._follow(state, now).copy(producer_ids)
 
     def index_aborted(self, state: PartitionState, aborted: AbortedTransaction) -> None:
         """Adds an aborted transaction to the active segment's index, before its marker becomes visible."""

@@ -15,7 +15,7 @@ Recovery, which must believe the log, skips step 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from pyspark_log.config import INT_MAX
@@ -131,6 +131,11 @@ class ProducerStates:
             if entry.txn_first_offset is not None
         }  # fmt: skip
         self._unacknowledged: dict[int, int] = {}
+
+    def copy(self, producer_ids: Collection[int]) -> ProducerStates:
+        """The same of some producers, to be changed without these."""
+        known = [self._entries[one] for one in producer_ids if one in self._entries]
+        return ProducerStates(known, self.end_offset)
 
     @property
     def entries(self) -> list[ProducerEntry]:

@@ -1,0 +1,285 @@
+"""The producer of single records: where they end up, what is said of each, and that none is lost or doubled."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pyspark_log import Store
+from pyspark_log.clients import Producer
+from pyspark_log.errors import (
+    InvalidConfigError,
+    InvalidRecordError,
+    InvalidTopicError,
+    LogDamagedError,
+    RecordTooLargeError,
+    UnknownTopicError,
+)
+from pyspark_log.storage.ingest.partitioner import murmur2
+from pyspark_log.storage.segment import SegmentReader, read_headers
+from tests.store_tools import all_values, values
+
+PATIENCE = 120
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 3, {"retention.ms": "-1"})
+    return store
+
+
+def read(store, partition, topic="t"):
+    return [row for batch in store.read(topic, partition, headers=True) for row in batch.to_pylist()]
+
+
+def batches(store, partition=0, topic="t"):
+    place = store.logs.place(topic, partition)
+    reader = SegmentReader(place.folder, 0)
+    try:
+        return len(list(read_headers(reader.log, 0, reader.log.size(), None)))
+    finally:
+        reader.close()
+
+
+def test_each_record_is_where_its_delivery_says(store):
+    with Producer(store, linger_ms=5, batch_size=2000) as producer:
+        sent = {}
+        for number in range(1000):
+            key = None if number % 3 == 0 else b"k%d" % (number % 17)
+            partition = number % 2 if number % 10 == 5 else None
+            sent[b"%d" % number] = key, partition, producer.send("t", b"%d" % number, key=key, partition=partition)
+    for value, (key, partition, delivery) in sent.items():
+        at = delivery.result(0)
+        assert delivery.done()
+        assert delivery.exception() is None
+        [found] = values(store, at.partition, start=at.offset, end=at.offset + 1)
+        assert (at.topic, found) == ("t", value)
+        if partition is not None:
+            assert at.partition == partition
+        elif key is not None:
+            assert at.partition == (murmur2(key) & 0x7FFFFFFF) % 3
+    assert sorted(all_values(store)) == sorted(sent)
+
+
+def test_all_of_a_record_arrives(store):
+    with Producer(store) as producer:
+        producer.send("t", "wert", key="schlüssel", headers=[("a", b"1"), ("a", None)], timestamp_ms=5, partition=0)
+        producer.send("t", key=b"gone", partition=0)
+        producer.send("t", b"", partition=0, headers=[("text", "x")])
+    first, second, third = read(store, 0)
+    assert (first["key"], first["value"]) == ("schlüssel".encode(), b"wert")
+    assert first["headers"] == [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
+    assert first["timestamp"].timestamp() == 0.005
+    assert (second["key"], second["value"], second["headers"]) == (b"gone", None, None)
+    assert (third["key"], third["value"], third["headers"]) == (None, b"", [{"key": "text", "value": b"x"}])
+    assert abs(second["timestamp"].timestamp() * 1000 - store.logs.clock()) < 60_000
+
+
+def test_records_that_wait_share_a_batch(store):
+    with Producer(store, linger_ms=PATIENCE * 1000) as producer:
+        sent = [producer.send("t", b"%d" % number, partition=0) for number in range(500)]
+        assert not sent[0].done()
+        producer.flush()
+        assert sent[-1].result(0) == ("t", 0, 499)
+        assert batches(store) == 1
+        # A full batch does not wait.
+        assert producer.send("t", bytes(300_000), partition=0).result(PATIENCE).offset == 500
+
+
+def test_a_batch_waits_no_longer_than_the_linger(store):
+    with Producer(store, linger_ms=20) as producer:
+        assert producer.send("t", b"1", partition=0).result(PATIENCE).offset == 0
+
+
+def test_threads_keep_their_order(store):
+    with Producer(store, batch_size=500) as producer:
+        def send(name):
+            for number in range(500):
+                producer.send("t", b"%d-%d" % (name, number), key=b"%d" % name)
+
+        threads = [threading.Thread(target=send, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = all_values(store)
+    assert len(found) == 2000
+    for name in range(4):
+        of_thread = [value for value in found if value.startswith(b"%d-" % name)]
+        assert of_thread == [b"%d-%d" % (name, number) for number in range(500)]
+
+
+def test_synced_records_survive_a_power_loss(store):
+    with Producer(store, sync=True) as producer:
+        producer.send("t", b"1", partition=0).result()
+        state = store.logs.reader("t", 0).state()
+        assert (state.next_offset, state.synced) == (1, state.position)
+    with Producer(store) as producer:
+        producer.send("t", b"2", partition=0).result()
+    state = store.logs.reader("t", 0).state()
+    assert state.synced < state.position
+
+
+def test_own_partitioner(store):
+    asked = []
+
+    def choose(topic, key, value, partitions):
+        asked.append((topic, key, value, partitions))
+        return None if key is None else int(key)
+
+    with Producer(store, partitioner=choose) as producer:
+        assert producer.send("t", b"v", key="2").result().partition == 2
+        assert producer.send("t", b"v", key=b"1").result().partition == 1
+        producer.send("t", b"w").result()
+        assert producer.send("t", b"v", key=b"1", partition=0).result().partition == 0
+    assert asked == [("t", b"2", b"v", 3), ("t", b"1", b"v", 3), ("t", None, b"w", 3)]
+
+
+def test_codec_of_a_topic_that_leaves_it_to_its_writers(store):
+    with Producer(store, compression_type="zstd") as producer:
+        producer.send("t", bytes(10_000), partition=0).result()
+    assert store.logs.reader("t", 0).state().position < 1000
+
+
+# --- what is refused
+
+
+def test_a_wrong_record_does_no_harm_to_those_beside_it(store, caplog):
+    store.create_topic("keyed", 2, {"cleanup.policy": "compact", "max.message.bytes": "1000"})
+    with Producer(store, linger_ms=PATIENCE * 1000) as producer:
+        sent = [
+            producer.send("keyed", b"a", key=b"1"), producer.send("keyed", b"b"),
+            producer.send("keyed", os.urandom(2000), key=b"2"), producer.send("keyed", b"d", key=b"3"),
+        ]  # fmt: skip
+    assert [type(one.exception()) for one in sent] == [type(None), InvalidRecordError, RecordTooLargeError, type(None)]
+    with pytest.raises(InvalidRecordError, match="key"):
+        sent[1].result()
+    assert sorted(all_values(store, "keyed")) == [b"a", b"d"]
+    assert len(caplog.records) == 2
+
+
+def test_partitions_fail_one_by_one(store, caplog):
+    with Producer(store, linger_ms=PATIENCE * 1000) as producer:
+        sent = [producer.send("t", b"%d" % number, partition=number) for number in range(3)]
+        # The log of another store, as it seems.
+        folder = Path(store.logs.place("t", 1).folder)
+        folder.mkdir(parents=True)
+        (folder / f"{0:020}.log").mkdir()
+    assert sent[0].result() == ("t", 0, 0)
+    with pytest.raises(LogDamagedError, match="restore it"):
+        sent[1].result()
+    assert sent[2].result() == ("t", 2, 0)
+    assert [values(store, 0), values(store, 2)] == [[b"0"], [b"2"]]
+    assert len(caplog.records) == 1
+
+
+def test_what_cannot_be_sent_is_refused_at_once(store):
+    with Producer(store) as producer:
+        with pytest.raises(UnknownTopicError):
+            producer.send("nothing", b"1")
+        with pytest.raises(UnknownTopicError, match="no partition 3"):
+            producer.send("t", b"1", partition=3)
+        with pytest.raises(UnknownTopicError):
+            producer.send("t", b"1", partition=-1)
+        with pytest.raises(InvalidTopicError):
+            producer.send("__consumer_offsets", b"1")
+        with pytest.raises(InvalidRecordError, match="value: expected bytes, a str or None, got int"):
+            producer.send("t", 1)
+        with pytest.raises(InvalidRecordError, match="key"):
+            producer.send("t", key=bytearray(1))
+        with pytest.raises(InvalidRecordError, match="header"):
+            producer.send("t", headers=[(b"a", b"1")])
+        with pytest.raises(InvalidRecordError, match="timestamp_ms"):
+            producer.send("t", timestamp_ms="now")
+        producer.flush()
+    assert all_values(store) == []
+    with pytest.raises(InvalidConfigError):
+        Producer(store, batch_size=0)
+    with pytest.raises(ValueError, match="closed"):
+        producer.send("t", b"1")
+
+
+def test_a_topic_gets_partitions(store):
+    with Producer(store) as producer:
+        assert producer.send("t", b"1", partition=2).result().partition == 2
+        store.add_partitions("t", 8)
+        assert producer.send("t", b"1", partition=7).result().partition == 7
+        # The next keys go by the new number.
+        key = next(b"%d" % number for number in range(100) if (murmur2(b"%d" % number) & 0x7FFFFFFF) % 8 == 6)
+        assert producer.send("t", b"1", key=key).result().partition == 6
+
+
+def test_a_deleted_topic(store):
+    with Producer(store) as producer:
+        producer.send("t", b"1").result()
+        store.delete_topic("t")
+        with pytest.raises(UnknownTopicError):
+            producer.send("t", b"1").result()
+
+
+# --- limits, ends, forks
+
+
+def test_what_waits_is_bounded(store):
+    writer = store.logs.writer("t", 0)
+    producer = Producer(store, buffer_memory=10_000, max_block_ms=50)
+    with writer.hold():
+        first = producer.send("t", bytes(20_000), partition=0)
+        with pytest.raises(TimeoutError, match="buffer_memory"):
+            producer.send("t", b"1", partition=0)
+        with pytest.raises(TimeoutError, match="not appended within"):
+            first.result(0.01)
+        with pytest.raises(TimeoutError):
+            first.exception(0.01)
+        with pytest.raises(TimeoutError):
+            producer.flush(0.01)
+        with pytest.raises(TimeoutError):
+            producer.close(0.01)
+    producer.close()
+    assert first.result(0).offset == 0
+    assert len(all_values(store)) == 1
+
+
+def test_senders_go_on_when_there_is_room(store):
+    with Producer(store, buffer_memory=1000, batch_size=100) as producer:
+        sent = [producer.send("t", b"%d" % number, partition=1) for number in range(300)]
+    assert [one.result(0).offset for one in sent] == list(range(300))
+
+
+def test_a_program_that_ends_loses_nothing(store):
+    code = (
+        "import sys; from pyspark_log import Producer, Store\n"
+        "producer = Producer(Store.open(sys.argv[1]), linger_ms=600_000)\n"
+        "for number in range(100): producer.send('t', str(number), partition=0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, store.path], check=True, timeout=PATIENCE)
+    assert values(store) == [b"%d" % number for number in range(100)]
+
+
+def test_a_forked_child_sends_nothing_of_its_parent(store):
+    with Producer(store, linger_ms=PATIENCE * 1000) as producer:
+        producer.send("t", b"1", partition=0)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                producer.send("t", b"2", partition=0)
+            except ValueError:
+                with Producer(store) as own:
+                    own.send("t", b"3", partition=0)
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+    assert values(store) == [b"3", b"1"]
+
+
+def test_close_is_repeatable(store):
+    producer = Producer(store)
+    producer.flush()
+    producer.close()
+    producer.close()
