@@ -14,9 +14,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_log.errors import InvalidConfigError
+from pyspark_log.jobs.export.avro_values import avro_values
 from pyspark_log.jobs.export.formats import PARQUET_CODECS, TEXT_CODECS
-from pyspark_log.jobs.export.json_values import JsonValues, check_schema, of_json_schema
+from pyspark_log.jobs.export.json_values import json_values, of_json_schema
 from pyspark_log.jobs.export.layout import Layout
+from pyspark_log.jobs.export.parsed_values import ParsedValues
 from pyspark_log.jobs.export.run import Request
 from pyspark_log.jobs.support import CallError, JobParser, names_in, positive
 from pyspark_log.storage.record import row_schema
@@ -50,8 +52,12 @@ def add_arguments(parser: JobParser, group: str) -> None:
     parser.add_argument("--columns", metavar="A,B", help="the columns of a record to write; all if not given")
     parser.add_argument("--headers", action="store_true", help="write the column of headers, too")
     parser.add_argument(
-        "--schema", help="parse values that are JSON objects into columns: a DDL string of Spark, a schema of Spark's "
-        "in JSON, or a JSON Schema; @FILE reads it from a file",
+        "--schema", help="parse values into columns: those that are JSON objects by a DDL string of Spark, a schema of "
+        "Spark's in JSON, or a JSON Schema; those in Avro by an Avro schema; @FILE reads it from a file",
+    )  # fmt: skip
+    parser.add_argument(
+        "--schema-id", type=positive, metavar="N",
+        help="values in Avro begin as Confluent's registry has them: a zero byte, and this number of the schema",
     )  # fmt: skip
     parser.add_argument(
         "--bad-values", default="fail", choices=("fail", "null"), help="values that do not fit the schema (%(default)s)"
@@ -111,11 +117,17 @@ def _layout(arguments: argparse.Namespace, kind: str, spark: SparkSession, *, ba
     columns = _columns(arguments, kind, without={*["topic"] * by_topic, *["value"] * parses})
     values = None
     if parses:
-        schema = _schema(arguments.schema, spark)
-        check_schema(schema, {*columns, *["topic"] * by_topic, *["date", "hour"] * bool(by_time)})
-        if kind == "csv" and (nested := [one.name for one in schema if pa.types.is_nested(one.type)]):
+        values = _values(arguments, spark)
+        taken = {*columns, *["topic"] * by_topic, *["date", "hour"] * bool(by_time)}
+        if both := sorted(taken & {*values.schema.names}):
+            raise CallError(
+                f"--schema: {both[0]!r} is a column of the records, too, or a folder: leave it out with --columns or "
+                "--partition-by, or of the schema"
+            )
+        if kind == "csv" and (nested := [one.name for one in values.schema if pa.types.is_nested(one.type)]):
             raise CallError(f"--schema: CSV has no columns for {nested[0]!r}")
-        values = JsonValues(schema, bad_as_null=arguments.bad_values == "null")
+    elif arguments.schema_id is not None:
+        raise CallError("--schema-id says how values begin: give their --schema, too")
     return Layout(kind, codec, columns, values, base64, by_topic, by_time, arguments.max_records_per_file)
 
 
@@ -136,8 +148,9 @@ def _columns(arguments: argparse.Namespace, kind: str, without: set[str]) -> tup
     return tuple(name for name in row_schema(arguments.headers).names if name not in without)
 
 
-def _schema(text: str, spark: SparkSession) -> pa.Schema:
-    """The schema that a text, or the file that it names, describes. CallError: it describes none."""
+def _values(arguments: argparse.Namespace, spark: SparkSession) -> ParsedValues:
+    """How values are parsed, by the schema in --schema or in the file that it names. CallError: it has none."""
+    text, bad_as_null = arguments.schema, arguments.bad_values == "null"
     if text.startswith("@"):
         try:
             with open(text[1:], encoding="utf-8") as file:
@@ -145,12 +158,17 @@ def _schema(text: str, spark: SparkSession) -> pa.Schema:
         except (OSError, UnicodeDecodeError) as error:
             raise CallError(f"--schema: {text[1:]} cannot be read: {error}") from None
     try:
-        if not text.lstrip().startswith("{"):
-            return to_arrow_schema(spark.createDataFrame([], text).schema)
-        document = json.loads(text)
-        if "properties" in document:
-            return of_json_schema(document)
-        return to_arrow_schema(StructType.fromJson(document))
+        document = json.loads(text) if text.lstrip().startswith("{") else None
+        if document is not None and document.get("type") == "record":
+            return avro_values(text, arguments.schema_id, bad_as_null=bad_as_null)
+        if arguments.schema_id is not None:
+            raise CallError("--schema-id is for values in Avro, and --schema is no schema of Avro")
+        if document is None:
+            schema = to_arrow_schema(spark.createDataFrame([], text).schema)
+        elif "properties" in document:
+            schema = of_json_schema(document)
+        else:
+            schema = to_arrow_schema(StructType.fromJson(document))
     except (ValueError, KeyError, TypeError, PySparkException) as error:
         raise CallError(f"--schema: no schema: {error}") from None
-
+    return json_values(schema, bad_as_null=bad_as_null)

@@ -3,55 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from pyspark_log.jobs.support import CallError, JobError
+from pyspark_log.jobs.export.parsed_values import ParsedValues
+from pyspark_log.jobs.support import CallError
 
 
-@dataclass(frozen=True)
-class JsonValues:
-    """How values are parsed.
+class JsonValues(ParsedValues):
+    """Values that are JSON objects: fields that the schema has not are left out, and missing ones are null."""
 
-    Attributes:
-        schema: the fields that become columns; other fields are left out, and missing ones are null.
-        bad_as_null: whether a value that does not fit becomes null in all columns; if not, it is an error.
-    """
-
-    schema: pa.Schema
-    bad_as_null: bool = False
-
-    def added(self, rows: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """`rows`, and the columns of the values in `batch`, which has the same records. JobError: a value is bad."""
-        parsed = self._parse(batch.column("value"), batch.column("offset"))
-        return pa.RecordBatch.from_arrays(
-            [*rows.columns, *parsed.flatten()], schema=pa.schema([*rows.schema, *self.schema])
-        )
-
-    def _parse(self, values: pa.Array, offsets: pa.Array) -> pa.StructArray:
-        kind = pa.struct(list(self.schema))
-        try:
-            return parse(values, kind)
-        except pa.ArrowInvalid as error:
-            if len(values) > 1:
-                # The bad values are found by halves; those around them are parsed together.
-                half = len(values) // 2
-                parts = (slice(None, half), slice(half, None))
-                return pa.concat_arrays([self._parse(values[part], offsets[part]) for part in parts])
-            if self.bad_as_null:
-                return pa.nulls(1, kind)
-            raise JobError(
-                f"the value at offset {offsets[0]} does not fit the schema: {error}; --bad-values null makes its "
-                "columns null",
-                "PYLOG_BAD_VALUE",
-            ) from error
+    def parse(self, values: pa.Array) -> pa.StructArray:
+        """Parses values into structs of the fields; a null has nulls. ArrowInvalid: one of them does not fit."""
+        return _parse(values, pa.struct(list(self.schema)))
 
 
-def parse(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
+def _parse(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
     """Parses values into structs of a type. ArrowInvalid: one of them does not fit.
 
     Each value becomes a field of an object with its number, so that a value which is none or several objects shows.
@@ -74,20 +44,15 @@ def parse(values: pa.Array, kind: pa.DataType) -> pa.StructArray:
     return parsed.chunk(0) if isinstance(parsed, pa.ChunkedArray) else parsed
 
 
-def check_schema(schema: pa.Schema, taken: set[str]) -> None:
-    """Refuses fields that cannot be parsed, or whose names are taken by other columns. CallError."""
-    both = sorted(taken & set(schema.names))
-    if both:
-        raise CallError(
-            f"--schema: {both[0]!r} is a column of the records, too, or a folder: leave it out with --columns or "
-            "--partition-by, or of the schema"
-        )
+def json_values(schema: pa.Schema, *, bad_as_null: bool) -> JsonValues:
+    """How JSON objects with the fields of a schema are parsed. CallError: Arrow does not parse one of them."""
     if days := [one.name for one in schema if pa.types.is_date(one.type)]:
         raise CallError(f"--schema: Arrow reads no dates from JSON: make {days[0]!r} a STRING or a TIMESTAMP")
     try:
-        parse(pa.array([b"{}"]), pa.struct(list(schema)))
+        _parse(pa.array([b"{}"]), pa.struct(list(schema)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise CallError(f"--schema: {error}") from error
+    return JsonValues(schema, bad_as_null)
 
 
 _TYPES = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}

@@ -9,7 +9,7 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.jobs.export.json_values import JsonValues
+from pyspark_log.jobs.export.parsed_values import ParsedValues
 
 #: The folder of records without a time, or with one that no calendar has; Hive and Spark read it as null.
 NO_TIME = "__HIVE_DEFAULT_PARTITION__"
@@ -37,7 +37,7 @@ class Layout:
     format: str
     codec: str
     columns: tuple[str, ...]
-    values: JsonValues | None = None
+    values: ParsedValues | None = None
     base64: bool = False
     by_topic: bool = True
     by_time: str = "date"
