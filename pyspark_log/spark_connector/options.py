@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
@@ -58,26 +59,13 @@ _REFUSED_FOR_WRITES = {
 }
 
 
-# All options that mean something, as they are written in documents; Spark itself adds some to those of a write.
-_OF_READS = (
-    "path", "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
-    "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp",
-    "endingOffsetsByTimestamp", "failOnDataLoss", "onCorruption", "quarantinePath", "includeHeaders", "arrowTransform",
-    "arrowColumns", "minPartitions", "maxRecordsPerPartition", "partitionsPerTask", "minOffsetsPerTrigger",
-    "maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay", "smallBatchBytes",
-    "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafka.group.id", "kafka.isolation.level",
-)  # fmt: skip
-_OF_WRITES = (
-    "path", "topic", "publishId", "publishNumber", "publishTakeOver", "publishOffsets", "timestampColumn",
-    "includeHeaders", "kafka.compression.type", "checkpointLocation", "queryName",
-)  # fmt: skip
 # They concern the way to a broker, and every job that is moved here has some.
 _OF_BROKERS = ("kafka.bootstrap.servers", "kafkaConsumer.pollTimeoutMs")
 
 
 def unknown_options(options: Options, *, write: bool = False) -> list[str]:
     """What to warn of: options that have no effect, each with the name that was probably meant."""
-    known = {name.lower(): name for name in (_OF_WRITES if write else _OF_READS)}
+    known = {name.lower(): name for name in (WRITE_OPTIONS if write else READ_OPTIONS)}
     ignored = {name.lower() for name in _OF_BROKERS}
     found = []
     for name in sorted(options.keys() - known.keys() - ignored):

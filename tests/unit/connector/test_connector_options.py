@@ -1,8 +1,10 @@
 """Options of the data source: the Kafka connector's rules, without Spark."""
 
+from dataclasses import replace
+
 import pytest
 
-from pyspark_log.spark_connector import options
+from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
 from pyspark_log.spark_connector.errors import ConnectorError
 from pyspark_log.spark_connector.offsets import AT_EARLIEST, AT_LATEST, AtCommitted, AtTimestamp, AtTimestamps, Specific
 from pyspark_log.spark_connector.options import (
@@ -286,5 +288,19 @@ def test_options_without_effect():
 
 def test_the_page_has_every_option():
     page = (ROOT / "docs/spark.md").read_text()
-    missing = [name for name in (*options._OF_READS, *options._OF_WRITES) if f"`{name}`" not in page]
+    missing = [name for name in (*READ_OPTIONS, *WRITE_OPTIONS) if f"`{name}`" not in page]
     assert missing == []
+
+
+def test_the_documented_defaults_are_those_that_count():
+    given = {"path": "/s", "subscribe": "t"}
+    defaults = {option.name: option.default for option in READ_OPTIONS.values() if option.default}
+    spelled_out = ReadOptions.parse(lower_names(defaults | given))
+    assert replace(spelled_out, given={}) == replace(
+        ReadOptions.parse(lower_names(given)), given={}, end=spelled_out.end
+    )
+    assert spelled_out.trigger_limits() == ReadOptions.parse(lower_names(given)).trigger_limits()
+    assert spelled_out.batch_bounds() == ReadOptions.parse(lower_names(given)).batch_bounds()
+    defaults = {option.name: option.default for option in WRITE_OPTIONS.values() if option.default}
+    written = WriteOptions.parse(lower_names(defaults))
+    assert replace(written, compression_type=None) == WriteOptions.parse({})

@@ -16,7 +16,7 @@ def run(*arguments):
     return found.stdout
 
 
-@pytest.mark.parametrize("kind", ["topic", "store"])
+@pytest.mark.parametrize("kind", ["topic", "store", "connector"])
 def test_the_files_are_what_the_command_writes(kind):
     """To write one: pylog configs topic --document > conf/topic.properties."""
     assert (ROOT / f"conf/{kind}.properties").read_text(encoding="utf-8") == run(kind, "--document")

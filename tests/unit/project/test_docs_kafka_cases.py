@@ -3,7 +3,7 @@
 import ast
 import re
 
-from pyspark_log.spark_connector import options
+from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
 from tests.paths import ROOT
 
 HEADING = "## The Kafka connector's own test cases"
@@ -29,7 +29,7 @@ def functions(file):
 
 
 def test_each_option_has_a_test():
-    known = {*options._OF_READS, *options._OF_WRITES}
+    known = {*READ_OPTIONS, *WRITE_OPTIONS}
     assert sorted(name for name, _, _ in shown_options()) == sorted(known)
     assert [f"{file}::{name}" for _, file, name in shown_options() if name not in functions(file)] == []
 

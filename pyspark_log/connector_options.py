@@ -1,0 +1,76 @@
+"""The options of `format("pylog")`: their names, defaults and meaning. docs/spark.md has each of them in full."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ConnectorOption(NamedTuple):
+    """One option.
+
+    Attributes:
+        name: as documents write it; Spark takes it in any case.
+        default: what counts without it, as text; "": it has none.
+        unit: the unit of its number ("bytes", "ms"), or "".
+        meaning: what it does, in a sentence.
+    """
+
+    name: str
+    default: str
+    unit: str
+    meaning: str
+
+
+def _table(*options: ConnectorOption) -> dict[str, ConnectorOption]:
+    return {option.name: option for option in options}
+
+
+#: Of batch and streaming reads.
+READ_OPTIONS = _table(
+    ConnectorOption("path", "", "", "the folder of the store, or of a broker's logs; or the argument of load"),
+    ConnectorOption("subscribe", "", "", "topics, separated by commas; this or one of the next two"),
+    ConnectorOption("subscribePattern", "", "", "a regular expression that is found in the names of topics"),
+    ConnectorOption("assign", "", "", 'partitions, as {"topic":[0,2]}'),
+    ConnectorOption("startingTimestamp", "", "ms", "begin at the first record of this time or later"),
+    ConnectorOption("startingOffsetsByTimestamp", "", "ms", 'the same for each partition, as {"topic":{"0":time}}'),
+    ConnectorOption("startingOffsets", "", "", "earliest (batch reads without it), latest (new streaming queries "
+                    'without it), group (the committed offsets of kafka.group.id), or {"topic":{"0":offset}}'),
+    ConnectorOption("startingOffsetsByTimestampStrategy", "error", "", "if no record is so late: error or latest"),
+    ConnectorOption("endingTimestamp", "", "ms", "batch reads: end before the first record of this time or later"),
+    ConnectorOption("endingOffsetsByTimestamp", "", "ms", "batch reads: the same for each partition"),
+    ConnectorOption("endingOffsets", "latest", "", 'batch reads: latest, or {"topic":{"0":offset}}'),
+    ConnectorOption("failOnDataLoss", "true", "", "whether missing records are an error, or are passed over"),
+    ConnectorOption("onCorruption", "fail", "", "damaged records: fail, skip, or quarantine them"),
+    ConnectorOption("quarantinePath", "", "", "the folder that gets what is in quarantine"),
+    ConnectorOption("includeHeaders", "false", "", "whether rows have the column headers"),
+    ConnectorOption("arrowTransform", "", "", "a function over Arrow batches (pyspark_log.spark.arrow_transform)"),
+    ConnectorOption("arrowColumns", "", "", "the columns that it gets; all without it"),
+    ConnectorOption("minPartitions", "", "", "split large ranges, to have at least so many tasks"),
+    ConnectorOption("maxRecordsPerPartition", "", "records", "split ranges with more offsets"),
+    ConnectorOption("partitionsPerTask", "1", "", "how many ranges a task reads; auto: small ones share a task"),
+    ConnectorOption("minOffsetsPerTrigger", "", "records", "streams: wait while there are fewer"),
+    ConnectorOption("maxOffsetsPerTrigger", "", "records", "streams: the most of a micro-batch"),
+    ConnectorOption("maxBytesPerTrigger", "", "bytes", "streams: about the most of a micro-batch, as it is stored"),
+    ConnectorOption("maxTriggerDelay", "15m", "", "streams: wait no longer for minOffsetsPerTrigger"),
+    ConnectorOption("smallBatchBytes", "", "bytes", "streams: smaller micro-batches need no Python task"),
+    ConnectorOption("groupIdPrefix", "spark-kafka-source", "", "how the name of a stream's group begins"),
+    ConnectorOption("fetchOffset.numRetries", "3", "", "streams: look up log ends again that are below the position"),
+    ConnectorOption("fetchOffset.retryIntervalMs", "1000", "ms", "how long to wait in between"),
+    ConnectorOption("kafka.group.id", "", "", "the group under which a stream commits its offsets, for others to see"),
+    ConnectorOption("kafka.isolation.level", "read_uncommitted", "", "or read_committed: no aborted transactions"),
+)  # fmt: skip
+
+#: Of batch and streaming writes; Spark itself adds the last two to those of a stream.
+WRITE_OPTIONS = _table(
+    ConnectorOption("path", "", "", "the folder of the store; or the argument of save and start"),
+    ConnectorOption("topic", "", "", "the topic of all rows; without it the column topic says"),
+    ConnectorOption("publishId", "", "", "the name of a series of writes that may be repeated, or of a query's output"),
+    ConnectorOption("publishNumber", "", "", "batch writes: the number of this write in the series, 0, 1, 2 ..."),
+    ConnectorOption("publishTakeOver", "false", "", "streams: whether this query gets the publishId of another one"),
+    ConnectorOption("publishOffsets", "false", "", "streams: commit what was read with the output, in one"),
+    ConnectorOption("timestampColumn", "", "", "the column with the records' times; without it the time of the write"),
+    ConnectorOption("includeHeaders", "false", "", "without effect: a column headers is written in any case"),
+    ConnectorOption("kafka.compression.type", "none", "", "the codec of topics that leave it to the writer"),
+    ConnectorOption("checkpointLocation", "", "", "streams: Spark's folder of the query"),
+    ConnectorOption("queryName", "", "", "streams: its name in Spark"),
+)  # fmt: skip
