@@ -43,7 +43,7 @@ def kafka(spark: SparkSession, topics: Mapping[str, int]) -> Iterator[str]:
     for jar in SPARK_JARS.glob("*.jar"):
         spark.sql(f"ADD JAR '{jar}'")
     with tempfile.TemporaryDirectory() as folder:
-        broker = Broker(folder)
+        broker = Broker(folder, as_shipped=True)
         broker.start()
         try:
             create_topics(broker, dict(topics), {})

@@ -1,17 +1,20 @@
-"""The memory of a task of Spark that reads a large partition: the peak of its Python worker.
+"""The memory of Spark's Python processes: of a task that reads a large partition, and of the driver's that plan a read.
 
-Printed beside that of the same worker after a small read.
+Each is printed beside the same after a small read. A process's peak is what Linux says of its resident memory (VmHWM).
 
-python benchmarks/task_memory.py [--gib 10] [--batch-mib 1] [--folder FOLDER]
+python benchmarks/task_memory.py [--gib 10] [--batch-mib 1] [--partitions 5000] [--folder FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,8 +22,9 @@ from pyspark.sql import SparkSession
 
 from pyspark_log import Store
 
-#: The processes of tasks have this in their command line; those that plan have another module.
-WORKER = "pyspark.worker"
+#: What the processes have in their command line.
+TASK, PLANNER, STREAM = "pyspark.worker", "plan_data_source_read", "python_streaming_source_runner"
+_EVERY = 0.02  # seconds; a process that plans ends soon
 
 
 def fill(store: Store, topic: str, size: int, batch: int) -> None:
@@ -31,23 +35,57 @@ def fill(store: Store, topic: str, size: int, batch: int) -> None:
         store.append(topic, rows, partition=0)
 
 
-def peak() -> int:
-    """The largest peak of resident memory of a task's Python process, in MiB."""
-    found = [0]
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            command = status.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if command.rstrip().endswith(WORKER):
-                found.append(int(re.search(r"VmHWM:\s*(\d+)", status.read_text())[1]) // 1024)
-        except (OSError, TypeError):
-            continue
-    return max(found)
+def spread(store: Store, topic: str, partitions: int) -> None:
+    """A topic with ten records in each of many partitions."""
+    store.create_topic(topic, partitions)
+    numbers = pa.array([number for number in range(partitions) for _ in range(10)], pa.int32())
+    store.append(topic, pa.record_batch({"value": [b"v"] * len(numbers), "partition": numbers}))
+
+
+@contextlib.contextmanager
+def peaks() -> Iterator[dict[str, int]]:
+    """The largest peak of each kind of process while the block runs, in MiB."""
+    found, ended = dict.fromkeys((TASK, PLANNER, STREAM), 0), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_EVERY):
+            for status in Path("/proc").glob("[0-9]*/status"):
+                with contextlib.suppress(OSError):
+                    command = status.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    peak = re.search(r"VmHWM:\s*(\d+)", status.read_text())
+                    for kind in found:
+                        if kind in command and "java" not in command and peak is not None:
+                            found[kind] = max(found[kind], int(peak[1]) // 1024)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def read(spark: SparkSession, store: Store, topic: str) -> None:
+    """A batch read of a topic; one task reads a hundred partitions."""
+    rows = spark.read.format("pylog").options(subscribe=topic, partitionsPerTask="100").load(store.path)
+    rows.write.format("noop").mode("append").save()
+
+
+def stream(spark: SparkSession, store: Store, topic: str) -> None:
+    """The same by a streaming query."""
+    rows = spark.readStream.format("pylog").options(
+        subscribe=topic, startingOffsets="earliest", partitionsPerTask="100"
+    ).load(store.path)  # fmt: skip
+    query = rows.writeStream.format("noop").trigger(availableNow=True).start()
+    query.awaitTermination()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, default=10)
     parser.add_argument("--batch-mib", type=float, default=1)
+    parser.add_argument("--partitions", type=int, default=5000)
     parser.add_argument("--folder")
     given = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -56,17 +94,17 @@ def main() -> None:
         batch = int(given.batch_mib * (1 << 20))
         fill(store, "small", batch, 10_000)
         fill(store, "large", int(given.gib * (1 << 30)), batch)
+        spread(store, "many", given.partitions)
         spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
-        found = {}
-        for topic in ("small", "large"):
-            spark.read.format("pylog").option("subscribe", topic).load(store.path).write.format("noop").mode(
-                "append"
-            ).save()
-            found[topic] = peak()
+        print("peaks in MiB: a task, a process that plans a batch read, one that plans a stream")
+        for topic in ("small", "large", "many"):
+            with peaks() as found:
+                read(spark, store, topic)
+                stream(spark, store, topic)
+            print(f"{topic:6} {found[TASK]:5} {found[PLANNER]:5} {found[STREAM]:5}", flush=True)
         size = store.size("large", 0) / (1 << 30)
-        print(f"partition of {size:.1f} GiB, batches of {given.batch_mib:g} MiB: the worker's peak is "
-              f"{found['large']} MiB, after a small read it was {found['small']} MiB")
+        print(f"large: {size:.1f} GiB in batches of {given.batch_mib:g} MiB; many: {given.partitions} partitions")
         spark.stop()
 
 

@@ -18,7 +18,7 @@ PATIENCE = 120
 
 _STARTED = "Kafka Server started"
 # A quick start counts for more than speed later on.
-_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+_QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def missing():
@@ -30,18 +30,19 @@ def missing():
     return ""
 
 
-def command(main, *arguments, memory="128m", options=()):
-    """The command that runs one of Kafka's classes."""
+def command(main, *arguments, memory="128m", options=_QUICK_START):
+    """The command that runs one of Kafka's classes; `options` are Java's."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else "java"
-    return [java, f"-Xmx{memory}", *_JAVA, *options, "-cp", f"{FOLDER}/jars/*", main, *map(str, arguments)]
+    level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return [java, f"-Xmx{memory}", level, *options, "-cp", f"{FOLDER}/jars/*", main, *map(str, arguments)]
 
 
-def run(main, *arguments, text="", stderr=subprocess.PIPE):
+def run(main, *arguments, text="", stderr=subprocess.PIPE, **how):
     """Runs one of Kafka's classes on `text` as its input; what it prints. AssertionError if it fails."""
     done = subprocess.run(
-        command(main, *arguments), input=text, stdout=subprocess.PIPE, stderr=stderr, text=True, errors="replace",
-        timeout=2 * PATIENCE, check=False,
+        command(main, *arguments, **how), input=text, stdout=subprocess.PIPE, stderr=stderr, text=True,
+        errors="replace", timeout=2 * PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{main} {arguments}: {done.stdout}\n{done.stderr}"
     return done.stdout
@@ -61,8 +62,13 @@ class Broker:
         log_dir: its only log.dir.
     """
 
-    def __init__(self, folder):
-        """Formats its folder; starts nothing yet."""
+    def __init__(self, folder, *, as_shipped=False):
+        """Formats its folder; starts nothing yet.
+
+        `as_shipped`: with Kafka's own settings and 2 GB, to be measured; else it starts quickly and does soon what
+        tests wait for.
+        """
+        self._as_shipped = as_shipped
         self._folder = Path(folder)
         self._output = self._folder / "output"
         self._settings = self._folder / "server.properties"
@@ -83,6 +89,8 @@ class Broker:
             "transaction.state.log.num.partitions": 1,
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
+        }
+        settings |= {} if as_shipped else {
             "group.initial.rebalance.delay.ms": 0,
             # The indexes that are written to are made this large, and mapped.
             "log.index.size.max.bytes": 65536,
@@ -101,11 +109,12 @@ class Broker:
 
     def start(self):
         """Returns when it serves."""
-        log = "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"
+        java = ["-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info"]
+        java += [] if self._as_shipped else _QUICK_START
         with open(self._output, "ab") as output:
             begin = output.tell()
             self._process = subprocess.Popen(
-                command("kafka.Kafka", self._settings, memory="512m", options=[log]),
+                command("kafka.Kafka", self._settings, memory="2g" if self._as_shipped else "512m", options=java),
                 stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         end = time.monotonic() + PATIENCE
