@@ -16,9 +16,9 @@ NATIVE := $(wildcard pyspark_log/storage/*/*.pyx pyspark_log/storage/*/*.pxd)
 export PYSPARK_PYTHON := $(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(BIN)/python
 
-# Three processes, as tests wait for Spark, for brokers and for processes. One that hung and was ended is not replaced:
-# the next one would begin with the same test. The slowest tests are listed at the end.
-SPREAD := -n 3 --no-loadscope-reorder --max-worker-restart 0 --durations=50 --durations-min=1
+# Two processes. One that hung and was ended is not replaced: the next one would begin with the same test. The slowest
+# tests are listed at the end.
+SPREAD := -n 2 --no-loadscope-reorder --max-worker-restart 0 --durations=50 --durations-min=1
 # Else the files of tests are in memory where there is room (tests/conftest.py).
 ON_DISK := PYTEST_DEBUG_TEMPROOT=$${PYTEST_DEBUG_TEMPROOT:-$${TMPDIR:-/tmp}}
 

@@ -27,7 +27,7 @@ COMMANDS = {
     "backup": "Copy the store as it is at one moment into a new folder, while processes read it and write to it.",
     "clean": "Delete what exceeds TOPIC's retention; without TOPIC, clean all topics and the store itself.",
     "compact": "Compact TOPIC: keep the last record of each key.",
-    "configs": "Print the configs that a topic or a store can have, with their defaults, units and meaning.",
+    "configs": "Print what can be set of a topic, a store or the connector, with defaults, units and meaning.",
     "consume": "Print the records of TOPIC.",
     "doctor": "Test whether the file system of the folder PATH does what a store needs.",
     "du": "Print how large each TOPIC is: bytes, segments and records; the largest first, all if none is named.",

@@ -14,7 +14,8 @@ import pytest
 from tests.kafka.kafka_tools import SPARK_JARS
 from tests.ports import HOST, free_ports
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+# With Derby, test_import_files.py does the same in less time.
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 class Postgres:
