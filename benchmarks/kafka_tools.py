@@ -116,7 +116,8 @@ def main() -> None:
     if problem := missing():
         raise SystemExit(problem)
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        broker = Broker(Path(folder) / "broker", as_shipped=True)
+        Path(folder, "broker").mkdir()
+        broker = Broker(f"{folder}/broker", as_shipped=True)
         broker.start()
         try:
             store = Store.create(f"{folder}/store")
