@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 
@@ -67,10 +67,11 @@ class Producer:
             check_whole(name, number, low=1)
         self._store = store
         self._append = partial(store.append, sync=sync, compression_type=compression_type)
-        self._linger = linger_ms / 1000
+        # No longer than a lock can wait: some 292 years.
+        self._linger, self._patience = (min(one / 1000, threading.TIMEOUT_MAX) for one in (linger_ms, max_block_ms))
         # A larger append could end between two of its parts.
         self._batch_size = min(batch_size, PIECE_SIZE)
-        self._memory, self._patience = buffer_memory, max_block_ms / 1000
+        self._memory = buffer_memory
         self._choose = partitioner
         self._partitioners: dict[str, tuple[int, Partitioner]] = {}
         self._thread: threading.Thread | None = None
@@ -119,6 +120,8 @@ class Producer:
             ValueError: the producer is closed.
         """
         value, key = _bytes("value", value), _bytes("key", key)
+        if isinstance(headers, Mapping):
+            raise InvalidRecordError("headers: expected pairs of a name and a value, got a mapping: pass its items()")
         if headers:
             headers = [_header(one) for one in headers]
         count, _ = self._partitioners.get(topic) or self._partitioner(topic)
@@ -158,6 +161,8 @@ class Producer:
         return found
 
     def _wait_for_room(self) -> None:
+        # What waits for others to come waits no longer.
+        self._has_work.notify()
         if not self._has_room.wait_for(lambda: self._size < self._memory or self._closed, self._patience):
             raise TimeoutError(
                 f"{self._size} bytes of records wait, of {self._memory} (buffer_memory), for {self._patience} s now"
@@ -165,11 +170,12 @@ class Producer:
 
     def _begin(self, topic: str) -> SentRecords:
         """Begins a batch of records, to be appended after those that wait."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name="pylog-producer", daemon=True)
+            thread.start()
+            self._thread = thread
         records = self._filling[topic] = SentRecords(topic, time.monotonic() + self._linger)
         self._waiting.append(records)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="pylog-producer", daemon=True)
-            self._thread.start()
         self._has_work.notify()
         return records
 
@@ -184,20 +190,23 @@ class Producer:
     def _next(self) -> SentRecords | None:
         """Waits for records that are due; None: the producer is closed, and nothing waits."""
         with self._has_work:
-            while not self._waiting:
+            while (records := self._first_due()) is None:
                 if self._closed:
                     return None
-                self._has_work.wait()
-            records = self._waiting[0]
-            while self._filling.get(records.topic) is records and not (self._flushing or self._closed):
-                left = records.due - time.monotonic()
-                if left <= 0:
-                    break
-                self._has_work.wait(left)
-            self._appending = self._waiting.popleft()
+                self._has_work.wait(self._waiting[0].due - time.monotonic() if self._waiting else None)
+            self._waiting.remove(records)
+            self._appending = records
             if self._filling.get(records.topic) is records:
                 del self._filling[records.topic]
             return records
+
+    def _first_due(self) -> SentRecords | None:
+        """The first records that need not wait for others: they are full or due, or something waits for all."""
+        if self._waiting and (
+            self._flushing or self._closed or self._size >= self._memory or self._waiting[0].due <= time.monotonic()
+        ):
+            return self._waiting[0]
+        return next((one for one in self._waiting if self._filling.get(one.topic) is not one), None)
 
     def flush(self, timeout: float | None = None) -> None:
         """Returns when all that was sent is in the log, or was refused. TimeoutError: not in `timeout` seconds."""

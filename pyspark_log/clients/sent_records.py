@@ -55,6 +55,7 @@ class SentRecords:
         self.due = due
         self.size = 0
         self.finished = threading.Event()
+        self._count = 0  # after `finished`
         self._values = list[Data]()
         self._keys = list[Data]()
         self._timestamps = list[int]()
@@ -67,7 +68,7 @@ class SentRecords:
         # The first offset of each partition's records, or why they were not appended; and why all of them were not.
         self._outcomes: dict[int, int | Exception] = {}
         self._error: Exception | None = None
-        self._alone = list[SentRecords]()  # each record, after one of them was refused
+        self._halves: tuple[SentRecords, SentRecords] | None = None  # after one of the records was refused
 
     def add(self, value: Data, key: Data, headers: Headers, partition: int | None, timestamp: int) -> int:
         """Adds a record; returns its number."""
@@ -99,11 +100,14 @@ class SentRecords:
         except (InvalidRecordError, RecordTooLargeError) as error:
             # Nothing was appended, perhaps for the sake of one record.
             if len(self._values) > 1:
-                self._append_alone(append, spread)
+                self._append_halves(append, spread)
             else:
                 self._fail(error)
         except Exception as error:  # noqa: BLE001  (whatever it is, it is for those that sent the records)
             self._fail(error)
+        self._count = len(self._values)
+        # A Delivery may be kept for long.
+        self._values, self._keys, self._timestamps, self._partitions, self._headers = [], [], [], [], {}
         self.finished.set()
 
     def _append_each_partition(self, append: Append, rows: pa.RecordBatch) -> None:
@@ -137,15 +141,13 @@ class SentRecords:
             self._outcomes[partition] = error
 
     def _assigned(self, partitions: int, partitioner: Partitioner) -> pa.RecordBatch:
-        """The records, each with a partition."""
+        """The records, each with a partition. InvalidRecordError: no column holds one of them."""
+        try:
+            columns = self._columns()
+            explicit = pa.array(self._partitions, pa.int32())
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise InvalidRecordError(f"{self.topic}: {error}") from error
         rows = len(self._values)
-        columns = {
-            "value": pa.array(self._values, pa.binary()), "key": pa.array(self._keys, pa.binary()),
-            "timestamp": pa.array(self._timestamps, pa.int64()),
-        }  # fmt: skip
-        if self._headers:
-            columns["headers"] = pa.array([self._headers.get(row) for row in range(rows)], _HEADERS)
-        explicit = pa.array(self._partitions, pa.int32())
         if explicit.null_count == rows:
             explicit = None
         self._assignment = partitioner.assign(columns["key"], columns["value"], explicit, rows)
@@ -153,18 +155,31 @@ class SentRecords:
         columns["partition"] = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(self._assignment)])
         return pa.record_batch(columns)
 
-    def _append_alone(self, append: Append, spread: Spread) -> None:
+    def _columns(self) -> dict[str, pa.Array]:
+        rows = len(self._values)
+        columns = {
+            "value": pa.array(self._values, pa.binary()), "key": pa.array(self._keys, pa.binary()),
+            "timestamp": pa.array(self._timestamps, pa.int64()),
+        }  # fmt: skip
+        if self._headers:
+            columns["headers"] = pa.array([self._headers.get(row) for row in range(rows)], _HEADERS)
+        return columns
+
+    def _append_halves(self, append: Append, spread: Spread) -> None:
+        """Appends what is beside a refused record, which is found by halves."""
         fields = zip(self._values, self._keys, self._partitions, self._timestamps, strict=True)
+        self._halves = SentRecords(self.topic, self.due), SentRecords(self.topic, self.due)
+        middle = len(self._values) // 2
         for row, (value, key, partition, timestamp) in enumerate(fields):
-            alone = SentRecords(self.topic, self.due)
-            alone.add(value, key, self._headers.get(row, ()), partition, timestamp)
-            alone.append(append, spread)
-            self._alone.append(alone)
+            self._halves[row >= middle].add(value, key, self._headers.get(row, ()), partition, timestamp)
+        for half in self._halves:
+            half.append(append, spread)
 
     def outcome(self, row: int) -> RecordMetadata | Exception:
         """Where a record is, or why it was not appended, after `finished`."""
-        if self._alone:
-            return self._alone[row].outcome(0)
+        if self._halves is not None:
+            middle = self._count // 2
+            return self._halves[row >= middle].outcome(row - middle if row >= middle else row)
         if self._error is not None:
             return self._error
         partition = self._assignment[row]

@@ -124,6 +124,8 @@ def test_values_of_a_registry():
 @pytest.mark.parametrize(("field", "problem"), [
     (["int", "string"], "several types"), ("Order", "cannot hold itself"), ("number", "no schema of Avro"),
     ({"type": "array", "items": ["null", "Order"]}, "cannot hold itself"),
+    ({"type": "record", "name": "Empty", "fields": []}, "no content"),
+    ({"type": "array", "items": {"type": "fixed", "name": "Empty", "size": 0}}, "no content"),
 ])  # fmt: skip
 def test_a_schema_without_columns_is_refused(field, problem):
     with pytest.raises(CallError, match=problem):
@@ -165,6 +167,8 @@ def test_a_load_of_values_of_another_schema(load, store, tmp_path, capsys):
 @pytest.mark.parametrize("arguments", [
     ["--schema-id", "7"], ["--schema-id", "7", "--schema", "id INT"], ["--schema", '{"type": "record"}'],
     ["--schema", json.dumps(SMALL | {"fields": [{"name": "offset", "type": "int"}]})],
+    ["--schema", json.dumps(SMALL | {"fields": [{"name": "Offset", "type": "int"}]})],
+    ["--schema", json.dumps(SMALL | {"fields": [{"name": "id", "type": "int"}, {"name": "ID", "type": "int"}]})],
 ])  # fmt: skip
 def test_a_wrong_call(load, capsys, arguments):
     with pytest.raises(SystemExit) as ended:

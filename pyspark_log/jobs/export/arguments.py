@@ -119,11 +119,15 @@ def _layout(arguments: argparse.Namespace, kind: str, spark: SparkSession, *, ba
     if parses:
         values = _values(arguments, spark)
         taken = {*columns, *["topic"] * by_topic, *["date", "hour"] * bool(by_time)}
-        if both := sorted(taken & {*values.schema.names}):
-            raise CallError(
-                f"--schema: {both[0]!r} is a column of the records, too, or a folder: leave it out with --columns or "
-                "--partition-by, or of the schema"
-            )
+        # Spark takes names that differ in case alone as one, and then reads none of the files.
+        for name in values.schema.names:
+            if name.lower() in taken:
+                raise CallError(
+                    f"--schema: {name!r} is a column of the records, too, or a folder, or twice in the schema "
+                    "(upper and lower case are the same): leave it out with --columns or --partition-by, or of the "
+                    "schema"
+                )
+            taken.add(name.lower())
         if kind == "csv" and (nested := [one.name for one in values.schema if pa.types.is_nested(one.type)]):
             raise CallError(f"--schema: CSV has no columns for {nested[0]!r}")
     elif arguments.schema_id is not None:

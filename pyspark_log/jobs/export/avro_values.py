@@ -156,6 +156,8 @@ def _type(name: str, given: Any) -> pa.DataType:  # noqa: ANN401  (what JSON has
     kind = given["type"]
     if isinstance(kind, (dict, list)):
         return _type(name, kind)
+    if (kind, given.get("fields")) == ("record", []) or (kind, given.get("size")) == ("fixed", 0):
+        raise CallError(f"--schema: {name!r} has no content, which no column of Parquet holds: {json.dumps(given)}")
     if kind in _NESTED:
         return _NESTED[kind](name, given)
     logical = given.get("logicalType", "")

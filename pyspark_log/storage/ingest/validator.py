@@ -86,6 +86,11 @@ def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearr
         admitted = bytearray(_admitted(batch, header, config, now, where))
     except BatchTooLargeError as error:
         raise RecordTooLargeError(f"{where}: {error.reason}; {error.advice}") from None
+    if len(admitted) > config.segment_bytes:
+        raise RecordTooLargeError(
+            f"{where}: a record batch of {len(admitted)} bytes is larger than segment.bytes ({config.segment_bytes}): "
+            "send smaller ones, or raise segment.bytes of the topic"
+        )
     if is_past_retention(header.max_timestamp, config, now):
         warn_past_retention(header.max_timestamp, config, where)
     if config.log_append_time:

@@ -46,8 +46,7 @@ def append_rows(
                 most = Extent(_APPEND_BYTES, _share(target, parts), newest)
                 results.append(_stream(writer, encoder.pieces(target, parts), most, sync))
             else:
-                packs = packed(encoded[target], min(_APPEND_BYTES, config.segment_bytes))
-                results.append(_append_all(writer, packs, sync))
+                results.append(_append_all(writer, encoded[target], sync))
         except Exception as error:
             # Whatever the error: the caller must know what was appended so far.
             error.results = results  # type: ignore[attr-defined]
@@ -55,12 +54,15 @@ def append_rows(
     return results
 
 
-def _append_all(target: LogWriter, packs: Iterable[bytearray], sync: bool) -> AppendResult:
+def _append_all(target: LogWriter, batches: Sequence[bytes], sync: bool) -> AppendResult:
+    """Appends encoded batches. Up to _APPEND_BYTES of them get consecutive offsets, however small a segment is."""
     first = end = -1
-    for pack in packs:
+    for numbers in _packs(dict(enumerate(batches)), _APPEND_BYTES):
         with target.hold() as writer:
-            base, end, _ = writer.append(pack, sync=sync)
-        first = base if first < 0 else first
+            turn = (batches[number] for number in numbers)
+            for pack in packed(turn, min(_APPEND_BYTES, writer.config.segment_bytes)):
+                base, end, _ = writer.append(pack, sync=sync)
+                first = base if first < 0 else first
     return AppendResult(target.place.partition, first, end)
 
 
@@ -84,7 +86,7 @@ def append_batches(
     return [outcomes[number] for number in range(len(outcomes))]
 
 
-def _packs(batches: Mapping[int, bytearray], most: int) -> Iterator[list[int]]:
+def _packs(batches: Mapping[int, bytes | bytearray], most: int) -> Iterator[list[int]]:
     """The numbers of batches, of `most` bytes together or of one larger batch."""
     numbers, size = list[int](), 0
     for number, batch in batches.items():

@@ -283,3 +283,92 @@ def test_close_is_repeatable(store):
     producer.flush()
     producer.close()
     producer.close()
+
+
+def test_a_full_batch_waits_for_no_other_topic(store):
+    store.create_topic("u", 1)
+    with Producer(store, linger_ms=PATIENCE * 2000, batch_size=1000) as producer:
+        waits = producer.send("t", b"1", partition=0)
+        assert producer.send("u", bytes(2000)).result(PATIENCE).offset == 0
+        assert not waits.done()
+
+
+def test_records_that_wait_for_others_make_room(store):
+    with Producer(store, linger_ms=PATIENCE * 2000, buffer_memory=1000, max_block_ms=PATIENCE * 1000) as producer:
+        first = producer.send("t", bytes(2000), partition=0)
+        producer.send("t", b"1", partition=0)
+        assert first.done()
+
+
+@pytest.mark.parametrize("forever", [float("inf"), 2**63 - 1])
+def test_a_linger_without_end(store, forever):
+    with Producer(store, linger_ms=forever, max_block_ms=forever) as producer:
+        sent = producer.send("t", b"1", partition=0)
+        with pytest.raises(TimeoutError):
+            sent.result(0.5)
+        producer.flush(PATIENCE)
+        assert sent.result(0).offset == 0
+
+
+def test_a_thread_that_cannot_be_started(store):
+    producer = Producer(store)
+    usual = threading.stack_size(1 << 46)
+    try:
+        with pytest.raises(RuntimeError, match="thread"):
+            producer.send("t", b"1", partition=0)
+    finally:
+        threading.stack_size(usual)
+    assert producer.send("t", b"2", partition=0).result(PATIENCE).offset == 0
+    producer.close()
+
+
+def test_a_delivery_that_is_kept_keeps_no_record(store):
+    value = os.urandom(100)
+    references = sys.getrefcount(value)
+    with Producer(store) as producer:
+        sent = producer.send("t", value, partition=0)
+    assert sys.getrefcount(value) == references
+    assert sent.result(0).offset == 0
+
+
+@pytest.mark.parametrize("wrong", [{"timestamp_ms": 2**63}, {"timestamp_ms": True}, {"headers": [("\udc80", b"")]}])
+def test_a_record_that_no_column_holds_does_no_harm(store, wrong):
+    with Producer(store, linger_ms=PATIENCE * 1000) as producer:
+        before = producer.send("t", b"1", partition=0)
+        refused = producer.send("t", b"2", partition=0, **wrong)
+        after = producer.send("t", b"3", partition=0)
+    assert isinstance(refused.exception(), InvalidRecordError)
+    assert [before.result(0).offset, after.result(0).offset] == [0, 1]
+
+
+def test_few_appends_find_a_refused_record(store):
+    store.create_topic("keyed", 1, {"cleanup.policy": "compact"})
+    with Producer(store, linger_ms=PATIENCE * 1000) as producer:
+        sent = [producer.send("keyed", b"%d" % number, key=b"k" if number != 77 else None) for number in range(256)]
+    assert isinstance(sent[77].exception(), InvalidRecordError)
+    assert [one.result(0).offset for one in sent[:77] + sent[78:]] == list(range(255))
+    assert batches(store, topic="keyed") <= 8
+
+
+def test_headers_are_pairs(store):
+    with Producer(store) as producer, pytest.raises(InvalidRecordError, match=r"items\(\)"):
+        producer.send("t", b"1", headers={"id": b"1"})
+
+
+def test_offsets_of_two_producers_in_small_segments(store):
+    store.create_topic("small", 1, {"segment.bytes": "2000"})
+    sent = {}
+
+    def send(name):
+        with Producer(store, linger_ms=PATIENCE * 1000, batch_size=20_000) as producer:
+            for number in range(1000):
+                value = b"%d-%d" % (name, number) + bytes(100)
+                sent[value] = producer.send("small", value)
+
+    threads = [threading.Thread(target=send, args=(name,)) for name in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = all_values(store, "small")
+    assert [found[one.result(0).offset] for one in sent.values()] == list(sent)

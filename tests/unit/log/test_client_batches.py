@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from producer_tools import ready
 from record_tools import Record, build
 
-from pyspark_log.errors import CorruptRecordError, OutOfOrderSequenceError, ProducerError, PylogError
+from pyspark_log.errors import (
+    CorruptRecordError,
+    OutOfOrderSequenceError,
+    ProducerError,
+    PylogError,
+    RecordTooLargeError,
+)
 from pyspark_log.storage.log.state_file import Flags
 from pyspark_log.storage.store import Store
 from tests.store_tools import faults, store_with, values
@@ -125,3 +131,11 @@ def test_what_could_not_be_written_is_sent_again(store, fail):
     assert values(store) == [b"a"]
     found = store.append_batches("t", 0, batches)
     assert [said(one) for one in found] == [(1, 2, False), (2, 3, False), (3, 4, False)]
+
+
+def test_a_batch_that_no_segment_holds(store):
+    outcomes = store.append_batches("t", 0, [plain(b"1"), plain(os.urandom(3000)), plain(b"2")])
+    assert [said(one) for one in outcomes] == [(0, 1, False), RecordTooLargeError, (1, 2, False)]
+    with pytest.raises(RecordTooLargeError, match=r"segment\.bytes"):
+        store.append_batch("t", 0, plain(os.urandom(3000)))
+    assert values(store) == [b"1", b"2"]
