@@ -18,6 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import index
 from types import TracebackType
 
 from pyspark_log.arguments import check_whole
@@ -33,6 +34,8 @@ ChoosePartition = Callable[[str, Data, Data, int], int | None]
 
 class Producer:
     """Sends records in the background. Safe to use from several threads; a forked child makes its own.
+
+    Close it, or use it in a `with` block: a program that ends closes it too, but not a child of multiprocessing.
 
     Records that one thread sends to a partition keep their order. A record without a partition goes where its key
     says, by Kafka's hash; without a key to one partition until that has a batch, then to another.
@@ -56,7 +59,7 @@ class Producer:
             store: the store.
             sync: as for `Store.append`: one sync for all records that are appended together.
             linger_ms: how long a record waits for others to come. 0: only while others are appended.
-            batch_size: bytes of a topic's records that are appended before that time is over.
+            batch_size: bytes of a topic's records that are appended before that time is over; 2 MiB at most.
             buffer_memory: bytes of records that may wait.
             max_block_ms: how long `send` waits when there are more.
             compression_type: as for `Store.append`.
@@ -115,7 +118,7 @@ class Producer:
         Raises:
             UnknownTopicError: no such topic or partition.
             InvalidTopicError: one of the engine's own topics.
-            InvalidRecordError: a part of it has a wrong type.
+            InvalidRecordError: a part of it has a wrong type. TypeError: the partition is no whole number.
             TimeoutError: more than `buffer_memory` waited for more than `max_block_ms`.
             ValueError: the producer is closed.
         """
@@ -127,9 +130,11 @@ class Producer:
         count, _ = self._partitioners.get(topic) or self._partitioner(topic)
         if partition is None and self._choose is not None:
             partition = self._choose(topic, key, value, count)
-        if partition is not None and not 0 <= partition < count:
-            # There may be more by now.
-            self._store.logs.topic(topic).check(partition)
+        if partition is not None:
+            partition = index(partition)
+            if not 0 <= partition < count:
+                # There may be more by now.
+                self._store.logs.topic(topic).check(partition)
         if timestamp_ms is None:
             timestamp_ms = self._store.logs.clock()
         elif not isinstance(timestamp_ms, int):

@@ -114,18 +114,19 @@ class SentRecords:
         """Appends what a partition has, whatever happens to others. Raises what `append` raises for all of them."""
         while rows.num_rows:
             try:
-                results = append(rows)
+                self._take(append(rows))
             except (OSError, PylogError) as error:
-                if not hasattr(error, "results"):
-                    raise  # It is of no partition.
-                self._take(error.results)
-                # They are taken in their order.
-                failed = min(set(self._assignment) - self._outcomes.keys())
-                self._fail(error, failed)
+                results = getattr(error, "results", None)
+                if results is None and not self._outcomes:
+                    raise  # Nothing was appended.
+                self._take(results or ())
+                left = set(self._assignment) - self._outcomes.keys()
+                # They are taken in their order; an error without results is of none of them, so of all.
+                for partition in left if results is None else [min(left)]:
+                    self._fail(error, partition)
                 done = pa.array(list(self._outcomes), pa.int32())
                 rows = rows.filter(pc.invert(pc.is_in(rows["partition"], done)))
             else:
-                self._take(results)
                 return
 
     def _take(self, results: Sequence[AppendResult]) -> None:

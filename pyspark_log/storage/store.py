@@ -397,7 +397,8 @@ class Store:
 
         Raises:
             UnknownTopicError, InvalidTopicError: as `append_batch`.
-            OSError, OutcomeUnknownError: all of them can be sent again.
+            OSError, OutcomeUnknownError: any of them may be in the log. Those of idempotent producers can be sent
+                again as `append_batch` says: no more than five of each producer.
         """
         check_not_internal(topic)
         target = self.logs.writer(topic, partition)

@@ -121,6 +121,12 @@ def test_values_of_a_registry():
             columns(found, [prefix + VALUE, other])
 
 
+def test_values_of_another_schema_can_be_null():
+    values = [b"\0\0\0\1\4" + VALUE, b"\0\0\0\1\5" + VALUE, None, VALUE] * 3000
+    found = columns(values_of(SMALL, 260, bad_as_null=True), values)
+    assert [row["id"] for row in found] == [300, None, None, None] * 3000
+
+
 @pytest.mark.parametrize(("field", "problem"), [
     (["int", "string"], "several types"), ("Order", "cannot hold itself"), ("number", "no schema of Avro"),
     ({"type": "array", "items": ["null", "Order"]}, "cannot hold itself"),

@@ -41,6 +41,9 @@ class AvroValues(ParsedValues):
     def parse(self, values: pa.Array) -> pa.StructArray:
         """Decodes values into structs of the fields; a null has nulls. ArrowInvalid: one of them does not fit."""
         kind = pa.struct(list(self.schema))
+        if self.registry_id is not None and self.bad_as_null:
+            # Values of another schema are not looked for one by one.
+            values = pc.if_else(pc.starts_with(values, self._prefix), values, None)
         present = values.drop_null()
         if not len(present):
             return pa.nulls(len(values), kind)
@@ -51,12 +54,16 @@ class AvroValues(ParsedValues):
         numbers = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
         return decoded.take(pc.if_else(valid, numbers, None))
 
+    @property
+    def _prefix(self) -> bytes:
+        assert self.registry_id is not None
+        return b"\0" + self.registry_id.to_bytes(_PREFIX - 1, "big")
+
     def _bare(self, values: pa.Array) -> pa.Array:
         if self.registry_id is None:
             return values
-        prefix = b"\0" + self.registry_id.to_bytes(_PREFIX - 1, "big")
-        if not pc.all(pc.starts_with(values, prefix)).as_py():
-            found = next(value.as_py() for value in values if not value.as_py().startswith(prefix))
+        if not pc.all(pc.starts_with(values, self._prefix)).as_py():
+            found = next(value.as_py() for value in values if not value.as_py().startswith(self._prefix))
             raise pa.ArrowInvalid(f"it begins with {found[:_PREFIX]!r}, not with the schema id {self.registry_id}")
         return pc.binary_slice(values, _PREFIX)
 
@@ -69,10 +76,10 @@ def _decode(values: pa.Array, avro_schema: str, kind: pa.DataType) -> pa.StructA
     marked = pc.binary_join_element_wise(values, mark, b"")
     body = pc.binary_join(pa.ListArray.from_arrays([0, len(marked)], marked), b"")[0].as_buffer()
     framed = {
-        "type": "record", "name": "PylogFramed",
+        "type": "record", "name": f"Framed{mark.as_py().hex()}",
         "fields": [
             {"name": "value", "type": json.loads(avro_schema)},
-            {"name": "mark", "type": {"type": "fixed", "name": "PylogMark", "size": _MARK_SIZE}},
+            {"name": "mark", "type": {"type": "fixed", "name": f"Mark{mark.as_py().hex()}", "size": _MARK_SIZE}},
         ],
     }  # fmt: skip
     container = io.BytesIO()

@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from pyspark_log import Store
@@ -195,6 +196,8 @@ def test_what_cannot_be_sent_is_refused_at_once(store):
             producer.send("t", headers=[(b"a", b"1")])
         with pytest.raises(InvalidRecordError, match="timestamp_ms"):
             producer.send("t", timestamp_ms="now")
+        with pytest.raises(TypeError):
+            producer.send("t", partition=0.5)
         producer.flush()
     assert all_values(store) == []
     with pytest.raises(InvalidConfigError):
@@ -219,6 +222,27 @@ def test_a_deleted_topic(store):
         store.delete_topic("t")
         with pytest.raises(UnknownTopicError):
             producer.send("t", b"1").result()
+
+
+def test_a_topic_that_is_deleted_between_its_partitions(store, monkeypatch, caplog):
+    """What is in the log is said to be, and is not appended once more."""
+    append, calls = store.append, []
+
+    def failing(topic, rows, **how):
+        calls.append(rows.num_rows)
+        if len(calls) == 1:
+            results = append(topic, rows.filter(pc.equal(rows["partition"], 0)), **how)
+            error = OSError("no")
+            error.results = results
+            raise error
+        raise UnknownTopicError("t is gone")
+
+    monkeypatch.setattr(store, "append", failing)
+    with Producer(store, linger_ms=PATIENCE * 1000) as producer:
+        sent = [producer.send("t", b"%d" % number, partition=number) for number in range(3)]
+    assert sent[0].result() == ("t", 0, 0)
+    assert [type(one.exception()) for one in sent[1:]] == [OSError, UnknownTopicError]
+    assert (calls, all_values(store)) == ([3, 1], [b"0"])
 
 
 # --- limits, ends, forks
