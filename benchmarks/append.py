@@ -159,7 +159,7 @@ def main() -> None:
         )  # fmt: skip
         tables.show(
             "append: small calls", ["", "us a call", "calls/s"],
-            [[name, f"{took * 1e6:.0f}", f"{1 / took:,.0f}"] for name, took in small(folder, given.rounds).items()],
+            [[name, f"{took * 1e6:.1f}", f"{1 / took:,.0f}"] for name, took in small(folder, given.rounds).items()],
             document=given.document,
         )  # fmt: skip
 
