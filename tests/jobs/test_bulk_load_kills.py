@@ -1,39 +1,18 @@
 """Processes of a bulk load are killed; it is started again until it is done, and each record is there once."""
 
 import os
-import random
 import signal
-import time
 from pathlib import Path
 
+import job_kills
 import pytest
+from job_kills import kill_at_random, wait_until
 from job_tools import Job, committed, files_in, fill, left_over, rows_in, rows_of
 
-from tests.campaign.processes import is_java, send, session
+from tests.campaign.processes import send
 from tests.store_tools import faults
 
-KILLS = 20
-#: How long to wait for what a load must come to, in seconds.
-PATIENCE = 240
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.long,
-    pytest.mark.timeout(1500),
-    pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc, which Linux has"),
-]
-
-
-def wait_until(job, seen):
-    """Returns when something is seen; False if the job has ended before."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if seen():
-            return True
-        if not job.is_running():
-            return False
-        time.sleep(0.001)
-    raise AssertionError(f"nothing was seen for {PATIENCE} s:\n{job.log.read_text()[-3000:]}")
+pytestmark = job_kills.MARKS
 
 
 def is_in(plan, text):
@@ -72,41 +51,13 @@ def test_all_of_it_is_killed_when_something_is_seen(store, tmp_path, what):
 
 def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, tmp_path):
     """Records come all the time. A load that has ended is followed by the next one."""
-    chance, target, log = random.Random(1), tmp_path / "lake", tmp_path / "log"
-    arguments = (cluster.master, "bulk_load", store.path, target, "--topics", "t", "--partition-by", "topic,hour")
+    target = tmp_path / "lake"
     fill(store, "t", 3, 20_000)
-    kills, ended = {"driver": 0, "executor": 0, "Python worker": 0}, 0
-    while sum(kills.values()) < KILLS:
-        fill(store, "t", 3, 500)
-        with Job(log, *arguments) as job:
-            while job.is_running() and sum(kills.values()) < KILLS:
-                victim = chance.choice(list(kills))
-                wait_until(job, lambda victim=victim: processes_of(cluster, job, victim))
-                time.sleep(chance.uniform(0, 1.5))  # any moment of it
-                if (pids := processes_of(cluster, job, victim)) and job.is_running():
-                    send([chance.choice(pids)], signal.SIGKILL)
-                    kills[victim] += 1
-                    if victim == "driver":
-                        break
-            else:
-                ended += job.wait() == 0
-    for _ in range(3):
-        with Job(log, *arguments) as job:
-            if job.wait() == 0:
-                break
-    assert job.wait() == 0, log.read_text()[-3000:]
+    arguments = ("bulk_load", store.path, target, "--topics", "t", "--partition-by", "topic,hour")
+    kill_at_random(cluster, tmp_path / "log", arguments, lambda _: fill(store, "t", 3, 500), seed=1)
     assert rows_in(target) == rows_of(store, "t")
     assert left_over(target) == []
     assert faults(store.path) == []
-    print(f"killed: {kills}; loads that ended well beside them: {ended}")
-
-
-def processes_of(cluster, job, victim):
-    """The driver's processes, or what it has started on the cluster."""
-    if victim == "driver":
-        return job.own()
-    children = [pid for worker in cluster.workers for pid in session(worker.pid) if pid != worker.pid]
-    return [pid for pid in children if is_java(pid) == (victim == "executor")]
 
 
 def test_a_job_that_is_stopped_holds_its_place(store, tmp_path):

@@ -2,26 +2,19 @@
 
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from job_tools import Job
-from test_bulk_load_kills import processes_of
+from job_kills import kill_at_random
 
 from pyspark_log.jobs import import_files
 from pyspark_log.jobs.imports import task
-from tests.campaign.processes import send
 from tests.store_tools import faults
-
-KILLS = 20
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -128,34 +121,18 @@ def test_what_is_refused(store, landing, capsys, arguments, code, said):
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc, which Linux has")
 def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, landing, tmp_path):
     """Files come all the time; each is imported once."""
-    chance, log, written = random.Random(2), tmp_path / "log", Counter()
+    written = Counter()
     store.create_topic("t", 3)
-    arguments = (cluster.master, "import_files", store.path, landing, "--to", "t", "--format", "json",
-                 "--key", "id", "--publish-bytes", "200000")  # fmt: skip
-    kills, number = {"driver": 0, "executor": 0, "Python worker": 0}, 0
-    while sum(kills.values()) < KILLS:
-        for _ in range(3):
+
+    def feed(_):
+        for number in range(written.total(), written.total() + 15_000, 5000):
             lines = [b'{"id": %d, "n": %d}' % (n % 7, n) for n in range(number, number + 5000)]
             (landing / f"{number:09}.json").write_bytes(b"\n".join(lines))
             written.update(lines)
-            number += 5000
-        with Job(log, *arguments) as job:
-            while job.is_running() and sum(kills.values()) < KILLS:
-                victim = chance.choice(list(kills))
-                deadline = time.monotonic() + 240
-                while job.is_running() and not processes_of(cluster, job, victim) and time.monotonic() < deadline:
-                    time.sleep(0.01)
-                time.sleep(chance.uniform(0, 1.5))  # any moment of it
-                if (pids := processes_of(cluster, job, victim)) and job.is_running():
-                    send([chance.choice(pids)], signal.SIGKILL)
-                    kills[victim] += 1
-                    if victim == "driver":
-                        break
-    for _ in range(3):
-        with Job(log, *arguments) as job:
-            if job.wait() == 0:
-                break
-    assert job.wait() == 0, log.read_text()[-3000:]
+
+    arguments = ("import_files", store.path, landing, "--to", "t", "--format", "json", "--key", "id",
+                 "--publish-bytes", "200000")  # fmt: skip
+    kill_at_random(cluster, tmp_path / "log", arguments, feed, seed=2)
     assert values(store) == written
     assert faults(store.path) == []
 

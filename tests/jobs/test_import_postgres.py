@@ -10,9 +10,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from job_kills import kill_at_random
 
 from tests.kafka.kafka_tools import SPARK_JARS
 from tests.ports import HOST, free_ports
+from tests.store_tools import faults
 
 # With Derby, test_import_files.py does the same in less time.
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
@@ -88,11 +90,38 @@ def test_rows_are_imported_once(postgres, store, tmp_path):
     assert first["timestamp"].isoformat() == "2026-01-01T00:00:10+00:00"
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_drivers_executors_and_workers_are_killed_at_random(cluster, postgres, store, tmp_path):
+    """Rows come all the time; each is imported once."""
+    postgres.sql("CREATE TABLE orders (id BIGSERIAL PRIMARY KEY, item TEXT);")
+    store.create_topic("orders", 3)
+    fed = []
+
+    def feed(kills):
+        fed.append(kills)
+        postgres.sql("INSERT INTO orders (item) SELECT 'item ' || n FROM generate_series(1, 20000) n;")
+
+    arguments = (
+        "import_table", store.path, "--to", "orders", "--url", f"jdbc:postgresql://{HOST}:{postgres.port}/postgres",
+        "--table", "orders", "--column", "id", "--key", "id", "--tasks", "6",
+        "--option", "user=tester", "--option", "driver=org.postgresql.Driver",
+    )  # fmt: skip
+    kill_at_random(cluster, tmp_path / "log", arguments, feed, seed=10, options=("--jars", jars()))
+    keys = store.topic("orders").read().to_table()["key"].to_pylist()
+    assert sorted(map(int, keys)) == list(range(1, 20_000 * len(fed) + 1))
+    assert faults(store.path) == []
+
+
+def jars():
+    """The driver of JDBC, as spark-submit takes it."""
+    return ",".join(map(str, SPARK_JARS.glob("postgresql-*.jar")))
+
+
 def run(call):
     """The summary of a run, as spark-submit makes it."""
-    jars = ",".join(map(str, SPARK_JARS.glob("postgresql-*.jar")))
     program = f"from pyspark_log.jobs import import_table; raise SystemExit(import_table.main({call!r}))"
-    settings = f"--jars {jars} --conf spark.ui.enabled=false --conf spark.driver.bindAddress=127.0.0.1 pyspark-shell"
+    settings = f"--jars {jars()} --conf spark.ui.enabled=false --conf spark.driver.bindAddress=127.0.0.1 pyspark-shell"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=400,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": settings, "SPARK_LOCAL_IP": HOST},

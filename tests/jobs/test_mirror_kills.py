@@ -3,19 +3,16 @@
 import os
 import random
 import signal
-import time
 
 import pytest
+from job_kills import kill_at_random, wait_until
 from job_tools import Job, fill
-from test_bulk_load_kills import processes_of, wait_until
 from test_mirror import left, records
 
 from pyspark_log import Store, TopicPartition
 from pyspark_log.jobs.mirroring.syncs import load_syncs
-from tests.campaign.processes import send
 from tests.store_tools import faults
 
-KILLS = 20
 PARTITIONS = 3
 
 pytestmark = [
@@ -28,36 +25,18 @@ pytestmark = [
 @pytest.mark.long
 def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, tmp_path):
     """Topics and records come all the time, in small micro-batches, and a group reads on."""
-    chance, log, target = random.Random(1), tmp_path / "log", tmp_path / "target"
-    arguments = (
-        cluster.master, "mirror", target, "--from-store", store.path, "--pattern", "^t", "--max-offsets", "3000",
-        "--groups", "^readers$", "--groups-interval", "1", "--checkpoint", tmp_path / "checkpoint",
-    )  # fmt: skip
-    kills, ended = {"driver": 0, "executor": 0, "Python worker": 0}, 0
-    while sum(kills.values()) < KILLS:
-        topic = f"t{sum(kills.values()) // 5}"
+    chance, target = random.Random(1), tmp_path / "target"
+
+    def feed(kills):
+        topic = f"t{kills // 5}"
         fill(store, topic, PARTITIONS, 4000)
         read_on(store, topic, chance)
-        with Job(log, *arguments, "--available-now") as job:
-            while job.is_running() and sum(kills.values()) < KILLS:
-                victim = chance.choice(list(kills))
-                wait_until(job, lambda victim=victim: processes_of(cluster, job, victim))
-                if victim == "driver":
-                    # Not while Spark starts, which takes longest.
-                    wait_until(job, lambda: processes_of(cluster, job, "Python worker"))
-                time.sleep(chance.uniform(0, 2))  # any moment of it
-                if (pids := processes_of(cluster, job, victim)) and job.is_running():
-                    send([chance.choice(pids)], signal.SIGKILL)
-                    kills[victim] += 1
-                    if victim == "driver":
-                        break
-            else:
-                ended += job.wait() == 0
-    for _ in range(3):
-        with Job(log, *arguments, "--available-now") as job:
-            if job.wait() == 0:
-                break
-    assert job.wait() == 0, log.read_text()[-3000:]
+
+    arguments = (
+        "mirror", target, "--from-store", store.path, "--pattern", "^t", "--max-offsets", "3000", "--available-now",
+        "--groups", "^readers$", "--groups-interval", "1", "--checkpoint", tmp_path / "checkpoint",
+    )  # fmt: skip
+    kill_at_random(cluster, tmp_path / "log", arguments, feed, seed=1, within=2)
     there = Store.open(target)
     for topic in store.topics():
         assert records(there, topic) == records(store, topic), topic
@@ -73,7 +52,6 @@ def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, tmp_
     positions = {at: one.offset for at, one in store.groups["readers"].committed().items()}
     assert {at: one.offset for at, one in there.groups["readers"].committed().items()} == positions
     assert faults(there.path) == []
-    print(f"killed: {kills}; runs that ended well beside them: {ended}")
 
 
 def read_on(store, topic, chance):
