@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark_log.jobs.imports.publish import ImportTarget
 from pyspark_log.jobs.imports.rows import RecordFields
 from pyspark_log.jobs.imports.sources import SourceFile, new_files
-from pyspark_log.jobs.imports.task import FilePiece, grouped, in_tasks, pieces_of, stage_pieces
+from pyspark_log.jobs.imports.task import FilePiece, in_tasks, pieces_of, stage_pieces
 from pyspark_log.jobs.support import run_tasks
+from pyspark_log.storage.ingest import grouped
 from pyspark_log.storage.publish import StagingPlan
 
 
@@ -49,7 +50,7 @@ def import_files(spark: SparkSession, target: ImportTarget, wanted: FileImport) 
     rows = size = count = 0
     # All are looked at before the first is imported.
     found = list(new_files(wanted.sources, target.topic, target.imported()))
-    for group in grouped(found, wanted.publish_bytes):
+    for group in grouped(found, wanted.publish_bytes, lambda one: one.size):
         plan = target.plan()
         pieces = [piece for one in group for piece in _pieces(one, target, plan, wanted)]
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +20,7 @@ from pyspark_log.jobs.imports.rows import (
 from pyspark_log.jobs.support import JobError
 from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.ingest import grouped
 from pyspark_log.storage.publish import StagedPart, StagedWriter, StagingPlan
 
 FORMATS = ("json", "csv", "parquet", "text")
@@ -60,14 +61,6 @@ class FilePiece:
     delimiter: str
 
 
-class _HasSize(Protocol):
-    @property
-    def size(self) -> int: ...
-
-
-_Sized = TypeVar("_Sized", bound=_HasSize)
-
-
 class StagedFiles(NamedTuple):
     """What a task has staged: where it is, and how many records."""
 
@@ -95,22 +88,9 @@ def _row_groups(path: str) -> int:
         raise JobError(f"{path}: not Parquet: {error}", "PYLOG_BAD_VALUE") from error
 
 
-def grouped(items: Iterable[_Sized], most: int) -> Iterator[list[_Sized]]:
-    """Puts neighbours together: up to `most` bytes, or one larger item."""
-    group, size = list[_Sized](), 0
-    for one in items:
-        if group and size + one.size > most:
-            yield group
-            group, size = [], 0
-        group.append(one)
-        size += one.size
-    if group:
-        yield group
-
-
 def in_tasks(pieces: Iterable[FilePiece]) -> Iterator[list[FilePiece]]:
     """The pieces of each task: small files share one."""
-    return grouped(pieces, _TASK_BYTES)
+    return grouped(pieces, _TASK_BYTES, lambda piece: piece.size)
 
 
 def stage_pieces(pieces: Sequence[FilePiece]) -> StagedFiles:

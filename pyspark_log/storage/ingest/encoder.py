@@ -6,8 +6,8 @@ import contextlib
 import mmap
 import secrets
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -16,6 +16,8 @@ from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.ingest.partitioner import Partitioner, group
 from pyspark_log.storage.ingest.timestamps import check_times, is_past_retention, warn_past_retention
 from pyspark_log.storage.record import HEADER_SIZE, MAX_TIMESTAMP_AT, BatchBuilder, RecordColumns, WriteColumns
+
+_Item = TypeVar("_Item")
 
 #: Bytes of records to which a batch is filled, before compression.
 BATCH_SIZE = 512 * 1024
@@ -205,13 +207,19 @@ def encode(topic: str, config: TopicConfig, data: pa.RecordBatch, now: int) -> l
     return list(encoder.batches(0, [encoder.assign(data, now, 0)]))
 
 
+def grouped(items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]) -> Iterator[list[_Item]]:
+    """Items in order, in lists of at most `most` bytes, or of one larger item."""
+    found, size = list[_Item](), 0
+    for item in items:
+        if found and size + size_of(item) > most:
+            yield found
+            found, size = [], 0
+        found.append(item)
+        size += size_of(item)
+    if found:
+        yield found
+
+
 def packed(batches: Iterable[bytes], size: int) -> Iterator[bytearray]:
     """Joins batches in order for few appends: each of at most `size` bytes, or of one larger batch."""
-    pack = bytearray()
-    for batch in batches:
-        if pack and len(pack) + len(batch) > size:
-            yield pack
-            pack = bytearray()
-        pack += batch
-    if pack:
-        yield pack
+    return (bytearray().join(group) for group in grouped(batches, size, len))

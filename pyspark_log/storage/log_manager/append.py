@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import PylogError
-from pyspark_log.storage.ingest import PIECE_SIZE, AssignedRows, BatchEncoder, packed, validate
+from pyspark_log.storage.ingest import PIECE_SIZE, AssignedRows, BatchEncoder, grouped, packed, validate
 from pyspark_log.storage.log import Appended, Extent, LogWriter
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import AppendResult
@@ -57,9 +57,8 @@ def append_rows(
 def _append_all(target: LogWriter, batches: Sequence[bytes], sync: bool) -> AppendResult:
     """Appends encoded batches. Up to _APPEND_BYTES of them get consecutive offsets, however small a segment is."""
     first = end = -1
-    for numbers in _packs(dict(enumerate(batches)), _APPEND_BYTES):
+    for turn in grouped(batches, _APPEND_BYTES, len):
         with target.hold() as writer:
-            turn = (batches[number] for number in numbers)
             for pack in packed(turn, min(_APPEND_BYTES, writer.config.segment_bytes)):
                 base, end, _ = writer.append(pack, sync=sync)
                 first = base if first < 0 else first
@@ -78,25 +77,13 @@ def append_batches(
             accepted[number] = validate(batch, config, now, where)
         except PylogError as error:
             outcomes[number] = error
-    for numbers in _packs(accepted, min(_APPEND_BYTES, config.segment_bytes)):
+    most = min(_APPEND_BYTES, config.segment_bytes)
+    for numbers in grouped(accepted, most, lambda number: len(accepted[number])):
         with target.hold() as writer:
             appended = writer.append_each([accepted[number] for number in numbers], sync=sync)
         for number, one in zip(numbers, appended, strict=True):
             outcomes[number] = AppendResult(target.place.partition, *one) if isinstance(one, Appended) else one
     return [outcomes[number] for number in range(len(outcomes))]
-
-
-def _packs(batches: Mapping[int, bytes | bytearray], most: int) -> Iterator[list[int]]:
-    """The numbers of batches, of `most` bytes together or of one larger batch."""
-    numbers, size = list[int](), 0
-    for number, batch in batches.items():
-        if numbers and size + len(batch) > most:
-            yield numbers
-            numbers, size = [], 0
-        numbers.append(number)
-        size += len(batch)
-    if numbers:
-        yield numbers
 
 
 def _share(partition: int, parts: Sequence[AssignedRows]) -> int:
