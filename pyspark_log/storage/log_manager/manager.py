@@ -290,8 +290,9 @@ class LogManager:
             LogDirOfflineError: a log dir has failed; or none can take a new partition.
         """
         looked = set()
+        topics = dict[str, TopicLogs]()
         for topic, partition in partitions:
-            opened = self.topic(topic)
+            opened = topics[topic] = topics.get(topic) or self.topic(topic)
             loaded = state_file.read(opened.state_path(partition))
             if loaded is None:
                 self.log_dirs.choose(f"{topic}-{partition}")

@@ -57,6 +57,11 @@ def copy_limit(config: TopicConfig) -> int:
     return max(_COPY_LEAST, min(_COPY_MOST, config.segment_bytes // 8))
 
 
+def is_copied_anywhere(size: int) -> bool:
+    """Whether so many bytes of a decision are within the copy limit of every topic."""
+    return size <= _COPY_LEAST
+
+
 def install_size(config: TopicConfig) -> int:
     """The least size, in bytes, at which a file may become a segment of its own."""
     return min(_INSTALL_MOST, config.segment_bytes // 8)

@@ -91,14 +91,17 @@ def write(
 def entries(
     folder: str, name: str, inline_start: int, parts: Sequence[StagedPart]
 ) -> dict[TopicIdPartition, list[StagedRegion]]:
-    """What `read` returns for a manifest that `write` has just written; `inline_start` is from `write`."""
+    """What `read` returns for a manifest that `write` has just written, with the data that it holds.
+
+    `inline_start` is from `write`.
+    """
     found: dict[TopicIdPartition, list[StagedRegion]] = {}
     inline = inline_start
     for part in parts:
         path, position = f"{folder}/{part.file or name}", part.position
         if not part.file:
             position, inline = inline, inline + part.size
-        region = StagedRegion(path, position, part.size, part.count, part.crcs)
+        region = StagedRegion(path, position, part.size, part.count, part.crcs, part.data)
         found.setdefault(TopicIdPartition(part.topic, part.topic_id, part.partition), []).append(region)
     return found
 

@@ -18,9 +18,9 @@ from pyspark_log.errors import CorruptRecordError, OutcomeUnknownError, StagedOu
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, forbids_links
 from pyspark_log.storage.log import RESERVE, Flags, Intent, LogWriter, apply_intent
 from pyspark_log.storage.publish.install import ReadySegment, Ways, choose
-from pyspark_log.storage.publish.staged_file import StagedRegion, read_region
+from pyspark_log.storage.publish.staged_file import StagedRegion, headers_of, read_region
 from pyspark_log.storage.record import BatchHeader, assign_offsets, crc32c, crcs_of, scan, set_log_append_time
-from pyspark_log.storage.segment import SegmentWriter, read_headers
+from pyspark_log.storage.segment import SegmentWriter
 from pyspark_log.types import NO_TIMESTAMP
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -170,7 +170,9 @@ class _Work:
         """The largest time (ms) of the copied records; the segment may have to be rolled before them because of it."""
         if self.append_time is not None:
             return self.append_time
-        return max((_newest(piece) for piece in pieces if isinstance(piece, StagedRegion)), default=NO_TIMESTAMP)
+        copied = (piece for piece in pieces if isinstance(piece, StagedRegion))
+        times = (header.max_timestamp for piece in copied for header in headers_of(piece))
+        return max(times, default=NO_TIMESTAMP)
 
     # ---- with the lock
 
@@ -183,7 +185,9 @@ class _Work:
         installs = any(isinstance(piece, ReadySegment) for piece in pieces)
         end = steps[-1].offset + steps[-1].piece.count
         sync = self.sync or installs or writer.must_sync(end)
-        writer.drop_newer_segments()
+        if installs or steps[-1].base != active:
+            # A segment begins, which would make those above it live.
+            writer.drop_newer_segments()
         self._begin(steps[-1], digest, sync=sync)
         try:
             segment, headers = self._write(steps, sync=sync)
@@ -286,8 +290,3 @@ class _Work:
             yield from scan(data, 0, len(data))
             target += len(data)
 
-
-def _newest(region: StagedRegion) -> int:
-    with files.open_read(region.path) as source:
-        headers = read_headers(source, region.position, region.position + region.size)
-        return max((header.max_timestamp for header in headers), default=NO_TIMESTAMP)

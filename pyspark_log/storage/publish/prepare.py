@@ -24,7 +24,7 @@ from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import Entries, entries_of, staging_folder, unlink_all
 from pyspark_log.storage.publish.decision import TopicIdPartition
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.install import copy_limit, install_size, most_batches
+from pyspark_log.storage.publish.install import copy_limit, install_size, is_copied_anywhere, most_batches
 from pyspark_log.storage.publish.staged_file import Job, StagedRegion, job_of, read_region
 from pyspark_log.storage.publish.staging import PartFile, StagedPart
 from pyspark_log.storage.record import crcs_of, scan, set_log_append_time
@@ -61,8 +61,8 @@ def gather(logs: LogManager, parts: Sequence[StagedPart], *, sync: bool) -> Gath
         StagedOutputError: staged output is gone, or is not what was staged.
         OSError: e.g. a full disk. New files were removed.
     """
-    # Where other hosts may have a file open, none becomes a segment; see apply.py.
-    if is_shared(f"{logs.path}/{STATE_FOLDER}"):
+    # Where other hosts may have a file open, none becomes a segment; see partition_applier.py.
+    if is_copied_anywhere(sum(part.size for part in parts)) or is_shared(f"{logs.path}/{STATE_FOLDER}"):
         return Gathered(list(parts), 0)
     shared_files = {name for name, count in Counter(part.file for part in parts).items() if count > 1 or not name}
     places: dict[tuple[str, int, str], list[StagedPart]] = {}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pyspark_log.errors import PylogError, StagedOutputError
 from pyspark_log.storage.fs import Process, files
 from pyspark_log.storage.record import BatchHeader, crcs_of, scan
-from pyspark_log.storage.segment import BatchStream
+from pyspark_log.storage.segment import BatchStream, read_headers
 
 SUFFIX = ".staged"
 
@@ -82,6 +82,7 @@ class StagedRegion:
         position, size: where in it, in bytes.
         count: how many records, which is how many offsets they take.
         crcs: the batches' CRC fields, 4 bytes each; they identify these batches.
+        data: the batches, if this process has them in memory, so that it need not read them; else empty.
     """
 
     path: str
@@ -89,6 +90,7 @@ class StagedRegion:
     size: int
     count: int
     crcs: bytes
+    data: bytes = b""
 
 
 def read_region(region: StagedRegion) -> Iterator[memoryview]:
@@ -101,7 +103,23 @@ def read_region(region: StagedRegion) -> Iterator[memoryview]:
         FileNotFoundError: the file is gone.
         CorruptRecordError, StagedOutputError: it holds something else than what was staged.
     """
-    crcs, count, end = bytearray(), 0, region.position + region.size
+    crcs, count = bytearray(), 0
+    for data, headers in _in_memory(region) if region.data else _in_file(region):
+        crcs += crcs_of(headers)
+        count += sum(header.last_offset_delta + 1 for header in headers)
+        if headers:
+            yield data
+    if crcs != region.crcs or count != region.count:
+        raise StagedOutputError(f"{region.path}: the bytes at {region.position} are not those that were staged")
+
+
+def _in_memory(region: StagedRegion) -> Iterator[tuple[memoryview, list[BatchHeader]]]:
+    data = memoryview(bytearray(region.data))
+    yield data, scan(data, 0, len(data), check_crcs=True)
+
+
+def _in_file(region: StagedRegion) -> Iterator[tuple[memoryview, list[BatchHeader]]]:
+    end = region.position + region.size
 
     def take(buffer: memoryview, at: int, filled: int) -> tuple[int, tuple[memoryview, list[BatchHeader]]]:
         headers = scan(buffer, at, filled, check_crcs=True)
@@ -111,13 +129,15 @@ def read_region(region: StagedRegion) -> Iterator[memoryview]:
     with files.open_read(region.path) as source:
         if source.size() < end:
             raise StagedOutputError(f"{region.path} has {source.size()} bytes, it must have {end}")
-        for data, headers in BatchStream(region.size, window=_READ_SIZE).read(source, region.position, end, take):
-            crcs += crcs_of(headers)
-            count += sum(header.last_offset_delta + 1 for header in headers)
-            if headers:
-                yield data
-    if crcs != region.crcs or count != region.count:
-        raise StagedOutputError(f"{region.path}: the bytes at {region.position} are not those that were staged")
+        yield from BatchStream(region.size, window=_READ_SIZE).read(source, region.position, end, take)
+
+
+def headers_of(region: StagedRegion) -> list[BatchHeader]:
+    """The headers of a region's batches, unchecked. FileNotFoundError, CorruptRecordError."""
+    if region.data:
+        return scan(region.data, 0, region.size)
+    with files.open_read(region.path) as source:
+        return list(read_headers(source, region.position, region.position + region.size))
 
 
 def region_fault(region: StagedRegion) -> str:

@@ -56,7 +56,8 @@ class Applier(Recovery):
         count = len(last.piece.whats)
         digest = tuple(what for piece in pieces for what in piece.whats)
         intent = Intent(decision, digest, last.offset + count, last.base, last.position + count)
-        yield from self.drop_newer_segments()
+        if last.base != self.state.base or any(piece.file for piece in pieces):
+            yield from self.drop_newer_segments()
         if self.keeps("an intent comes before the bytes"):
             yield from self._begin(intent, sync=sync)
         try:

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,6 +56,30 @@ def staged_files(store):
         return sorted(os.listdir(f"{store.path}/staging"))
     except FileNotFoundError:
         return []
+
+
+def test_small_output_is_not_read_again_by_its_publisher(store, monkeypatch):
+    parts = stage(store, b"one", b"two")
+    read = []
+
+    def noted(real):
+        return lambda self, *given: (read.append(self.path), real(self, *given))[1]
+
+    for name in ("pread", "pread_into"):
+        monkeypatch.setattr(files.File, name, noted(getattr(files.File, name)))
+    publish(store.decisions, "q", 0, parts)
+    monkeypatch.undo()
+    assert read, "the log's own files are read"
+    assert not [path for path in read if "/staging/" in path]
+    assert sorted(content(store)) == [b"one", b"two"]
+
+
+def test_output_that_is_damaged_in_memory_reaches_no_log(store):
+    (part,) = stage(store, b"one")
+    damaged = part.data[:-3] + b"!" + part.data[-2:]
+    with pytest.raises(PublishPendingError, match="CRC"):
+        publish(store.decisions, "q", 0, [replace(part, data=damaged)])
+    assert content(store) == []
 
 
 def test_staged_output_is_invisible_until_it_is_published(store):
