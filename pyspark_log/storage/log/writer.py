@@ -235,7 +235,7 @@ class LogWriter(HeldLog):
             most: what they are together, at most.
         """
         base = self.state.next_offset
-        if self._must_roll(most.size, base + most.records - 1, most.newest):
+        if not self.has_room(most):
             # Perhaps: only all of them together show whether they still fit.
             data = bytearray()
             for piece in pieces:
@@ -259,6 +259,10 @@ class LogWriter(HeldLog):
             self._undo(error)
             raise
         return self._move_end(end, position - state.position, headers, (), sync=sync)
+
+    def has_room(self, most: Extent) -> bool:
+        """Whether so much surely fits into the active segment; the lock is held."""
+        return not self._must_roll(most.size, self.state.next_offset + most.records - 1, most.newest)
 
     def _must_roll(self, size: int, last_offset: int, newest: int) -> bool:
         return bool(self.state.flags & Flags.SUSPECT) or self.segment.must_roll(size, last_offset, newest)

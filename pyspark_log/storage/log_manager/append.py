@@ -15,6 +15,9 @@ from pyspark_log.types import AppendResult
 
 # An append of more bytes than this is split into several, so that other writers get their turn.
 _APPEND_BYTES = 16 * 1024 * 1024
+# The same for records that are written while they are encoded, where the segment has room for so many bytes: each turn
+# has a first encoding and a last write that overlap with nothing.
+_STREAM_BYTES = 64 * 1024 * 1024
 
 
 def append_rows(
@@ -43,8 +46,7 @@ def append_rows(
             writer = logs.writer_of(opened, target)
             if streams:
                 newest = now if config.log_append_time else max(part.records.newest for part in parts)
-                most = Extent(_APPEND_BYTES, _share(target, parts), newest)
-                results.append(_stream(writer, encoder.pieces(target, parts), most, sync))
+                results.append(_stream(writer, encoder.pieces(target, parts), _share(target, parts), newest, sync))
             else:
                 results.append(_append_all(writer, encoded[target], sync))
         except Exception as error:
@@ -91,19 +93,32 @@ def _share(partition: int, parts: Sequence[AssignedRows]) -> int:
     return sum(high - low for part in parts for low, high in [part.shares.get(partition, (0, 0))])
 
 
-def _stream(target: LogWriter, pieces: Iterator[memoryview], most: Extent, sync: bool) -> AppendResult:
-    """Appends batches while the next ones are encoded; `most`: what any part of them is."""
+def _stream(
+    target: LogWriter, pieces: Iterator[memoryview], records: int, newest: int, sync: bool
+) -> AppendResult:
+    """Appends batches while the next ones are encoded.
+
+    Args:
+        target: the partition.
+        pieces: the batches.
+        records: how many records they have.
+        newest: the largest time of a record (ms).
+        sync: as `Store.append`.
+    """
     first = end = -1
     left = _Pieces(pieces)
     while left.following is not None:
         with target.hold() as writer:
-            base, end, _ = writer.append_pieces(left.take(), most, sync=sync)
+            most = Extent(min(_STREAM_BYTES, writer.config.segment_bytes), records, newest)
+            if not writer.has_room(most):
+                most = most._replace(size=_APPEND_BYTES)
+            base, end, _ = writer.append_pieces(left.take(most.size), most, sync=sync)
         first = base if first < 0 else first
     return AppendResult(target.place.partition, first, end)
 
 
 class _Pieces:
-    """Takes pieces up to _APPEND_BYTES at a time.
+    """Takes some of the pieces at a time.
 
     Attributes:
         following: the first one that was not taken yet; it is encoded while the last one taken is written.
@@ -113,9 +128,9 @@ class _Pieces:
         self._pieces = pieces
         self.following = next(pieces, None)
 
-    def take(self) -> Iterator[memoryview]:
-        """Yields the next pieces."""
-        for _ in range(_APPEND_BYTES // PIECE_SIZE):
+    def take(self, size: int) -> Iterator[memoryview]:
+        """Yields the next pieces, of `size` bytes at most."""
+        for _ in range(size // PIECE_SIZE):
             if self.following is None:
                 return
             yield self.following

@@ -199,7 +199,7 @@ def test_they_are_written_once_a_second_at_most(store):
     assert offsets(store) == (0, 0, None)
     roll(store)
     assert offsets(store) == (0, 0, None)
-    os.utime(data(store, HIGH), (time.time() - 1,) * 2)
+    os.utime(data(store, HIGH), (time.time() - 2,) * 2)
     roll(store)
     base = int(Path(store.segment_files("t", 0)[-1]).stem)
     assert offsets(store) == (base, base, None)

@@ -112,22 +112,36 @@ def test_a_topic_with_the_time_of_the_append_is_rolled_by_that(tmp_path):
     assert len(logs(store)) == 3
 
 
-def test_more_than_a_part_is_several_appends(store):
+@pytest.mark.parametrize(("segment_bytes", "appends"), [(128 << 20, 1), (48 << 20, 3)])
+def test_an_append_takes_one_turn_where_there_is_room_else_some(tmp_path, observe, segment_bytes, appends):
+    """Of 38 MB: all in one turn if the segment has room for 64 MiB, else 16 MiB at a time."""
+    store = Store.create(tmp_path / "s")
+    store.create_topic("t", 1, {"segment.bytes": str(segment_bytes)})
     data = large(9, size=4000)
-    ends = []
+    store.append("t", data.slice(0, 1), partition=0)
+    ends = {1}
     observed = Store.open(store.path)
 
     def look(change):
         if change.kind == "write" and change.path.endswith("-0"):
-            ends.append(observed.latest_offset("t", 0))
+            ends.add(observed.latest_offset("t", 0))
 
-    files.set_observer(look)
-    try:
-        store.append("t", data, partition=0)
-    finally:
-        files.set_observer(None)
-    assert len(set(ends)) >= 3
-    assert values(store) == data["value"].to_pylist()
+    observe(look)
+    store.append("t", data, partition=0)
+    observe(None)
+    ends.add(store.latest_offset("t", 0))
+    assert len(ends) == 1 + appends
+    assert values(store)[1:] == data["value"].to_pylist()
+    assert not faults(store.path)
+
+
+def test_no_segment_gets_more_than_its_size(tmp_path):
+    store = Store.create(tmp_path / "s")
+    store.create_topic("t", 1, {"segment.bytes": str(18 << 20)})
+    store.append("t", large(9, size=4000), partition=0)
+    sizes = [os.path.getsize(path) for path in logs(store)]
+    assert len(sizes) == 3
+    assert max(sizes) <= 18 << 20
 
 
 def test_it_goes_into_a_new_segment_as_a_whole(tmp_path):
