@@ -1,10 +1,11 @@
 """What a small micro-batch costs: a topic of 2 partitions into `noop` and into a topic, 1,000 rows a micro-batch.
 
-    python benchmarks/microbatch.py [--rounds 3] [--batches 30] [--kafka]
+    python benchmarks/microbatch.py [--rounds 3] [--batches 30] [--kafka] [--tcp]
 
 Each way in turn, in several rounds; printed are the medians of a whole trigger in ms, warm, and how many times as long
 they are as what Spark takes by itself: its own source of rows in the JVM, into `noop`. With --kafka also Spark's Kafka
-connector and a broker on this machine (`make kafka-jars` first).
+connector and a broker on this machine (`make kafka-jars` first). With --tcp Spark talks to its Python
+processes as it does by default, and not over Unix sockets.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--kafka", action="store_true")
+    parser.add_argument("--tcp", action="store_true")
     given = parser.parse_args()
-    spark = streams.session()
+    spark = streams.session(**{"spark.python.unix.domain.socket.enabled": str(not given.tcp).lower()})
     found = defaultdict(list)
     with contextlib.ExitStack() as held:
         folder = held.enter_context(tempfile.TemporaryDirectory())

@@ -1,27 +1,29 @@
 """What the store adds to Spark's own cost of a Python data source, in batch reads and writes.
 
-    python benchmarks/spark_io.py [--rows 3000000] [--partitions 4] [--repeat 5] [--folder DIR]
+    python benchmarks/spark_io.py [--rows 3000000] [--partitions 4] [--repeat 5] [--folder DIR] [--kafka]
 
 Reads: all rows of a topic into Spark's `noop` sink, beside a data source that yields the same Arrow batches ready-made.
-Writes: the rows of that source into a new topic, beside a sink that drops what it gets. Records have keys of 8
-bytes and values of 100 random ones. The two of each pair take turns; the table shows medians. MB/s (10**6
-bytes) count keys and values. Nothing is compressed. A write ends when it is published and synced to the disk.
+Writes: the rows of that source into a new topic, beside a sink that drops what it gets, and Parquet. Records have keys
+of 8 bytes and values of 100 random ones. The ways take turns; the table shows medians. MB/s (10**6 bytes) count keys
+and values. Nothing is compressed. A write into a topic ends when it is published and synced to the disk, one into
+Parquet before. With --kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars` first).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from array import array
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
+import streams
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -143,23 +145,14 @@ def report(title: str, seconds: dict[str, float], rows: int) -> None:
 
 
 def make_session() -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
+    spark = streams.session()
     spark.dataSource.register(ReadyMade)
     spark.dataSource.register(Dropping)
     return spark
 
 
-def run(spark: SparkSession, folder: str, partitions: int, rows_each: int, repeat: int) -> None:
+def run(spark: SparkSession, folder: str, partitions: int, rows_each: int, repeat: int, broker: str) -> None:
+    """Measures; `broker`: the address of one with the empty topics t and w, or ""."""
     ready_folder = f"{folder}/ready"
     os.mkdir(ready_folder)
     store = Store.create(f"{folder}/store")
@@ -193,10 +186,22 @@ def run(spark: SparkSession, folder: str, partitions: int, rows_each: int, repea
     def read(df) -> None:
         df.write.format("noop").mode("overwrite").save()
 
+    def write_parquet() -> None:
+        ready.select("key", "value").write.option("compression", "none").parquet(f"{targets[-1]}/parquet")
+
+    reads = {"ready-made": lambda: read(ready), "pylog": lambda: read(topic)}
+    writes = {"dropping": drop, "pylog": write_topic, "Parquet": write_parquet}
+    if broker:
+        kafka = {"kafka.bootstrap.servers": broker}
+        topic.select("key", "value", "partition").write.format("kafka").options(topic="t", **kafka).save()
+        reads["Kafka"] = lambda: read(spark.read.format("kafka").options(subscribe="t", **kafka).load())
+        writes["Kafka"] = (
+            lambda: ready.select("key", "value").write.format("kafka").options(topic="w", **kafka).save()
+        )
     print(f"{rows:,} rows in {partitions} partitions, medians of {repeat}")
     print(f"{'':<22}{'seconds':>8}{'M rows/s':>12}{'MB/s':>8}{'ratio':>8}")
-    report("read", take_turns({"ready-made": lambda: read(ready), "pylog": lambda: read(topic)}, repeat), rows)
-    report("write", take_turns({"dropping": drop, "pylog": write_topic}, repeat, new_target), rows)
+    report("read", take_turns(reads, repeat), rows)
+    report("write", take_turns(writes, repeat, new_target), rows)
 
 
 def main() -> None:
@@ -205,10 +210,14 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--folder", help="where the stores are made; else the system's folder for temporary files")
+    parser.add_argument("--kafka", action="store_true")
     arguments = parser.parse_args()
     spark = make_session()
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        run(spark, folder, arguments.partitions, arguments.rows // arguments.partitions, arguments.repeat)
+    partitions = arguments.partitions
+    with contextlib.ExitStack() as held:
+        folder = held.enter_context(tempfile.TemporaryDirectory(dir=arguments.folder))
+        broker = held.enter_context(streams.kafka(spark, {"t": partitions, "w": partitions})) if arguments.kafka else ""
+        run(spark, folder, partitions, arguments.rows // partitions, arguments.repeat, broker)
     spark.stop()
 
 

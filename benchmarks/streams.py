@@ -14,21 +14,22 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-#: As in conf/spark-defaults.conf.
-_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_DEFAULTS = Path(__file__).parents[1] / "conf/spark-defaults.conf"
 
 
-def session() -> SparkSession:
-    """With the settings for short micro-batches (docs/spark.md)."""
+def session(**settings: str) -> SparkSession:
+    """With the settings of conf/spark-defaults.conf, and others."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.streaming.checkpointFileManagerClass", _CHECKPOINTS)
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
-        .getOrCreate()
     )
+    lines = (line.split() for line in _DEFAULTS.read_text().splitlines() if line and not line.startswith("#"))
+    for name, value in {**dict(lines), **settings}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

@@ -5,16 +5,21 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from tests.campaign.queries import FILE_SYSTEM_CHECKPOINTS, JVM_OPTIONS, WORKERS_PATIENCE
+from tests.campaign.queries import JVM_OPTIONS, WORKERS_PATIENCE
+from tests.paths import ROOT
 
 
 def start_session(warehouse):
-    """The one session of this process."""
+    """The one session of this process, with the settings that users get; other drivers have Spark's defaults."""
     # Spark starts `python3` from the PATH otherwise, which need not have this package.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder
+    for line in (ROOT / "conf/spark-defaults.conf").read_text().splitlines():
+        if line and not line.startswith("#"):
+            builder = builder.config(*line.split())
     session = (
-        SparkSession.builder.master("local[2]")
+        builder.master("local[2]")
         .appName("pylog tests")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
@@ -26,8 +31,6 @@ def start_session(warehouse):
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(warehouse))
-        # Far fewer processes a micro-batch than with the default, on a local disk.
-        .config("spark.sql.streaming.checkpointFileManagerClass", FILE_SYSTEM_CHECKPOINTS)
         # Many queries at once start many processes.
         .config(*WORKERS_PATIENCE)
         .getOrCreate()
