@@ -36,6 +36,10 @@ _MEMORY = 32 * 1024 * 1024
 # so that a file's cost is small against its content; up to _OWN_FILES are open at a time.
 _OWN_FILE_SIZE = _MEMORY // 64
 _OWN_FILES = 64
+# What goes to a file that is there is written in pieces of this many bytes: while they are in the processor's cache.
+_PIECE = _OWN_FILE_SIZE // 2
+# After how many more bytes the disk begins to write such a file, so that its sync has little left to wait for.
+_WRITE_BACK = 2 * 1024 * 1024
 
 # A topic's name and a partition of it.
 _Place = tuple[str, int]
@@ -152,6 +156,7 @@ class PartFile:
         self.file = files.create(f"{folder}/{job.new_name()}")
         self.count = self.size = 0
         self._crcs = bytearray()
+        self._begun = 0  # how many of the bytes the disk was asked to write
 
     @property
     def batches(self) -> int:
@@ -164,6 +169,9 @@ class PartFile:
         self.count += count
         self.size += len(data)
         self._crcs += crcs
+        if self.size - self._begun >= _WRITE_BACK:
+            self.file.begin_sync(self._begun, self.size - self._begun)
+            self._begun = self.size
 
     def part(self, topic: str, partition: int, topic_id: str) -> StagedPart:
         """Its content, as a part for that partition."""
@@ -239,7 +247,9 @@ class StagedWriter:
         run.size += len(batch)
         run.batches.append(batch)
         self._size += len(batch)
-        if self._size > _MEMORY:
+        if place in self._own and run.size >= _PIECE:
+            self._write(place, _OWN_FILE_SIZE)
+        elif self._size > _MEMORY:
             self._spill()
 
     def _is_full(self, place: _Place, batch: bytes, count: int) -> bool:
