@@ -15,7 +15,7 @@ from pyspark_log.errors import LogDamagedError
 from pyspark_log.storage.catalog import PartitionPath
 from pyspark_log.storage.log.isolation import AbortedRanges
 from pyspark_log.storage.record import LENGTH_AT, Chunk, decode
-from pyspark_log.storage.segment import SWAP, BatchStream, SegmentReader
+from pyspark_log.storage.segment import READ_SIZE, SWAP, BatchStream, SegmentReader
 
 # A bad batch is read this often before it is reported as damaged: on a shared file system the first read can return
 # pages that another machine has since rewritten.
@@ -47,7 +47,9 @@ class RangeReader:
             keys="key" in columns, values="value" in columns, headers="headers" in columns,
             max_batch_bytes=max_batch_bytes, aborted=aborted.hold if aborted else None,
         )  # fmt: skip
-        self._stream = BatchStream(max_batch_bytes, place.topic, place.partition, tries=_TRIES)
+        # A look-up should read little; but each read gives a chunk, which has a cost of its own in Spark.
+        later = max(READ_SIZE, max_bytes)
+        self._stream = BatchStream(max_batch_bytes, place.topic, place.partition, later=later, tries=_TRIES)
 
     def read(
         self, segment: SegmentReader, size: int, start: int, until: int, following: int | None,

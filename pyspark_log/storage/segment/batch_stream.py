@@ -49,20 +49,22 @@ class BatchStream:
     """
 
     def __init__(
-        self, max_batch_bytes: int, topic: str = "", partition: int = -1, *, window: int = READ_SIZE, tries: int = 1
-    ) -> None:
+        self, max_batch_bytes: int, topic: str = "", partition: int = -1, *, window: int = READ_SIZE,
+        later: int | None = None, tries: int = 1,
+    ) -> None:  # fmt: skip
         """Allocates nothing yet.
 
         Args:
             max_batch_bytes: the most that one batch may have; a larger one is an error.
             topic, partition: named in errors.
             window: bytes that are read at a time, unless a batch is larger.
+            later: the same after the first read of a region; None: no more than that.
             tries: how often a bad batch is read before it is an error. On a shared file system the first read can
                 return pages that another machine has since rewritten.
         """
         self._max_batch_bytes = max_batch_bytes
         self._topic, self._partition = topic, partition
-        self._window, self._tries = window, tries
+        self._window, self._most, self._tries = window, later or window, tries
         self._buffer = memoryview(b"")
         self.position = 0
 
@@ -83,7 +85,7 @@ class BatchStream:
             LogDamagedError: the file is shorter than `end`.
         """
         wanted = min(self._window, end - start)
-        if not wanted <= len(self._buffer) <= self._window:
+        if not wanted <= len(self._buffer) <= self._most:
             self._buffer = memoryview(bytearray(wanted))
         position, tries = start, 0
         while position < end:
@@ -110,6 +112,8 @@ class BatchStream:
                 if tries == self._tries:
                     raise error.located(position, file.path, self._topic, self._partition) from None
             position += at
+            if len(self._buffer) < min(self._most, end - position):
+                self._buffer = memoryview(bytearray(min(self._most, end - position)))
 
     def _grow(self, filled: int, left: int) -> None:
         """Enlarges the buffer to the size of the batch at its start, by its length field. CorruptRecordError."""

@@ -57,6 +57,18 @@ def test_a_batch_that_is_larger_than_the_window_comes_in_a_larger_buffer(log):
     assert pieces(stream, log, start) == [[3, 4, 5]]
 
 
+def test_the_first_read_of_a_region_is_smaller_than_the_later_ones(tmp_path):
+    one = build([Record(None, b"v" * 100)])
+    data = bytearray(one * 10)
+    assign_offsets(data, 0, len(data), 0, 0)
+    (tmp_path / "log").write_bytes(data)
+    stream = BatchStream(10_000, window=len(one), later=4 * len(one))
+    with files.open_read(str(tmp_path / "log")) as log:
+        assert pieces(stream, log) == [[0], [1, 2, 3, 4], [5, 6, 7, 8], [9]]
+        # The larger buffer stays.
+        assert pieces(stream, log) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
 def test_no_buffer_grows_beyond_the_limit(log):
     with pytest.raises(BatchTooLargeError, match=r"t-1: .*/log at byte \d+ \(base offset 2\).* more than 4000 bytes"):
         pieces(BatchStream(4000, "t", 1, window=300), log)
