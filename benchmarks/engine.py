@@ -53,7 +53,7 @@ def main(folder):
     append = seconds(lambda: store.append("large", many))
     read = seconds(lambda: sum(batch.num_rows for batch in store.read("large", 0, 0, ROWS)))
     print(f"{'append, ' + format(ROWS, ',') + ' records a call':42}{ROWS / append / 1e6:10.1f} M records/s")
-    print(f"{'read, 8 MiB a batch':42}{ROWS / read / 1e6:10.1f} M records/s")
+    print(f"{'read, 1 MiB a batch':42}{ROWS / read / 1e6:10.1f} M records/s")
     for name, sync in (("small", False), ("synced", True)):
         took = seconds(lambda name=name, sync=sync: store.append(name, one, sync=sync), 300)
         print(f"{'append, one record a call' + (', synced' if sync else ''):42}{1 / took:10,.0f} calls/s")

@@ -20,6 +20,8 @@ from pyspark_log.storage.store import Store
 
 # A task of Spark's costs about as much as the records of so many bytes (docs/performance.md).
 _TASK_BYTES = 4 * 1024 * 1024
+# Bytes of records in a batch of rows: each batch has a cost of its own in Spark, which is that of some thousand rows.
+_BATCH_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,8 @@ def _read_range(partition: RangePartition) -> Iterator[pa.RecordBatch]:
                 # By the offset it is known how far the rows have come.
                 wanted = list(dict.fromkeys((*plan.columns, "offset")))
                 rows = store.read(
-                    at.topic, at.partition, start, end, columns=wanted, headers="headers" in wanted,
-                    isolation_level=level, on_damage=plan.on_corruption.handler(at),
+                    at.topic, at.partition, start, end, max_bytes=_BATCH_BYTES, columns=wanted,
+                    headers="headers" in wanted, isolation_level=level, on_damage=plan.on_corruption.handler(at),
                 )  # fmt: skip
                 # Check again: from here on the rows are those of one topic, even if it is recreated.
                 if not is_same_topic(store, at, partition.topic_id, loss):

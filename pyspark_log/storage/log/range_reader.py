@@ -47,7 +47,7 @@ class RangeReader:
             keys="key" in columns, values="value" in columns, headers="headers" in columns,
             max_batch_bytes=max_batch_bytes, aborted=aborted.hold if aborted else None,
         )  # fmt: skip
-        # A look-up should read little; but each read gives a chunk, which has a cost of its own in Spark.
+        # A look-up should read little; after that, as much as a chunk may hold.
         later = max(READ_SIZE, max_bytes)
         self._stream = BatchStream(max_batch_bytes, place.topic, place.partition, later=later, tries=_TRIES)
 

@@ -46,8 +46,8 @@ from pyspark_log.types import NO_TIMESTAMP, OffsetAndTimestamp
 
 _T = TypeVar("_T")
 
-#: Bytes of records (before compression) in a batch that a read yields.
-READ_BYTES = 8 * 1024 * 1024
+#: Bytes of records (before compression) in a batch that a read yields: few enough to stay in the processor's cache.
+READ_BYTES = 1024 * 1024
 
 
 class Damage(NamedTuple):

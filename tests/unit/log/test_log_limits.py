@@ -72,6 +72,18 @@ def test_a_read_gives_one_batch_at_least_however_little_it_may_take(store):
     assert read(store, 1, 2, max_bytes=1) == [(1, 1)]
 
 
+def test_a_read_gives_about_as_much_as_it_may_take(store):
+    """But its first batch is small: a look-up takes no more."""
+    value = b"x" * 1000
+    store.append("t", pa.record_batch({"value": [value] * 10_000}))
+    for most in (2**20, 4 * 2**20):
+        sizes = [batch.num_rows * len(value) for batch in store.read("t", 0, max_bytes=most)]
+        assert sum(sizes) == 10_000_000
+        assert sizes[0] < 2**20
+        assert all(most * 0.7 < size < most for size in sizes[1:-1])
+        assert len(sizes) > 2
+
+
 # ---- holes
 
 
