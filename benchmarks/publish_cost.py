@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import spark_io
+import streams
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -178,7 +179,7 @@ def main() -> None:
     parser.add_argument("--folder", help="where the stores are made; else the system's folder for temporary files")
     arguments = parser.parse_args()
     # Spark's workers find none of the modules here.
-    for module in (spark_io, sys.modules[__name__]):
+    for module in (spark_io, streams, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)
     spark = spark_io.make_session()
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")

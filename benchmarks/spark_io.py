@@ -6,7 +6,8 @@ Reads: all rows of a topic into Spark's `noop` sink, beside a data source that y
 Writes: the rows of that source into a new topic, beside a sink that drops what it gets, and Parquet. Records have keys
 of 8 bytes and values of 100 random ones. The ways take turns; the table shows medians. MB/s (10**6 bytes) count keys
 and values. Nothing is compressed. A write into a topic ends when it is published and synced to the disk, one into
-Parquet before. With --kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars` first).
+Parquet before. "Set up" is with the setting for writes of small rows (docs/spark.md, "Large micro-batches"). With
+--kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars` first).
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ KEY_SIZE, VALUE_SIZE = 8, 100
 # About what a read of the store yields at once.
 CHUNK_ROWS = 65_536
 NOW = 1_700_000_000_000
+BYTES_OF_A_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 def random_column(rows: int, size: int, seed: int) -> pa.Array:
@@ -127,6 +129,7 @@ def take_turns(
     for _ in range(repeat + 1):
         for name, work in works.items():
             tidy()
+            os.sync()  # A sync of ours must not wait for what others left unwritten.
             start = time.perf_counter()
             work()
             times[name].append(time.perf_counter() - start)
@@ -186,11 +189,17 @@ def run(spark: SparkSession, folder: str, partitions: int, rows_each: int, repea
     def read(df) -> None:
         df.write.format("noop").mode("overwrite").save()
 
+    def set_up() -> None:
+        before = spark.conf.get(BYTES_OF_A_BATCH)
+        spark.conf.set(BYTES_OF_A_BATCH, str(2**31 - 1))
+        write_topic()
+        spark.conf.set(BYTES_OF_A_BATCH, before)
+
     def write_parquet() -> None:
         ready.select("key", "value").write.option("compression", "none").parquet(f"{targets[-1]}/parquet")
 
     reads = {"ready-made": lambda: read(ready), "pylog": lambda: read(topic)}
-    writes = {"dropping": drop, "pylog": write_topic, "Parquet": write_parquet}
+    writes = {"dropping": drop, "pylog": write_topic, "pylog, set up": set_up, "Parquet": write_parquet}
     if broker:
         kafka = {"kafka.bootstrap.servers": broker}
         topic.select("key", "value", "partition").write.format("kafka").options(topic="t", **kafka).save()

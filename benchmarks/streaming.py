@@ -36,7 +36,6 @@ from pyspark.sql.datasource import (
 from pyspark_log import Store
 
 PARTITIONS, COLD = 4, 2
-BYTES_OF_A_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 PARTS = ("addBatch", "latestOffset", "getBatch", "queryPlanning", "walCommit", "commitOffsets", "triggerExecution")
 
 
@@ -154,7 +153,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="the ways whose names begin with this")
     given = parser.parse_args()
     spark = streams.session()
-    cloudpickle.register_pickle_by_value(spark_io)
+    for module in (spark_io, streams):
+        cloudpickle.register_pickle_by_value(module)
     for source in (ReadyMade, Dropping):
         spark.dataSource.register(source)
     batches = given.batches + COLD
@@ -185,10 +185,10 @@ def main() -> None:
             return reader.options(partitionsPerTask="2", **each).load(store.path)
 
         def unbounded(run: Callable[[], None]) -> None:
-            before = spark.conf.get(BYTES_OF_A_BATCH)
-            spark.conf.set(BYTES_OF_A_BATCH, str(2**31 - 1))
+            before = spark.conf.get(spark_io.BYTES_OF_A_BATCH)
+            spark.conf.set(spark_io.BYTES_OF_A_BATCH, str(2**31 - 1))
             run()
-            spark.conf.set(BYTES_OF_A_BATCH, before)
+            spark.conf.set(spark_io.BYTES_OF_A_BATCH, before)
 
         def pairs(df: DataFrame) -> DataFrame:
             return df.select("key", "value")

@@ -20,8 +20,11 @@ _DEFAULTS = Path(__file__).parents[1] / "conf/spark-defaults.conf"
 def session(**settings: str) -> SparkSession:
     """With the settings of conf/spark-defaults.conf, and others."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = (
         SparkSession.builder.master("local[2]")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
