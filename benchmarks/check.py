@@ -23,12 +23,12 @@ from pyspark_log.storage.record import RecordColumns
 
 #: The least ratio, by name.
 FLOORS = {
-    "append, 100 bytes, 1 partition": 0.2,
-    "append, 1,000 bytes, 1 partition": 0.25,
+    "append, 100 bytes, 1 partition": 0.35,
+    "append, 1,000 bytes, 1 partition": 0.35,
     "append, 100 bytes, 1 partition, lz4": 0.5,
     "append, 100 bytes, 1 partition, zstd": 0.6,
-    "read, 100 bytes": 0.9,
-    "read, 10,000 bytes": 1.4,
+    "read, 100 bytes": 1.2,
+    "read, 10,000 bytes": 1.8,
     "read, 1,000 bytes, lz4": 0.3,
     "read, 1,000 bytes, zstd": 0.35,
     "encode none, reused, 512 KiB": 0.25,
