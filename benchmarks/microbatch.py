@@ -4,8 +4,8 @@
 
 Each way in turn, in several rounds; printed are the medians of a whole trigger in ms, warm, and how many times as long
 they are as what Spark takes by itself: its own source of rows in the JVM, into `noop`. With --kafka also Spark's Kafka
-connector and a broker on this machine (`make kafka-jars` first). With --tcp Spark talks to its Python
-processes as it does by default, and not over Unix sockets.
+connector and a broker on this machine (`make kafka-jars` first). With --tcp Spark talks to its Python processes as it
+does by default, and not over Unix sockets.
 """
 
 from __future__ import annotations

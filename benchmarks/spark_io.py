@@ -40,7 +40,7 @@ KEY_SIZE, VALUE_SIZE = 8, 100
 # About what a read of the store yields at once.
 CHUNK_ROWS = 65_536
 NOW = 1_700_000_000_000
-BYTES_OF_A_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BYTES_OF_A_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 def random_column(rows: int, size: int, seed: int) -> pa.Array:
@@ -154,6 +154,14 @@ def make_session() -> SparkSession:
     return spark
 
 
+def unbounded(spark: SparkSession, work: Callable[[], None]) -> None:
+    """Does it without a bound in bytes for Spark's Arrow batches."""
+    before = spark.conf.get(_BYTES_OF_A_BATCH)
+    spark.conf.set(_BYTES_OF_A_BATCH, str(2**31 - 1))
+    work()
+    spark.conf.set(_BYTES_OF_A_BATCH, before)
+
+
 def run(spark: SparkSession, folder: str, partitions: int, rows_each: int, repeat: int, broker: str) -> None:
     """Measures; `broker`: the address of one with the empty topics t and w, or ""."""
     ready_folder = f"{folder}/ready"
@@ -189,17 +197,12 @@ def run(spark: SparkSession, folder: str, partitions: int, rows_each: int, repea
     def read(df) -> None:
         df.write.format("noop").mode("overwrite").save()
 
-    def set_up() -> None:
-        before = spark.conf.get(BYTES_OF_A_BATCH)
-        spark.conf.set(BYTES_OF_A_BATCH, str(2**31 - 1))
-        write_topic()
-        spark.conf.set(BYTES_OF_A_BATCH, before)
-
     def write_parquet() -> None:
         ready.select("key", "value").write.option("compression", "none").parquet(f"{targets[-1]}/parquet")
 
     reads = {"ready-made": lambda: read(ready), "pylog": lambda: read(topic)}
-    writes = {"dropping": drop, "pylog": write_topic, "pylog, set up": set_up, "Parquet": write_parquet}
+    writes = {"dropping": drop, "pylog": write_topic, "Parquet": write_parquet}
+    writes["pylog, set up"] = lambda: unbounded(spark, write_topic)
     if broker:
         kafka = {"kafka.bootstrap.servers": broker}
         topic.select("key", "value", "partition").write.format("kafka").options(topic="t", **kafka).save()

@@ -184,12 +184,6 @@ def main() -> None:
             reader = spark.readStream.schema("key binary, value binary").format("pylog")
             return reader.options(partitionsPerTask="2", **each).load(store.path)
 
-        def unbounded(run: Callable[[], None]) -> None:
-            before = spark.conf.get(spark_io.BYTES_OF_A_BATCH)
-            spark.conf.set(spark_io.BYTES_OF_A_BATCH, str(2**31 - 1))
-            run()
-            spark.conf.set(spark_io.BYTES_OF_A_BATCH, before)
-
         def pairs(df: DataFrame) -> DataFrame:
             return df.select("key", "value")
 
@@ -206,8 +200,8 @@ def main() -> None:
                     "pylog to topic", pairs(stream("pylog", store.path)), "pylog", **out
                 ),
                 "pylog to noop, set up": lambda: bench.stream("pylog to noop, set up", set_up(), "noop"),
-                "pylog to topic, set up": lambda out=out: unbounded(
-                    lambda: bench.stream("pylog to topic, set up", set_up(), "pylog", **out)
+                "pylog to topic, set up": lambda out=out: spark_io.unbounded(
+                    spark, lambda: bench.stream("pylog to topic, set up", set_up(), "pylog", **out)
                 ),
                 "pylog to noop in a batch": lambda: bench.batch("pylog to noop in a batch", lambda: noop(topic)),
             }

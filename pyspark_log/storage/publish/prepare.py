@@ -146,12 +146,8 @@ class _Place:
         )
 
     def _copy(self, part: StagedPart, file: PartFile) -> None:
-        if part.file:
-            path = f"{self._folder}/{part.file}"
-            pieces = read_region(StagedRegion(path, part.position, part.size, part.count, part.crcs))
-        else:
-            pieces = iter([memoryview(bytearray(part.data))])
-        for data in pieces:
+        path = f"{self._folder}/{part.file}"
+        for data in read_region(StagedRegion(path, part.position, part.size, part.count, part.crcs, part.data)):
             if self.restamps:
                 set_log_append_time(data, 0, len(data), self._time)
             headers = scan(data, 0, len(data))

@@ -132,12 +132,13 @@ def _in_file(region: StagedRegion) -> Iterator[tuple[memoryview, list[BatchHeade
         yield from BatchStream(region.size, window=_READ_SIZE).read(source, region.position, end, take)
 
 
-def headers_of(region: StagedRegion) -> list[BatchHeader]:
+def headers_of(region: StagedRegion) -> Iterator[BatchHeader]:
     """The headers of a region's batches, unchecked. FileNotFoundError, CorruptRecordError."""
     if region.data:
-        return scan(region.data, 0, region.size)
+        yield from scan(region.data, 0, region.size)
+        return
     with files.open_read(region.path) as source:
-        return list(read_headers(source, region.position, region.position + region.size))
+        yield from read_headers(source, region.position, region.position + region.size)
 
 
 def region_fault(region: StagedRegion) -> str:

@@ -112,8 +112,9 @@ class BatchStream:
                 if tries == self._tries:
                     raise error.located(position, file.path, self._topic, self._partition) from None
             position += at
-            if len(self._buffer) < min(self._most, end - position):
-                self._buffer = memoryview(bytearray(min(self._most, end - position)))
+            wanted = min(self._most, end - position)
+            if len(self._buffer) < wanted:
+                self._buffer = memoryview(bytearray(wanted))
 
     def _grow(self, filled: int, left: int) -> None:
         """Enlarges the buffer to the size of the batch at its start, by its length field. CorruptRecordError."""
