@@ -14,13 +14,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-_DEFAULTS = Path(__file__).parents[1] / "conf/spark-defaults.conf"
-
 
 def session(**settings: str) -> SparkSession:
     """With the settings of conf/spark-defaults.conf, and others."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parents[1] / "conf")
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -29,8 +28,7 @@ def session(**settings: str) -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
     )
-    lines = (line.split() for line in _DEFAULTS.read_text().splitlines() if line and not line.startswith("#"))
-    for name, value in {**dict(lines), **settings}.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -14,12 +14,9 @@ def start_session(warehouse):
     # Spark starts `python3` from the PATH otherwise, which need not have this package.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = SparkSession.builder
-    for line in (ROOT / "conf/spark-defaults.conf").read_text().splitlines():
-        if line and not line.startswith("#"):
-            builder = builder.config(*line.split())
+    os.environ["SPARK_CONF_DIR"] = str(ROOT / "conf")
     session = (
-        builder.master("local[2]")
+        SparkSession.builder.master("local[2]")
         .appName("pylog tests")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
@@ -35,5 +32,6 @@ def start_session(warehouse):
         .config(*WORKERS_PATIENCE)
         .getOrCreate()
     )
+    del os.environ["SPARK_CONF_DIR"]
     session.sparkContext.setLogLevel("OFF")
     return session
