@@ -20,7 +20,10 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
-pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
+# A generator that is dropped half-way is closed. That looks like a call of it, although Python runs no handlers there;
+# it reports what is raised then, and goes on.
+_ENDED = pytest.mark.filterwarnings("ignore:Exception ignored in. <generator:pytest.PytestUnraisableExceptionWarning")
+pytestmark = [pytest.mark.usefixtures("little_logs"), _ENDED, *SAMPLED]
 
 TOPIC, GROUP = "t", "g"
 _ENGINE = os.path.join(os.path.dirname(pyspark_log.__file__), "storage", "")
