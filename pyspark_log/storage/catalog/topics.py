@@ -133,12 +133,13 @@ class TopicCatalog:
             StoreVersionError: its file was written by a newer version.
             DescriptionError: its file is damaged.
         """
-        check_name(name)
+        known = self._known.get(name)
+        if known is None:
+            check_name(name)
         path = self._path(name)
         try:
             status = files.status_of(path)
             stamp = (status.st_ino, status.st_mtime_ns)
-            known = self._known.get(name)
             if known is not None and known[0] == stamp:
                 return known[1]
             description = _read(path, name)

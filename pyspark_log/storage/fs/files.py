@@ -105,7 +105,8 @@ class File(OpenFile):
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         """Writes all of `data` at `position`. OSError: any part of it may have been written."""
-        _notify("write", self.path, position=position, data=data)
+        if _observer is not None:
+            _notify("write", self.path, position=position, data=data)
         self._write(data, position)
 
     def _write(self, data: bytes | bytearray | memoryview, position: int) -> None:

@@ -62,6 +62,7 @@ class FileLock(GuardedLock):
         self.path = path
         self._main: files.File | None = None
         self._turn: files.File | None = None
+        self._opened: os.stat_result | None = None  # of the main one
 
     @property
     def file(self) -> files.File:
@@ -87,6 +88,7 @@ class FileLock(GuardedLock):
             while True:
                 if self._main is None or self._turn is None:
                     self._main = files.open_write(self.path)
+                    self._opened = os.fstat(self._main.fd)
                     self._turn = files.open_or_create(self.path + ".turn")
                 _flock(self._turn, deadline, timeout)
                 _flock(self._main, deadline, timeout)
@@ -101,8 +103,8 @@ class FileLock(GuardedLock):
 
     def _is_current(self) -> bool:
         """Whether the path still names the open file; False if the folder was replaced by a copy of it."""
-        assert self._main is not None
-        return os.path.samestat(os.fstat(self._main.fd), os.stat(self.path))
+        assert self._opened is not None
+        return os.path.samestat(self._opened, os.stat(self.path))
 
 
 def _flock(file: files.File, deadline: float, timeout: float) -> None:

@@ -6,8 +6,6 @@ offsets, a wrong largest time) is refused: no client sends such batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,35 +23,8 @@ from pyspark_log.storage.record import (
     set_log_append_time,
 )
 
-#: What is wrong with the header of a client's batch, and how to say so.
-_RULES: list[tuple[Callable[[BatchHeader], bool], str]] = [
-    (lambda one: one.magic != MAGIC, f"a batch of format {{0.magic}}; only format {MAGIC} is written"),
-    (
-        lambda one: one.base_offset != 0,
-        "base offset {0.base_offset}; the offsets are given here, so it must be 0",
-    ),
-    (lambda one: one.is_control, "a control batch; clients send none"),
-    (
-        lambda one: one.count < 1 or one.count != one.last_offset_delta + 1,
-        "{0.count} records, and {0.last_offset_delta} as the last offset delta",
-    ),
-    (
-        lambda one: one.timestamp_type != 0,
-        "its times are said to be those of the append, which only the log can say",
-    ),
-    (lambda one: one.delete_horizon is not None, "it has a delete horizon, which only compaction sets"),
-    (
-        lambda one: one.producer_id >= 0 and (one.producer_epoch < 0 or one.base_sequence < 0),
-        "producer id {0.producer_id} with epoch {0.producer_epoch} and first sequence number {0.base_sequence}",
-    ),
-    (
-        lambda one: one.is_transactional and one.producer_id < 0,
-        "a part of a transaction without a producer id",
-    ),
-]
 
-
-def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearray:
+def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytes | bytearray:
     """Returns the bytes of a batch for the topic's log: its own, or the same records in the topic's codec.
 
     Args:
@@ -79,11 +50,11 @@ def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearr
             f"{where}: {len(headers)} whole batches and {len(batch) - whole} bytes after them; it must be one batch"
         )
     header = headers[0]
-    for is_broken, rule in _RULES:
-        if is_broken(header):
-            raise InvalidRecordError(f"{where}: {rule.format(header)}")
+    broken = _broken_rule(header)
+    if broken:
+        raise InvalidRecordError(f"{where}: {broken}")
     try:
-        admitted = bytearray(_admitted(batch, header, config, now, where))
+        admitted = _admitted(batch, header, config, now, where)
     except BatchTooLargeError as error:
         raise RecordTooLargeError(f"{where}: {error.reason}; {error.advice}") from None
     if len(admitted) > config.segment_bytes:
@@ -94,8 +65,34 @@ def validate(batch: bytes, config: TopicConfig, now: int, where: str) -> bytearr
     if is_past_retention(header.max_timestamp, config, now):
         warn_past_retention(header.max_timestamp, config, where)
     if config.log_append_time:
-        set_log_append_time(admitted, 0, len(admitted), now)
+        stamped = bytearray(admitted)
+        set_log_append_time(stamped, 0, len(stamped), now)
+        return stamped
     return admitted
+
+
+def _broken_rule(one: BatchHeader) -> str:  # noqa: PLR0911  (a rule each)
+    """What is wrong with the header of a client's batch; "" if nothing is."""
+    if one.magic != MAGIC:
+        return f"a batch of format {one.magic}; only format {MAGIC} is written"
+    if one.base_offset != 0:
+        return f"base offset {one.base_offset}; the offsets are given here, so it must be 0"
+    if one.is_control:
+        return "a control batch; clients send none"
+    if one.count < 1 or one.count != one.last_offset_delta + 1:
+        return f"{one.count} records, and {one.last_offset_delta} as the last offset delta"
+    if one.timestamp_type != 0:
+        return "its times are said to be those of the append, which only the log can say"
+    if one.delete_horizon is not None:
+        return "it has a delete horizon, which only compaction sets"
+    if one.producer_id < 0:
+        return "a part of a transaction without a producer id" if one.is_transactional else ""
+    if one.producer_epoch < 0 or one.base_sequence < 0:
+        return (
+            f"producer id {one.producer_id} with epoch {one.producer_epoch} and first sequence number "
+            f"{one.base_sequence}"
+        )
+    return ""
 
 
 def _admitted(batch: bytes, header: BatchHeader, config: TopicConfig, now: int, where: str) -> bytes:

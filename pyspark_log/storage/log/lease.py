@@ -88,15 +88,18 @@ class Lease:
     @property
     def state(self) -> PartitionState:
         """The partition's state; the lock is held, so only the caller can change it."""
-        return self._held.state
+        loaded = self._loaded  # Not by `_held`: an append looks a dozen times.
+        assert loaded is not None, "the partition's lock is not held"
+        return loaded.state
 
     def save(self, state: PartitionState, *, durable: bool) -> None:
         """Saves `state` as the partition's state (and, if `durable`, syncs it)."""
         assert self._lock is not None
         if self._cut_off:
             state = self.claiming(state)
-        # There is one copy of the log, so all of it is visible.
-        state = state._replace(high_watermark=state.next_offset)
+        if state.high_watermark != state.next_offset:
+            # There is one copy of the log, so all of it is visible.
+            state = state._replace(high_watermark=state.next_offset)
         self._loaded = state_file.store(self._lock.file, self._held, state, durable=durable, sync=self.shared)
         self._unsaved = False
         self._seen = (self._loaded.state.generation, self._loaded.state.seq)

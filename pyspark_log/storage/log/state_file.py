@@ -411,7 +411,8 @@ def store(file: files.File, before: Loaded, state: PartitionState, *, durable: b
     """
     pair = (2, 3) if durable else (0, 1)
     slot = min(pair, key=before.seqs.__getitem__)
-    state = state._replace(seq=before.state.seq + 1, generation=state.generation % (1 << 32))
+    if state.seq != before.state.seq + 1 or state.generation >> 32:
+        state = state._replace(seq=before.state.seq + 1, generation=state.generation % (1 << 32))
     encoded, at = encode_slot(state), slot * SLOT_DISTANCE
     try:
         file.pwrite(encoded, at)

@@ -24,7 +24,7 @@ from pyspark_log.storage.fs import DEFAULT_TIMEOUT, FileLock, contextmanager, fi
 from pyspark_log.storage.log import retention, state_file
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
-from pyspark_log.storage.log.producers.state import Duplicate, ProducerStates
+from pyspark_log.storage.log.producers.state import Duplicate
 from pyspark_log.storage.log.recovery import after_restart, apply_intent
 from pyspark_log.storage.log.state_file import Flags, Intent
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
@@ -148,26 +148,50 @@ class LogWriter(HeldLog):
             return _of_duplicate(numbered.duplicate)
         return self._write(data, headers, [] if numbered is None else [numbered], sync=sync, first_undone=first_undone)
 
-    def append_each(self, batches: Sequence[bytearray], *, sync: bool) -> list[Appended | ProducerError]:
+    def append_each(self, batches: Sequence[bytes | bytearray], *, sync: bool) -> list[Appended | ProducerError]:
         """Appends batches of clients, each for itself: one that is refused leaves the others as they are.
 
         All become visible at once. Arguments that are missing here, and errors, are those of `append`.
 
         Args:
-            batches: that the topic accepts; no control batches. Their offsets are assigned in place.
+            batches: that the topic accepts; no control batches.
 
         Returns:
             The offsets of each batch, or why it was refused.
         """
-        found = [scan(batch, 0, len(batch))[0] for batch in batches]
-        producer_ids = {header.producer_id for header in found if header.producer_id >= 0}
-        ahead = self.producers.copy(self.state, producer_ids, self.clock()) if producer_ids else ProducerStates()
+        data, headers = self._joined(batches)
+        producer_ids = {header.producer_id for header in headers if header.producer_id >= 0}
+        if not producer_ids:
+            self._write(data, headers, (), sync=sync)
+            return [Appended(header.base_offset, header.next_offset) for header in headers]
+        outcomes = self._check_each(headers, producer_ids)
+        accepted = [
+            batch for batch, outcome in zip(batches, outcomes, strict=True)
+            if isinstance(outcome, Appended) and not outcome.duplicate
+        ]  # fmt: skip
+        if not accepted:
+            self._flush_due(sync=sync)
+            return outcomes
+        if len(accepted) < len(batches):
+            data, headers = self._joined(accepted)
+        numbered = [ProducerAppendInfo(one, None, None, None) for one in headers if one.producer_id >= 0]
+        self._write(data, headers, numbered, sync=sync)
+        return outcomes
+
+    def _joined(self, batches: Sequence[bytes | bytearray]) -> tuple[bytearray, list[BatchHeader]]:
+        """The bytes of batches with the next offsets of the log, and their headers."""
+        data, state = bytearray().join(batches), self.state
+        assign_offsets(data, 0, len(data), state.next_offset, state.leader_epoch)
+        return data, scan(data, 0, len(data))
+
+    def _check_each(self, headers: Sequence[BatchHeader], producer_ids: set[int]) -> list[Appended | ProducerError]:
+        """Where each batch goes if those that are refused, and those that are in the log already, are left out."""
+        ahead = self.producers.copy(self.state, producer_ids, self.clock())
         end = self.state.next_offset
-        data = bytearray()
         outcomes = list[Appended | ProducerError]()
-        for batch, sent in zip(batches, found, strict=True):
-            if sent.producer_id >= 0:
-                header = sent._replace(base_offset=end)
+        for sent in headers:
+            header = sent._replace(base_offset=end)
+            if header.producer_id >= 0:
                 try:
                     duplicate = ahead.check(header)
                 except ProducerError as error:
@@ -177,16 +201,8 @@ class LogWriter(HeldLog):
                     outcomes.append(_of_duplicate(duplicate))
                     continue
                 ahead.enter(header)
-            following = assign_offsets(batch, 0, len(batch), end, self.state.leader_epoch)
-            outcomes.append(Appended(end, following))
-            data += batch
-            end = following
-        if data:
-            headers = scan(data, 0, len(data))
-            numbered = [ProducerAppendInfo(one, None, None, None) for one in headers if one.producer_id >= 0]
-            self._write(data, headers, numbered, sync=sync)
-        else:
-            self._flush_due(sync=sync)
+            outcomes.append(Appended(end, header.next_offset))
+            end = header.next_offset
         return outcomes
 
     def _flush_due(self, *, sync: bool) -> None:
@@ -213,12 +229,13 @@ class LogWriter(HeldLog):
         sync = sync or self.must_sync(end)
         self._prepare(end, sync=sync)
         try:
-            self.segment.log.pwrite(data, self.state.position)
+            segment = self.segment
+            segment.log.pwrite(data, self.state.position)
             for one in numbered:
                 if one.aborted is not None:
                     self.producers.index_aborted(self.state, one.aborted)
             if sync:
-                self.sync_log(self.segment)
+                self.sync_log(segment)
         except (OSError, OutcomeUnknownError) as error:
             self._undo(error)
             raise
@@ -282,8 +299,8 @@ class LogWriter(HeldLog):
         state = self.state
         base, position = state.next_offset, state.position + size
         moved = state._replace(
-            next_offset=end, position=position, synced=position if sync else state.synced,
-            unsynced_since=self.unsynced_since(),
+            seq=state.seq + 1, next_offset=end, high_watermark=end, position=position,
+            synced=position if sync else state.synced, unsynced_since=self.unsynced_since(),
             first_undone=state.first_undone if first_undone is None else first_undone,
             flags=state.flags & ~Flags.CLAIMED | (Flags.PRODUCERS if numbered else Flags.NONE),
         )  # fmt: skip

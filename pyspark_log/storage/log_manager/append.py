@@ -73,7 +73,7 @@ def append_batches(
     """Appends batches of clients; `now` in ms, the rest as `Store.append_batches`."""
     config, where = target.config, str(target.place)
     outcomes: dict[int, AppendResult | PylogError] = {}
-    accepted: dict[int, bytearray] = {}
+    accepted: dict[int, bytes | bytearray] = {}
     for number, batch in enumerate(batches):
         try:
             accepted[number] = validate(batch, config, now, where)

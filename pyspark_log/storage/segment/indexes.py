@@ -126,7 +126,7 @@ class OffsetIndex:
 
     def append(self, *entries: OffsetEntry) -> None:
         """Appends entries."""
-        data = b"".join(_OFFSET_ENTRY.pack(offset - self._base, position) for offset, position in entries)
+        data = b"".join([_OFFSET_ENTRY.pack(offset - self._base, position) for offset, position in entries])
         self._file.pwrite(data, self.count * self.WIDTH)
         self.count += len(entries)
 
@@ -200,7 +200,7 @@ class TimeIndex:
         """Appends entries, without those for which the last one before has that timestamp or a larger one already."""
         if self._newest is None:
             last = self.last()
-            self._newest = _GONE if last is None else last.timestamp
+            self._newest = NO_TIMESTAMP if last is None else last.timestamp
         data = bytearray()
         for timestamp, offset in entries:
             if timestamp > self._newest:

@@ -361,11 +361,8 @@ class SegmentWriter:
         """Writes index entries: those of times first, so that the next resume finds no gap if only they are written."""
         due, self._due = self._due, []
         if due:
-            self._add_times(*(time for time, _ in due))
-            self._index.append(*(entry for _, entry in due))
-
-    def _add_times(self, *entries: TimeEntry) -> None:
-        self._times.append(*(entry for entry in entries if entry.timestamp != NO_TIMESTAMP))
+            self._times.append(*[time for time, _ in due])
+            self._index.append(*[entry for _, entry in due])
 
     def offset_at(self, position: int) -> int:
         """The base offset of the batch at byte `position`; the last answer is cached.
@@ -422,7 +419,7 @@ class SegmentWriter:
 
         The active segment's are rebuilt after a power loss, those of an inactive one are not checked.
         """
-        self._add_times(self._schedule.largest)
+        self._times.append(self._schedule.largest)
         self._index.sync()
         self._times.sync()
 
