@@ -9,7 +9,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
-NATIVE := $(wildcard pyspark_log/storage/*/*.pyx pyspark_log/storage/*/*.pxd)
+NATIVE := $(wildcard pyspark_log/storage/*/*.pyx pyspark_log/storage/*/*.pxd pyspark_log/storage/*/*.h)
 
 # Spark starts Python by these names, on the driver and in its workers. Without them it takes the
 # python3 of the PATH, which has none of our packages.

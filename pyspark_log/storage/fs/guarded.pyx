@@ -16,27 +16,65 @@ from pyspark_log.errors import LockTimeoutError
 #: one that cannot be acquired for this long belongs to a stopped process.
 DEFAULT_TIMEOUT = 60.0
 
+cdef extern from "kept_locks.h":
+    ctypedef struct kept_lock:
+        pass
+
+    long long monotonic_ns() nogil
+    bint keep_lock(kept_lock *one, int fd, long long until) nogil
+    bint take_kept_lock(kept_lock *one) nogil
+
+cdef enum:
+    # A lock is not kept longer than this after it was locked, in ns: so long at most others wait for it.
+    TURN = 1_000_000
+
+#: A lock is kept after so many uses, each within a turn of the one before: a process that appends now and then would gain
+#: nothing, and make others wait.
+USES_IN_A_ROW = 16
+
 
 cdef class GuardedLock:
     """The base class of `locks.FileLock`: the lock between threads, around that between processes.
 
-    A subclass has `lock_file(deadline, timeout)`, which locks the file and returns its descriptor, or raises with
-    nothing locked; and `close_files()`.
+    A subclass has `lock_file(deadline, timeout)`, which locks the file and returns it open, or raises with nothing
+    locked; and `close_files()`.
+
+    A lock that is used in a row is kept locked between two uses, for a millisecond in all (`kept_locks.h`).
+
+    Attributes:
+        stayed: whether nothing else has had the lock since its user had it before: what that one knows of what is
+            locked is still so.
     """
 
     cdef object _mutex
-    cdef int _locked
+    cdef object _file  # the locked one, open; also while the lock is kept
+    cdef object _user
+    cdef readonly bint stayed
+    cdef bint _is_held
+    cdef kept_lock _kept
+    cdef long long _locked_at, _unlocked_at
+    cdef int _in_a_row
 
     def __cinit__(self, *_):
         GuardedLock.reset(self)
 
+    def __dealloc__(self):
+        # Before the file is closed, and another one gets its number.
+        take_kept_lock(&self._kept)
+
     def reset(self):
         """Makes the lock free in a forked child, in which the thread that holds it does not run."""
+        take_kept_lock(&self._kept)
         self._mutex = threading.Lock()
-        self._locked = -1
+        self._file = self._user = None
+        self._is_held = False
 
-    def acquire(self, double timeout=DEFAULT_TIMEOUT):
+    def acquire(self, double timeout=DEFAULT_TIMEOUT, user=None):
         """Acquires the lock, waiting `timeout` seconds at most.
+
+        Args:
+            timeout: in seconds.
+            user: any object that stands for the user of the lock, if it may be kept for that one after `release`.
 
         Raises:
             LockTimeoutError: naming the process that holds it, if the system reports it.
@@ -44,46 +82,95 @@ cdef class GuardedLock:
         """
         cdef object mutex = self._mutex
         cdef double deadline = time.monotonic() + timeout
+        cdef bint was_kept
         if not mutex.acquire(True, timeout):
             raise LockTimeoutError(f"{self.path}: another thread of this process has held it for {timeout} s")
-        try:
-            self._locked = self.lock_file(deadline, timeout)
-        except BaseException:
-            mutex.release()
-            raise
+        was_kept = take_kept_lock(&self._kept)
+        if not was_kept:
+            try:
+                self._file = self.lock_file(deadline, timeout)
+            except BaseException:
+                mutex.release()
+                raise
+            self._locked_at = monotonic_ns()
+            self._in_a_row = self._in_a_row + 1 if self._locked_at - self._unlocked_at < TURN else 0
+        self.stayed = was_kept and user is not None and user is self._user
+        self._user = user
+        self._is_held = True
 
-    def release(self):
-        """Releases the lock."""
-        cdef int fd = self._locked
-        assert fd >= 0, f"{self.path} is not locked"
-        self._locked = -1
+    cdef bint _acquire_kept(self, user):
+        """Acquires the lock if it was kept for this user since; else does nothing."""
+        if not self._mutex.acquire(False):
+            return False
+        if user is not None and user is self._user and take_kept_lock(&self._kept):
+            self.stayed = self._is_held = True
+            return True
+        self._mutex.release()
+        return False
+
+    def release(self, bint may_keep=True):
+        """Releases the lock; `may_keep`: or keeps it for its user, if it has one."""
+        cdef long long until = self._locked_at + TURN
+        cdef long long now = monotonic_ns()
+        assert self._is_held, f"{self.path} is not locked"
+        self._is_held = False
+        if may_keep and self._user is not None and self._in_a_row >= USES_IN_A_ROW and now < until:
+            if keep_lock(&self._kept, self._file.fd, until):
+                self._unlocked_at = until
+                self._mutex.release()
+                return
+        self._unlocked_at = now
         try:
-            fcntl.flock(fd, fcntl.LOCK_UN)
+            fcntl.flock(self._file.fd, fcntl.LOCK_UN)
         except BaseException:
             self.close_files()  # Closing unlocks, too: other hosts must not wait for a lock that is not held.
             raise
         finally:
             self._mutex.release()
 
-    def held(self, double timeout=DEFAULT_TIMEOUT):
-        """Holds the lock in a `with` block. Raises as `acquire`."""
-        return _Held(self, timeout)
+    def held_if_kept(self, user):
+        """Holds the lock in a `with` block if it was kept for that user, without waiting; gives whether it does."""
+        return _HeldIfKept(self, user)
+
+    def held(self, double timeout=DEFAULT_TIMEOUT, user=None):
+        """Holds the lock in a `with` block; after an error it is not kept. Arguments and errors as `acquire`."""
+        return _Held(self, timeout, user)
 
 
 cdef class _Held:
     cdef GuardedLock _lock
     cdef double _timeout
+    cdef object _user
 
-    def __cinit__(self, GuardedLock lock not None, double timeout):
+    def __cinit__(self, GuardedLock lock not None, double timeout, user):
         self._lock = lock
         self._timeout = timeout
+        self._user = user
 
     def __enter__(self):
-        self._lock.acquire(self._timeout)
+        self._lock.acquire(self._timeout, self._user)
         return self._lock
 
-    def __exit__(self, *_):
-        self._lock.release()
+    def __exit__(self, kind, *_):
+        self._lock.release(kind is None)
+
+
+cdef class _HeldIfKept:
+    cdef GuardedLock _lock
+    cdef object _user
+    cdef bint _holds
+
+    def __cinit__(self, GuardedLock lock not None, user):
+        self._lock = lock
+        self._user = user
+
+    def __enter__(self):
+        self._holds = self._lock._acquire_kept(self._user)
+        return self._holds
+
+    def __exit__(self, kind, *_):
+        if self._holds:
+            self._lock.release(kind is None)
 
 
 def contextmanager(function):

@@ -82,7 +82,7 @@ class FileLock(GuardedLock):
                 file.close()
         self._main = self._turn = None
 
-    def lock_file(self, deadline: float, timeout: float) -> int:
+    def lock_file(self, deadline: float, timeout: float) -> files.File:
         """Locks the file, for `acquire`."""
         try:
             while True:
@@ -94,7 +94,7 @@ class FileLock(GuardedLock):
                 _flock(self._main, deadline, timeout)
                 fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
                 if self._is_current():
-                    return self._main.fd
+                    return self._main
                 self.close_files()
         except BaseException:
             # Releases whatever was locked so far, also if a signal arrived in between.

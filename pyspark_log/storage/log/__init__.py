@@ -1,6 +1,7 @@
 """One partition's log: its state, lease, writing, reading, recovery, producers, leader epochs, retention."""
 
 from pyspark_log.storage.log import cleaner_checkpoint, leader_epochs, retention, segment_cache, state_file
+from pyspark_log.storage.log.appends import Appended, Extent
 from pyspark_log.storage.log.cleaner_checkpoint import CleanerCheckpoint, cleaning
 from pyspark_log.storage.log.followed import Followed
 from pyspark_log.storage.log.isolation import AbortedRanges, aborted_between
@@ -27,10 +28,10 @@ from pyspark_log.storage.log.state_file import (
 )
 from pyspark_log.storage.log.state_slots import Slots, read_slots
 from pyspark_log.storage.log.state_watch import StateWatch
-from pyspark_log.storage.log.writer import RESERVE, Appended, Extent, LogWriter
+from pyspark_log.storage.log.writer import APPEND_BYTES, RESERVE, LogWriter
 
 __all__ = [
-    "EMPTY", "FILE_NAME", "FILE_SIZE", "READ_BYTES", "RESERVE", "SLOT_COUNT", "SLOT_DISTANCE", "WIDTH",
+    "APPEND_BYTES", "EMPTY", "FILE_NAME", "FILE_SIZE", "READ_BYTES", "RESERVE", "SLOT_COUNT", "SLOT_DISTANCE", "WIDTH",
     "AbortedRanges", "Appended", "CleanerCheckpoint", "Damage", "Epochs", "Extent", "Flags", "Followed", "Intent",
     "LeaderEpochs", "Loaded", "LogReader", "LogWriter", "PartitionState", "ProducerEntry", "ProducerStates", "Slots",
     "StateWatch", "aborted_between", "acknowledged", "apply_intent", "cleaner_checkpoint", "cleaning", "first_batch",

@@ -16,6 +16,7 @@ from pyspark_log.storage.fs import FileLock, contextmanager, files, is_shared, l
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.missing import no_state
 from pyspark_log.storage.log.state_file import Flags, Loaded, PartitionState
+from pyspark_log.storage.log.tail import Tail
 
 
 class Lease:
@@ -33,9 +34,11 @@ class Lease:
         self._log_dirs = log_dirs
         self._log_dir: LogDir = log_dirs.at(0)
         self._lock: FileLock | None = None
+        self._token = object()  # the lock's user; `self` would refer to itself
         self._state_file: files.File | None = None
         self._loaded: Loaded | None = None
         self._left: Loaded | None = None  # the state at the end of the last hold that ended well
+        self._tail: Tail | None = None  # appends to the log while the lock is kept; its state is newer than `_left`
         self._unsaved = False  # whether the state in memory is not the one in the file
         self._in_hand = False  # still set when the lock is acquired: the hold before ended in an error
         self._seen = (-1, -1)  # generation and sequence number of the state to which all cached data belongs
@@ -47,16 +50,22 @@ class Lease:
         lock = self._lock = self._lock or lock_for(self.place.state_path)
         locked = False
         try:
-            with lock.held(timeout):
+            # On a shared file system it can be lost unnoticed.
+            with lock.held(timeout, None if self.shared else self._token):
                 locked = True
                 try:
                     if self._in_hand or lock.file is not self._state_file:
                         # First use; or the store's folder was replaced by a copy: what is cached belongs to other
                         # files. Or an error, as KeyboardInterrupt, may have come between two changes of the cached.
                         self.forget_all()
-                        self._state_file, self._left = lock.file, None
+                        self._state_file, self._left, self._tail = lock.file, None, None
                     self._in_hand = True
-                    self._loaded, self._unsaved = state_file.load(lock.file, self._left), False
+                    tail, self._tail = self._tail, None
+                    known = self._left if tail is None else tail.loaded()
+                    self._loaded = known if known and lock.stayed else state_file.load(lock.file, known)
+                    self._unsaved = False
+                    if tail is not None and self._loaded is known:
+                        self.take_over(tail, known)
                     try:
                         yield lock
                     except (ProducerError, InvalidRecordError):
@@ -75,6 +84,10 @@ class Lease:
             self.fail(error)
         except OSError as error:
             self.fail(error)
+
+    def take_over(self, tail: Tail, loaded: Loaded) -> None:
+        """Takes in what was appended to a tail, which has left this state."""
+        raise NotImplementedError
 
     def forget_all(self) -> None:
         """Drops what is cached of files that were replaced."""

@@ -45,6 +45,10 @@ _MAX_OFFSET = 1 << 62
 _BODY = struct.Struct(">BBHIQ8sQqqqIIqqqiIqqqIHxxqIIqi4xqq")
 _CRC = struct.Struct(">I")
 _CRC_AT = SLOT_SIZE - _CRC.size
+# What a move of the end changes: seq; next_offset and position; high_watermark.
+_SEQ, _SEQ_AT = struct.Struct(">Q"), 8
+_END, _END_AT = struct.Struct(">qI"), 48
+_HIGH_WATERMARK, _HIGH_WATERMARK_AT = struct.Struct(">q"), 128
 # The sequence number and the CRC of each slot.
 _MARKS = struct.Struct(">" + "8xQ236xI256x" * SLOT_COUNT)
 _STARTS = range(0, FILE_SIZE, SLOT_DISTANCE)
@@ -425,6 +429,54 @@ def store(file: files.File, before: Loaded, state: PartitionState, *, durable: b
     seqs[slot] = state.seq
     data = before.data
     return Loaded(state, slot, tuple(seqs), data and data[:at] + encoded + data[at + SLOT_SIZE :])
+
+
+class MovingEnd:
+    """Moves of the log end, one after the other, while nothing else of the state changes. The lock is held.
+
+    Attributes:
+        next_offset, position: the log end, as PartitionState.
+    """
+
+    def __init__(self, file: files.File, loaded: Loaded) -> None:
+        self.next_offset, self.position = loaded.state.next_offset, loaded.state.position
+        self._file, self._loaded = file, loaded
+        self._seq, self._number = loaded.state.seq, loaded.slot
+        self._slot = bytearray(encode_slot(loaded.state))
+        self._moved: dict[int, tuple[int, bytes]] = {}  # sequence number and bytes of each slot that was written since
+
+    def move(self, next_offset: int, position: int) -> None:
+        """Writes the next slot, as `store` does. OSError: readers may have seen it, or not."""
+        pair = self._loaded.seqs
+        number = 1 - self._number if self._number < 2 else int(pair[1] < pair[0])
+        slot, seq = self._slot, self._seq + 1
+        _SEQ.pack_into(slot, _SEQ_AT, seq)
+        _END.pack_into(slot, _END_AT, next_offset, position)
+        _HIGH_WATERMARK.pack_into(slot, _HIGH_WATERMARK_AT, next_offset)
+        _CRC.pack_into(slot, _CRC_AT, crc32c(memoryview(slot)[:_CRC_AT]))
+        encoded = bytes(slot)
+        try:
+            self._file.pwrite(encoded, number * SLOT_DISTANCE)
+        except OSError:
+            _undo(self._file, self.loaded(), number)
+            raise
+        self._moved[number] = seq, encoded
+        self._seq, self._number, self.next_offset, self.position = seq, number, next_offset, position
+
+    def loaded(self) -> Loaded:
+        """The state and the slots as they are in the file now."""
+        if not self._moved:
+            return self._loaded
+        seqs, data = list(self._loaded.seqs), bytearray(self._loaded.data)
+        for number, (seq, encoded) in self._moved.items():
+            seqs[number] = seq
+            if data:
+                data[number * SLOT_DISTANCE : number * SLOT_DISTANCE + SLOT_SIZE] = encoded
+        end = self.next_offset
+        state = self._loaded.state._replace(
+            seq=self._seq, next_offset=end, high_watermark=end, position=self.position
+        )
+        return Loaded(state, self._number, tuple(seqs), bytes(data))
 
 
 def _undo(file: files.File, before: Loaded, slot: int) -> None:

@@ -7,10 +7,10 @@ entries. Until the end moves, no reader sees what was written.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from pyspark_log.config import LONG_MAX
+from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import (
     InvalidRecordError,
     OutcomeUnknownError,
@@ -20,17 +20,23 @@ from pyspark_log.errors import (
     RecordTooLargeError,
     UnknownTopicError,
 )
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, FileLock, contextmanager, files
+from pyspark_log.storage.catalog import LogDirs, PartitionPath
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, FileLock, contextmanager, files
 from pyspark_log.storage.log import retention, state_file
+from pyspark_log.storage.log.appends import Appended, Extent, Outcomes, PendingAppend
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.producers.state import Duplicate
 from pyspark_log.storage.log.recovery import after_restart, apply_intent
-from pyspark_log.storage.log.state_file import Flags, Intent
+from pyspark_log.storage.log.state_file import Flags, Intent, Loaded
+from pyspark_log.storage.log.tail import Tail
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 
 log = logging.getLogger(__name__)
 
+#: No more bytes are appended at once, so that other writers get their turn; but batches that are written while they are
+#: encoded, and batches of one call that need one another's offsets.
+APPEND_BYTES = 16 * 1024 * 1024
 #: How far beyond unsynced records offsets are reserved: one sync in so many records.
 RESERVE = 1 << 20
 
@@ -38,28 +44,16 @@ RESERVE = 1 << 20
 _AT_REST = Flags.PRODUCERS | Flags.SUSPECT
 
 
-class Appended(NamedTuple):
-    """The offsets [base_offset, next_offset) of appended records; `duplicate`: they had them before."""
-
-    base_offset: int
-    next_offset: int
-    duplicate: bool = False
-
-
 def _of_duplicate(found: Duplicate) -> Appended:
     return Appended(found.base_offset, found.last_offset + 1, duplicate=True)
 
 
-class Extent(NamedTuple):
-    """How much is appended: bytes, records, and the largest time of a record (ms; -1: none has a time)."""
-
-    size: int
-    records: int
-    newest: int
-
-
 class LogWriter(HeldLog):
     """Changes a partition for this process. Safe to use from several threads."""
+
+    def __init__(self, place: PartitionPath, config: TopicConfig, log_dirs: LogDirs, clock: Clock) -> None:
+        super().__init__(place, config, log_dirs, clock)
+        self._pending = deque[PendingAppend]()
 
     @contextmanager
     def hold(self, timeout: float = DEFAULT_TIMEOUT) -> Iterator[LogWriter]:
@@ -83,10 +77,11 @@ class LogWriter(HeldLog):
         loaded = self._held
         mine = (loaded.state.generation, loaded.state.seq) == self._seen
         if mine and loaded is self._left and not loaded.state.flags & ~_AT_REST and not loaded.state.intent:
-            # As this process left it: only what is beyond the log end may have changed.
+            # As this process left it: only what is beyond the log end may have changed, unless the lock was kept.
             self._cut_off = False
-            self.find_folder()
-            self.cut_leftovers()
+            if not lock.stayed:
+                self.find_folder()
+                self.cut_leftovers()
             return
         if loaded.state.flags & Flags.DEAD:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
@@ -148,7 +143,7 @@ class LogWriter(HeldLog):
             return _of_duplicate(numbered.duplicate)
         return self._write(data, headers, [] if numbered is None else [numbered], sync=sync, first_undone=first_undone)
 
-    def append_each(self, batches: Sequence[bytes | bytearray], *, sync: bool) -> list[Appended | ProducerError]:
+    def append_each(self, batches: Sequence[bytes | bytearray], *, sync: bool) -> Outcomes:
         """Appends batches of clients, each for itself: one that is refused leaves the others as they are.
 
         All become visible at once. Arguments that are missing here, and errors, are those of `append`.
@@ -178,17 +173,99 @@ class LogWriter(HeldLog):
         self._write(data, headers, numbered, sync=sync)
         return outcomes
 
+    def append_in_turn(self, batches: Sequence[bytes | bytearray], *, sync: bool) -> Outcomes:
+        """Appends batches as `append_each`, and with them those of other threads: one write, one sync if any asks.
+
+        A thread that waits for the lock leaves its batches to the one that gets it first, as in a write group of
+        RocksDB. The lock is not held by the caller. Raises as `hold` and `append_each`.
+
+        Args:
+            batches: that the topic accepts; no control batches; APPEND_BYTES and `segment.bytes` at most.
+            sync: True: they survive a power loss.
+        """
+        if self._lock is not None and not sync:
+            try:
+                with self._lock.held_if_kept(self._token) as is_held:
+                    if is_held and (outcomes := self._append_to_tail(batches)) is not None:
+                        return outcomes
+            except OSError as error:
+                log.info("%s: an append failed and is tried again: %s", self.place, error)
+        pending, leads = PendingAppend(batches, sync=sync), False
+        try:
+            self._pending.append(pending)
+            with self.hold():
+                leads = pending.claim()
+                if leads:
+                    self._append_pending(pending)
+        except BaseException as error:
+            # Once this thread has withdrawn its batches, no other one appends them.
+            if leads or pending.claim() or not isinstance(error, Exception):
+                raise
+        return pending.outcomes()
+
+    def _append_to_tail(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
+        """Appends batches if the log's tail can; the lock was kept. None: nothing was done. Raises as `Tail.append`."""
+        if self._in_hand:
+            return None
+        self._in_hand = True  # As in `_locked`: after an error nothing that is cached can be relied on.
+        tail = self._tail = self._tail or self._new_tail()
+        outcomes = None if tail is None else tail.append(batches)
+        if tail is not None and tail.needs_index:
+            self.index(tail.unindexed())
+            if self._segment is tail.segment:
+                tail.renew()
+            else:
+                self.take_over(tail, tail.loaded())
+        self._in_hand = False
+        return outcomes
+
+    def _new_tail(self) -> Tail | None:
+        """A tail for the log as it was left, if it can have one."""
+        file, loaded, segment = self._state_file, self._left, self._segment
+        if file is None or loaded is None or segment is None or not Tail.suits(loaded.state, self.config):
+            return None
+        return Tail(file, loaded, segment)
+
+    def take_over(self, tail: Tail, loaded: Loaded) -> None:
+        """Takes in what was appended to a tail; the lock was kept since, or nothing has changed."""
+        state = loaded.state
+        self._tail, self._left, self._seen = None, loaded, (state.generation, state.seq)
+        self.producers.pass_over(tail.start, state.next_offset)
+        self.index(tail.unindexed())
+
+    def _append_pending(self, first: PendingAppend) -> None:
+        """Appends what this thread has claimed, and what other threads wait for, as far as it fits."""
+        together, size = [first], first.size
+        most = min(APPEND_BYTES, self.config.segment_bytes)
+        while self._pending:
+            other = self._pending.popleft()
+            if size + other.size > most and other is not first:
+                self._pending.appendleft(other)
+                break
+            if other.claim():
+                together.append(other)
+                size += other.size
+        try:
+            batches = [batch for one in together for batch in one.batches]
+            outcomes = iter(self.append_each(batches, sync=any(one.sync for one in together)))
+        except BaseException as error:
+            for one in together:
+                one.fail(error)
+            raise
+        for one in together:
+            one.finish([next(outcomes) for _ in one.batches])
+
     def _joined(self, batches: Sequence[bytes | bytearray]) -> tuple[bytearray, list[BatchHeader]]:
         """The bytes of batches with the next offsets of the log, and their headers."""
         data, state = bytearray().join(batches), self.state
         assign_offsets(data, 0, len(data), state.next_offset, state.leader_epoch)
         return data, scan(data, 0, len(data))
 
-    def _check_each(self, headers: Sequence[BatchHeader], producer_ids: set[int]) -> list[Appended | ProducerError]:
+    def _check_each(self, headers: Sequence[BatchHeader], producer_ids: set[int]) -> Outcomes:
         """Where each batch goes if those that are refused, and those that are in the log already, are left out."""
         ahead = self.producers.copy(self.state, producer_ids, self.clock())
         end = self.state.next_offset
-        outcomes = list[Appended | ProducerError]()
+        outcomes: Outcomes = []
         for sent in headers:
             header = sent._replace(base_offset=end)
             if header.producer_id >= 0:
@@ -362,7 +439,7 @@ class LogWriter(HeldLog):
             ) from failure
 
     def index(self, headers: Sequence[BatchHeader]) -> None:
-        """Adds index entries for batches that readers see already.
+        """Adds index entries for batches that readers see already; the active segment is open, or the lock is held.
 
         If that fails the batches are visible all the same, and the next process that opens the segment adds the
         entries.

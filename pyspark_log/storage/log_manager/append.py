@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import PylogError
 from pyspark_log.storage.ingest import PIECE_SIZE, AssignedRows, BatchEncoder, grouped, packed, validate
-from pyspark_log.storage.log import Appended, Extent, LogWriter
+from pyspark_log.storage.log import APPEND_BYTES, Appended, Extent, LogWriter
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import AppendResult
 
-# An append of more bytes than this is split into several, so that other writers get their turn.
-_APPEND_BYTES = 16 * 1024 * 1024
-# The same for records that are written while they are encoded, where the segment has room for so many bytes: each turn
-# has a first encoding and a last write that overlap with nothing.
+# How many bytes are written in one turn while they are encoded, where the segment has room for so many: each turn has a
+# first encoding and a last write that overlap with nothing.
 _STREAM_BYTES = 64 * 1024 * 1024
 
 
@@ -36,7 +34,7 @@ def append_rows(
     rows = data.to_batches() if isinstance(data, pa.Table) else [data]
     parts = [encoder.assign(part, now, partition) for part in rows]
     targets = sorted({target for part in parts for target in part.shares})
-    is_large = sum(part.records.size for part in parts) >= PIECE_SIZE and config.segment_bytes >= _APPEND_BYTES
+    is_large = sum(part.records.size for part in parts) >= PIECE_SIZE and config.segment_bytes >= APPEND_BYTES
     streams = is_large and encoder.can_stream(parts)
     # What could be refused is encoded before anything is appended.
     encoded = {} if streams else {target: list(encoder.batches(target, parts)) for target in targets}
@@ -57,35 +55,41 @@ def append_rows(
 
 
 def _append_all(target: LogWriter, batches: Sequence[bytes], sync: bool) -> AppendResult:
-    """Appends encoded batches. Up to _APPEND_BYTES of them get consecutive offsets, however small a segment is."""
+    """Appends encoded batches. Up to APPEND_BYTES of them get consecutive offsets, however small a segment is."""
+    most = min(APPEND_BYTES, target.config.segment_bytes)
+    if len(batches) == 1 or sum(map(len, batches)) <= most:
+        outcomes = target.append_in_turn(batches, sync=sync)
+        placed = [one for one in outcomes if isinstance(one, Appended)]  # All: none has a producer id.
+        return AppendResult(target.place.partition, placed[0].base_offset, placed[-1].next_offset)
     first = end = -1
-    for turn in grouped(batches, _APPEND_BYTES, len):
+    for turn in grouped(batches, APPEND_BYTES, len):
         with target.hold() as writer:
-            for pack in packed(turn, min(_APPEND_BYTES, writer.config.segment_bytes)):
+            for pack in packed(turn, most):
                 base, end, _ = writer.append(pack, sync=sync)
                 first = base if first < 0 else first
     return AppendResult(target.place.partition, first, end)
 
 
 def append_batches(
-    target: LogWriter, batches: Iterable[bytes], now: int, *, sync: bool
+    target: LogWriter, batches: Sequence[bytes], now: int, *, sync: bool
 ) -> list[AppendResult | PylogError]:
     """Appends batches of clients; `now` in ms, the rest as `Store.append_batches`."""
-    config, where = target.config, str(target.place)
-    outcomes: dict[int, AppendResult | PylogError] = {}
-    accepted: dict[int, bytes | bytearray] = {}
-    for number, batch in enumerate(batches):
-        try:
-            accepted[number] = validate(batch, config, now, where)
-        except PylogError as error:
-            outcomes[number] = error
-    most = min(_APPEND_BYTES, config.segment_bytes)
-    for numbers in grouped(accepted, most, lambda number: len(accepted[number])):
-        with target.hold() as writer:
-            appended = writer.append_each([accepted[number] for number in numbers], sync=sync)
-        for number, one in zip(numbers, appended, strict=True):
-            outcomes[number] = AppendResult(target.place.partition, *one) if isinstance(one, Appended) else one
-    return [outcomes[number] for number in range(len(outcomes))]
+    checked = [_checked(batch, target, now) for batch in batches]
+    accepted = [one for one in checked if not isinstance(one, PylogError)]
+    turns = grouped(accepted, min(APPEND_BYTES, target.config.segment_bytes), len)
+    appended = iter([outcome for turn in turns for outcome in target.append_in_turn(turn, sync=sync)])
+    outcomes = [one if isinstance(one, PylogError) else next(appended) for one in checked]
+    return [
+        AppendResult(target.place.partition, *one) if isinstance(one, Appended) else one for one in outcomes
+    ]
+
+
+def _checked(batch: bytes, target: LogWriter, now: int) -> bytes | bytearray | PylogError:
+    """A client's batch as it is appended, or why it is refused."""
+    try:
+        return validate(batch, target.config, now, str(target.place))
+    except PylogError as error:
+        return error
 
 
 def _share(partition: int, parts: Sequence[AssignedRows]) -> int:
@@ -111,7 +115,7 @@ def _stream(
         with target.hold() as writer:
             most = Extent(min(_STREAM_BYTES, writer.config.segment_bytes), records, newest)
             if not writer.has_room(most):
-                most = most._replace(size=_APPEND_BYTES)
+                most = most._replace(size=APPEND_BYTES)
             base, end, _ = writer.append_pieces(left.take(most.size), most, sync=sync)
         first = base if first < 0 else first
     return AppendResult(target.place.partition, first, end)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import CorruptRecordError
@@ -267,6 +268,14 @@ def _created(folder: str, base_offset: int) -> int:
         return files.status_of(segment_path(folder, base_offset, LOG)).st_mtime_ns // 1_000_000
 
 
+class SegmentLimits(NamedTuple):
+    """Up to where a segment can be appended to: its bytes, the offset after its last record, a record's time (ms)."""
+
+    position: int
+    next_offset: int
+    timestamp: int
+
+
 class SegmentWriter:
     """The active segment, open for appending. The caller holds the partition's lock.
 
@@ -388,10 +397,29 @@ class SegmentWriter:
             self.position > self._config.segment_bytes - size
             or self._waited(timestamp) > self._config.segment_ms - self._jitter
             or last_offset - self.base_offset > INT_MAX
-            or self._index.count >= self._config.segment_index_bytes // OffsetIndex.WIDTH
-            # One place of the time index is kept for the closing entry.
-            or self._times.count >= self._config.segment_index_bytes // TimeIndex.WIDTH - 1
+            or self._indexes_are_full
         )
+
+    def limits(self) -> SegmentLimits:
+        """What surely needs no other segment by `must_roll`, until index entries are added."""
+        first = self._first_timestamp
+        if first is None or first < 0 or self._indexes_are_full:
+            return SegmentLimits(0, 0, NO_TIMESTAMP)
+        config = self._config
+        return SegmentLimits(
+            config.segment_bytes, self.base_offset + INT_MAX + 1, first + config.segment_ms - self._jitter
+        )
+
+    @property
+    def until_entry(self) -> int:
+        """After so many bytes of batches the one that follows gets an index entry (bytes; below 0: the next one)."""
+        return self._schedule.until_entry
+
+    @property
+    def _indexes_are_full(self) -> bool:
+        most = self._config.segment_index_bytes
+        # One place of the time index is kept for the closing entry.
+        return self._index.count >= most // OffsetIndex.WIDTH or self._times.count >= most // TimeIndex.WIDTH - 1
 
     def _waited(self, timestamp: int) -> int:
         """How long the segment has been active (ms): by the times of its records, else by the clock.

@@ -51,7 +51,7 @@ def store(tmp_path, monkeypatch):
     publish(store.decisions, "another", 0, stage(store, b"first"))
     # Nobody waits for a minute here.
     acquire = FileLock.acquire
-    monkeypatch.setattr(FileLock, "acquire", lambda lock, timeout=60.0: acquire(lock, min(timeout, 0.05)))
+    monkeypatch.setattr(FileLock, "acquire", lambda lock, timeout=60.0, *args: acquire(lock, min(timeout, 0.05), *args))
     monkeypatch.setattr(publishing, "DEFAULT_TIMEOUT", 0.05)
     return store
 

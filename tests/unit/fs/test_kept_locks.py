@@ -1,0 +1,209 @@
+"""A lock that is used in a row stays locked between two uses: for whom, how long, and what its user may rely on."""
+
+import fcntl
+import os
+import threading
+import time
+
+import pytest
+
+from pyspark_log.storage.fs import locks
+from pyspark_log.storage.fs.files import open_read
+from tests.processes import PROCESSES
+
+# How long something may take that nothing hinders, in seconds, on a machine that has much else to do.
+PATIENCE = 120
+# More uses than make a row.
+MANY = 50
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "lock"
+    file.write_bytes(b"")
+    return str(file)
+
+
+def is_locked(path):
+    """Whether anything holds the lock, or keeps it."""
+    with open_read(path) as file:
+        try:
+            fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def kept(lock, user):
+    """Uses a lock until it is kept; the machine may pause for longer than it is kept, so it is tried again."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        for _ in range(MANY):
+            with lock.held(PATIENCE, user):
+                pass
+        if is_locked(lock.path):
+            return
+    raise AssertionError("a lock that is used in a row is not kept")
+
+
+def until_unlocked(path):
+    started = time.monotonic()
+    while is_locked(path):
+        assert time.monotonic() - started < PATIENCE, "a lock that was kept is not given back"
+        time.sleep(0.0002)
+
+
+def test_a_lock_is_kept_after_many_uses_and_given_back_soon(path):
+    lock, user = locks.lock_for(path), object()
+    with lock.held(PATIENCE, user):
+        pass
+    assert not is_locked(path)
+    for _ in range(5):
+        kept(lock, user)
+        until_unlocked(path)
+
+
+def test_a_lock_that_is_used_now_and_then_is_never_kept(path):
+    lock, user = locks.lock_for(path), object()
+    for _ in range(MANY):
+        with lock.held(PATIENCE, user):
+            pass
+        assert not is_locked(path)
+        time.sleep(0.002)
+
+
+def test_a_lock_without_a_user_is_never_kept(path):
+    lock = locks.lock_for(path)
+    for _ in range(MANY):
+        with lock.held():
+            pass
+        assert not is_locked(path)
+
+
+def test_a_lock_is_unlocked_after_an_error(path):
+    lock, user = locks.lock_for(path), object()
+    kept(lock, user)
+    with pytest.raises(ValueError, match="something"), lock.held(PATIENCE, user):
+        raise ValueError("something")
+    assert not is_locked(path)
+
+
+def test_its_user_learns_whether_it_had_the_lock_all_the_time(path):
+    lock, user, stayed = locks.lock_for(path), object(), []
+    for _ in range(10 * MANY):
+        with lock.held(PATIENCE, user):
+            stayed.append(lock.stayed)
+    assert not stayed[0]
+    assert any(stayed)
+    until_unlocked(path)
+    with lock.held(PATIENCE, user):
+        assert not lock.stayed
+
+
+def test_another_user_of_the_same_process_may_have_changed_what_is_locked(path):
+    lock, users = locks.lock_for(path), (object(), object(), None)
+    for turn in range(6 * MANY):
+        with lock.held(PATIENCE, users[turn % 3]):
+            assert not lock.stayed
+
+
+def _use(path, started, stop):
+    lock, user = locks.lock_for(path), object()
+    started.set()
+    while not stop.is_set():
+        with lock.held(PATIENCE, user):
+            pass
+
+
+def test_another_process_gets_a_lock_that_is_used_all_the_time(path):
+    started, stop = PROCESSES.Event(), PROCESSES.Event()
+    other = PROCESSES.Process(target=_use, args=(path, started, stop), daemon=True)
+    other.start()
+    assert started.wait(PATIENCE)
+    lock, user = locks.lock_for(path), object()
+    for _ in range(20):
+        with lock.held(PATIENCE, user):
+            pass
+        time.sleep(0.001)
+    stop.set()
+    other.join()
+
+
+def _keep_and_compute(path, is_kept, stop):
+    """Keeps the lock and then never lets another Python thread of this process run."""
+    lock, user = locks.lock_for(path), object()
+    kept(lock, user)
+    is_kept.set()
+    while not os.path.exists(stop):
+        sum(range(1 << 22))
+
+
+def test_a_kept_lock_is_given_back_whatever_python_does_meanwhile(path, tmp_path):
+    is_kept, stop = PROCESSES.Event(), str(tmp_path / "stop")
+    other = PROCESSES.Process(target=_keep_and_compute, args=(path, is_kept, stop), daemon=True)
+    other.start()
+    assert is_kept.wait(PATIENCE)
+    with locks.lock_for(path).held(PATIENCE):
+        pass
+    open(stop, "w").close()
+    other.join()
+
+
+def _count_up(path, counter, times, user):
+    lock = locks.lock_for(path)
+    for _ in range(times):
+        with lock.held(PATIENCE, user), open(counter, "r+b", buffering=0) as file:
+            number = int(file.read())
+            file.seek(0)
+            file.write(b"%d" % (number + 1))
+
+
+def _count_up_alone(path, counter, times):
+    _count_up(path, counter, times, object())
+
+
+def test_processes_and_threads_exclude_each_other(path, tmp_path):
+    counter = tmp_path / "counter"
+    counter.write_bytes(b"0")
+    workers = [PROCESSES.Process(target=_count_up_alone, args=(path, counter, 2000), daemon=True) for _ in range(2)]
+    workers += [threading.Thread(target=_count_up, args=(path, counter, 1000, user), daemon=True) for user in (1, 1, 2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert counter.read_bytes() == b"7000"
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_no_lock_that_its_parent_keeps(path):
+    lock, user = locks.lock_for(path), object()
+    for _ in range(20):
+        kept(lock, user)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                with lock.held(PATIENCE, user):
+                    code = 3 if lock.stayed else 0
+                kept(lock, user)
+                until_unlocked(path)
+            except BaseException:  # noqa: BLE001  (the child ends here, whatever it is)
+                code = 2
+            finally:
+                os._exit(code)
+        for _ in range(MANY):
+            with lock.held(PATIENCE, user):
+                pass
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_locks_that_are_dropped_while_they_are_kept_are_unlocked(tmp_path):
+    for number in range(20):
+        path = str(tmp_path / f"lock{number}")
+        open(path, "w").close()
+        kept(locks.lock_for(path), object())
+        # No reference is left: the number of its file may be given to the next one at once.
+        other = open_read(path)
+        time.sleep(0.002)
+        assert not is_locked(path)
+        other.close()
