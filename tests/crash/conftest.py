@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from pyspark_log.storage.catalog import log_dir
+from pyspark_log.storage.fs import guarded
 from pyspark_log.storage.groups import committed_offsets
 from pyspark_log.storage.publish import decision_log, install, staging
 from tests.scratch import memory_folder
@@ -15,6 +16,14 @@ def checkpoints_once():
     """Kafka's checkpoints are written by the clock: a slower run would make changes to files that others do not."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(log_dir, "INTERVAL", 3600)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def locks_are_kept():
+    """From the second append in a row on, so that short programs append to tails, too."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(guarded, "USES_IN_A_ROW", 0)
         yield
 
 

@@ -8,6 +8,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 DEFAULT_TIMEOUT: float
+TURN: int
 USES_IN_A_ROW: int
 
 class GuardedLock:

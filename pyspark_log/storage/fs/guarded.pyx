@@ -24,10 +24,8 @@ cdef extern from "kept_locks.h":
     bint keep_lock(kept_lock *one, int fd, long long until) nogil
     bint take_kept_lock(kept_lock *one) nogil
 
-cdef enum:
-    # A lock is not kept longer than this after it was locked, in ns: so long at most others wait for it.
-    TURN = 1_000_000
-
+#: A lock is kept no longer than this after it was locked, in ns: so long at most others wait for it.
+TURN = 1_000_000
 #: A lock is kept after so many uses, each within a turn of the one before: a process that appends now and then would gain
 #: nothing, and make others wait.
 USES_IN_A_ROW = 16
@@ -93,7 +91,7 @@ cdef class GuardedLock:
                 mutex.release()
                 raise
             self._locked_at = monotonic_ns()
-            self._in_a_row = self._in_a_row + 1 if self._locked_at - self._unlocked_at < TURN else 0
+            self._in_a_row = self._in_a_row + 1 if self._locked_at - self._unlocked_at < <long long>TURN else 0
         self.stayed = was_kept and user is not None and user is self._user
         self._user = user
         self._is_held = True
@@ -110,11 +108,11 @@ cdef class GuardedLock:
 
     def release(self, bint may_keep=True):
         """Releases the lock; `may_keep`: or keeps it for its user, if it has one."""
-        cdef long long until = self._locked_at + TURN
+        cdef long long until = self._locked_at + <long long>TURN
         cdef long long now = monotonic_ns()
         assert self._is_held, f"{self.path} is not locked"
         self._is_held = False
-        if may_keep and self._user is not None and self._in_a_row >= USES_IN_A_ROW and now < until:
+        if may_keep and self._user is not None and self._in_a_row >= <int>USES_IN_A_ROW and now < until:
             if keep_lock(&self._kept, self._file.fd, until):
                 self._unlocked_at = until
                 self._mutex.release()

@@ -183,13 +183,18 @@ class LogWriter(HeldLog):
             batches: that the topic accepts; no control batches; APPEND_BYTES and `segment.bytes` at most.
             sync: True: they survive a power loss.
         """
+        outcomes: Outcomes | None = None
         if self._lock is not None and not sync:
             try:
                 with self._lock.held_if_kept(self._token) as is_held:
-                    if is_held and (outcomes := self._append_to_tail(batches)) is not None:
-                        return outcomes
+                    if is_held:
+                        outcomes = self._append_to_tail(batches)
             except OSError as error:
+                if outcomes is not None:
+                    raise
                 log.info("%s: an append failed and is tried again: %s", self.place, error)
+        if outcomes is not None:
+            return outcomes
         pending, leads = PendingAppend(batches, sync=sync), False
         try:
             self._pending.append(pending)
@@ -212,10 +217,10 @@ class LogWriter(HeldLog):
         outcomes = None if tail is None else tail.append(batches)
         if tail is not None and tail.needs_index:
             self.index(tail.unindexed())
-            if self._segment is tail.segment:
-                tail.renew()
+            if self._segment is None:  # That has failed, and what was cached is dropped.
+                self._tail, self._left = None, tail.loaded()
             else:
-                self.take_over(tail, tail.loaded())
+                tail.renew()
         self._in_hand = False
         return outcomes
 

@@ -1,0 +1,311 @@
+"""Appends in a row, for which the lock and the state are kept: the same files, stops, faults and interrupts as without.
+
+The lock is kept from the second append on and for a minute, so that each append that can be made at the tail is.
+"""
+
+import errno
+import os
+import re
+import sys
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from producer_tools import ready
+from record_tools import Record, build
+
+from pyspark_log.errors import OutcomeUnknownError, OutOfOrderSequenceError
+from pyspark_log.storage.fs import files, guarded
+from pyspark_log.storage.log.tail import Tail
+from pyspark_log.storage.store import Store
+from tests.store_tools import Stopped, faults, store_with, values
+
+CONFIGS = {"segment.bytes": "6000", "index.interval.bytes": "300", "retention.ms": "-1"}
+store = store_with(CONFIGS)
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def locks_are_kept(monkeypatch):
+    monkeypatch.setattr(guarded, "TURN", 60_000_000_000)
+    monkeypatch.setattr(guarded, "USES_IN_A_ROW", 0)
+
+
+@pytest.fixture
+def tails(monkeypatch):
+    """How many appends tails have made, and how many they have left to others."""
+    count, append = Counter(), Tail.append
+
+    def counted(tail, batches):
+        outcomes = append(tail, batches)
+        count["left" if outcomes is None else "made"] += 1
+        return outcomes
+
+    monkeypatch.setattr(Tail, "append", counted)
+    return count
+
+
+def rows(*values, time=NOW):
+    return pa.record_batch({"value": pa.array(values, pa.binary()), "timestamp": pa.array([time] * len(values))})
+
+
+def plain(*values, time=NOW):
+    return build([Record(None, value, time) for value in values], "none")
+
+
+def content(path):
+    return values(Store.open(path))
+
+
+def test_appends_in_a_row_are_made_at_the_tail(store, tails):
+    for number in range(50):
+        [appended] = store.append("t", rows(b"%d" % number))
+        assert (appended.base_offset, appended.next_offset) == (number, number + 1)
+    assert tails["made"] > 40
+    assert values(store) == content(store.path) == [b"%d" % number for number in range(50)]
+    assert faults(store.path) == []
+
+
+APPENDS = st.lists(
+    st.tuples(
+        st.sampled_from(["rows", "batches", "numbered", "synced"]),
+        st.lists(st.integers(0, 700), min_size=1, max_size=4),
+        st.integers(-5, 5),
+    ),
+    max_size=25,
+)  # fmt: skip
+
+
+def _run(path, appends, observer):
+    store = Store.create(path)
+    store.logs.clock.read = lambda: NOW
+    store.create_topic("t", 1, CONFIGS)
+    files.set_observer(observer)
+    sequence = 0
+    try:
+        for kind, sizes, time in appends:
+            payload = [b"%d" % size + b"." * size for size in sizes]
+            if kind in {"rows", "synced"}:
+                store.append("t", rows(*payload, time=NOW + time), sync=kind == "synced")
+            elif kind == "batches":
+                store.append_batches("t", 0, [plain(one, time=NOW + time) for one in payload])
+            else:
+                store.append_batch("t", 0, ready(sequence, *payload))
+                sequence += len(payload)
+        store.close()
+    finally:
+        files.set_observer(None)
+    return values(store)
+
+
+@settings(deadline=None)
+@given(appends=APPENDS)
+def test_the_same_changes_in_the_same_order_as_without_tails(tmp_path_factory, appends):
+    found = []
+    for keeps in (True, False):
+        folder = str(tmp_path_factory.mktemp("store"))
+        changes = []
+
+        def note(change, changes=changes, folder=folder):
+            path = re.sub(r"[A-Za-z0-9_-]{22}|[0-9a-f]{16}", "ID", change.path.removeprefix(folder))
+            data = change.data if path.endswith((".log", ".index", ".timeindex")) else len(change.data)
+            changes.append((change.kind, path, change.position, data))
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(guarded, "USES_IN_A_ROW", 0 if keeps else 1 << 30)
+            found.append((_run(f"{folder}/s", appends, note), changes))
+    assert found[0] == found[1]
+
+
+def _ten(store):
+    for number in range(10):
+        store.append("t", rows(b"%d" % number + b"." * 90))
+        yield
+
+
+def test_a_stop_before_each_change(tmp_path, tails):
+    """As a kill: each record that was acknowledged is there, and of the next one all or nothing."""
+    for stop in range(1000):
+        store = Store.create(tmp_path / f"s{stop}")
+        store.create_topic("t", 1, CONFIGS)
+        store.append("t", rows(b"first"))
+        left, done = stop, 0
+
+        def observe(_change):
+            nonlocal left
+            if left == 0:
+                raise Stopped
+            left -= 1
+
+        files.set_observer(observe)
+        try:
+            for _ in _ten(store):
+                done += 1
+        except Stopped:
+            pass
+        finally:
+            files.set_observer(None)
+        found = content(store.path)[1:]
+        assert done <= len(found) <= done + 1
+        again = Store.open(store.path)
+        again.append("t", rows(b"last"))
+        assert content(store.path)[1:-1] == found
+        assert faults(store.path) == []
+        if done == 10:
+            break
+    assert tails["made"] > 100
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_a_fault_at_each_change(tmp_path, tails, short):
+    """The same process goes on. What raised OSError is not there; of what is unknown all or nothing is."""
+    for first in range(1000):
+        store = Store.create(tmp_path / f"s{first}")
+        store.create_topic("t", 1, CONFIGS)
+        store.append("t", rows(b"first"))
+        left, failed = first, False
+
+        def observe(change):
+            nonlocal left, failed
+            left -= 1
+            if left == -1:
+                failed = True
+                if short and change.kind == "write":
+                    with open(change.path, "r+b") as file:
+                        os.pwrite(file.fileno(), change.data[: len(change.data) // 2], change.position)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), change.path)
+
+        expected = [b"first"]
+        files.set_observer(observe)
+        try:
+            for number in range(10):
+                value = b"%d" % number + b"." * 90
+                try:
+                    store.append("t", rows(value))
+                except OSError:
+                    continue
+                except OutcomeUnknownError:
+                    if content(store.path) == expected:
+                        continue
+                expected.append(value)
+        finally:
+            files.set_observer(None)
+        assert content(store.path) == expected
+        Store.open(store.path).append("t", rows(b"another"))
+        store.append("t", rows(b"last"))
+        assert content(store.path) == [*expected, b"another", b"last"]
+        assert faults(store.path) == []
+        if not failed:
+            break
+    assert tails["made"] > 100
+
+
+def test_two_stores_of_a_process_append_by_turns(store, tails):
+    other = Store.open(store.path)
+    for number in range(0, 60, 3):
+        store.append("t", rows(b"%d" % number))
+        other.append("t", rows(b"%d" % (number + 1)))
+        store.append("t", rows(b"%d" % (number + 2)))
+    assert content(store.path) == [b"%d" % number for number in range(60)]
+    for number in range(60, 80):
+        other.append("t", rows(b"%d" % number))
+    store.append("t", rows(b"80"))
+    assert tails["made"] > 10
+    assert content(store.path) == [b"%d" % number for number in range(81)]
+    assert faults(store.path) == []
+
+
+def test_a_topic_that_is_deleted_takes_no_more(store, tails):
+    for _ in range(5):
+        store.append("t", rows(b"v"))
+    assert tails["made"]
+    writer = store.logs.writer("t", 0)
+    Store.open(store.path).delete_topic("t")
+    with pytest.raises(Exception, match="deleted"):
+        writer.append_in_turn([plain(b"late")], sync=False)
+
+
+def test_what_a_tail_cannot_do_is_done_all_the_same(store, tails):
+    for _ in range(3):
+        store.append("t", rows(b"v"))
+    store.append_batch("t", 0, ready(0, b"numbered"))
+    with pytest.raises(OutOfOrderSequenceError):
+        store.append_batch("t", 0, ready(7, b"numbered"))
+    store.append("t", rows(b"synced"), sync=True)
+    store.append("t", rows(b"w"))
+    store.append("t", rows(b"." * 4000))
+    store.append("t", rows(b"-" * 4000))  # In another segment.
+    store.append_batch("t", 0, ready(1, b"more"))
+    assert content(store.path) == [
+        b"v", b"v", b"v", b"numbered", b"synced", b"w", b"." * 4000, b"-" * 4000, b"more"
+    ]  # fmt: skip
+    assert tails["left"]
+    assert faults(store.path) == []
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_and_its_parent_append(store, monkeypatch):
+    monkeypatch.setattr(guarded, "TURN", 1_000_000)  # Else one would wait for the other.
+    for _ in range(3):
+        store.append("t", rows(b"before"))
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for _ in range(100):
+                store.append("t", rows(b"child"))
+            store.close()
+            code = 0
+        finally:
+            os._exit(code)
+    for _ in range(100):
+        store.append("t", rows(b"parent"))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert Counter(content(store.path)) == {b"before": 3, b"child": 100, b"parent": 100}
+    assert faults(store.path) == []
+
+
+class Interrupt:
+    """A KeyboardInterrupt at one of the moments at which Python runs handlers of signals, counted in the engine."""
+
+    def __init__(self, moment):
+        self.left, self.came = moment, False
+
+    def __call__(self, frame, event, _argument):
+        if event in ("call", "c_return") and f"{os.sep}pyspark_log{os.sep}" in frame.f_code.co_filename:
+            self.left -= 1
+            if self.left == -1:
+                self.came = True
+                raise KeyboardInterrupt
+
+
+# A generator that is dropped half-way is closed. That looks like a call of it, although Python runs no handlers there.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <generator:pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_at_each_moment(tmp_path, tails):
+    """Of what was interrupted all or nothing is there; and the next appends of the same process work."""
+    interrupt, moment = Interrupt(0), 0
+    while moment == 0 or interrupt.came:
+        store = Store.create(tmp_path / f"s{moment}")
+        store.create_topic("t", 1, CONFIGS)
+        for number in range(3):
+            store.append("t", rows(b"%d" % number + b"." * 90))
+        interrupt, done = Interrupt(moment), 3
+        sys.setprofile(interrupt)
+        try:
+            for number in range(3, 9):
+                store.append("t", rows(b"%d" % number + b"." * 90))
+                done += 1
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        found = values(store)
+        assert done <= len(found) <= done + 1, moment
+        store.append("t", rows(b"last"))
+        assert content(store.path) == [*found, b"last"], moment
+        assert faults(store.path) == [], moment
+        moment += 1
+    assert moment > 200
+    assert tails["made"] > moment
