@@ -222,11 +222,9 @@ def this_boot() -> bytes:
 
 def encode_slot(state: PartitionState) -> bytes:
     """Encodes a slot (256 bytes)."""
-    data = bytearray(SLOT_SIZE)
     # In the order of the fields, with the sequence number where every version has it.
-    _BODY.pack_into(data, 0, VERSION, *state)
-    _CRC.pack_into(data, _CRC_AT, crc32c(data[:_CRC_AT]))
-    return bytes(data)
+    data = _BODY.pack(VERSION, *state).ljust(_CRC_AT, b"\0")
+    return data + _CRC.pack(crc32c(data))
 
 
 def decode_slot(data: bytes, path: str) -> PartitionState | None:

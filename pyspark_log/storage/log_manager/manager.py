@@ -290,14 +290,19 @@ class LogManager:
             LogDirOfflineError: a log dir has failed; or none can take a new partition.
         """
         looked = set()
+        self.log_dirs.refresh()
         topics = dict[str, TopicLogs]()
         for topic, partition in partitions:
             opened = topics[topic] = topics.get(topic) or self.topic(topic)
-            loaded = state_file.read(opened.state_path(partition))
-            if loaded is None:
+            path = opened.state_path(partition)
+            if self.log_dirs.had_several:
+                loaded = state_file.read(path)
+                number = None if loaded is None else loaded.state.log_dir
+            else:
+                number = 0 if files.exists(path) else None
+            if number is None:
                 self.log_dirs.choose(f"{topic}-{partition}")
-            elif loaded.state.log_dir not in looked:
-                number = loaded.state.log_dir
+            elif number not in looked:
                 self.log_dirs.check(number, opened.place_in(partition, number), written=True)
                 looked.add(number)
 
