@@ -27,7 +27,7 @@ from pyspark_log import Store
 
 ROWS, PARTITIONS, COLD = 1000, 2, 5
 #: Options of the read, by the name of the way.
-WAYS = {"a task a partition": {}, "smallBatchBytes=1m": {"smallBatchBytes": "1m"}}
+WAYS = {"a task a partition": {}, "`smallBatchBytes=1m`": {"smallBatchBytes": "1m"}}
 
 
 def fill(address: str, batches: int) -> None:
@@ -40,8 +40,8 @@ def fill(address: str, batches: int) -> None:
     producer.close()
 
 
-def measure(given: argparse.Namespace, sockets: bool) -> dict[str, float]:
-    """The median of each way's triggers in ms, by name; run in a process of its own, which starts Spark."""
+def measure(given: argparse.Namespace, sockets: bool) -> dict[str, list[float]]:
+    """The medians of each way's triggers in the rounds, in ms, by name; run in a process of its own."""
     spark = streams.session(**{"spark.python.unix.domain.socket.enabled": str(sockets).lower()})
     found = defaultdict(list)
     with contextlib.ExitStack() as held:
@@ -63,32 +63,36 @@ def measure(given: argparse.Namespace, sockets: bool) -> dict[str, float]:
             writer = df.writeStream.format(sink).options(checkpointLocation=checkpoint, **options)
             query = writer.trigger(processingTime="0 seconds").start()
             done = streams.triggers(query, given.batches + COLD)[COLD:]
-            found[name] += [one["durationMs"]["triggerExecution"] for one in done]
+            found[name].append(statistics.median(one["durationMs"]["triggerExecution"] for one in done))
 
         limits = {"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(ROWS)}
+
+        def topic(kind: str, path: str = "", **options: str) -> DataFrame:
+            reader = spark.readStream.format(kind).options(**limits, **options)
+            return (reader.load(path) if path else reader.load()).select("key", "value")
+
         for number in range(given.rounds):
             rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=PARTITIONS)
+            brokers = {"kafka.bootstrap.servers": address}
             run("Spark's own source of rows to `noop`", rate.load(), "noop")
             for name, options in WAYS.items():
-                df = spark.readStream.format("pylog").options(**limits, **options).load(store.path)
-                df = df.select("key", "value")
-                run(f"topic to `noop`: {name}", df, "noop")
-                store.ensure_topic(f"out{number}")
-                run(f"topic to topic: {name}", df, "pylog", path=store.path, topic=f"out{number}")
+                run(f"topic to `noop`: {name}", topic("pylog", store.path, **options), "noop")
             if address:
-                brokers = {"kafka.bootstrap.servers": address}
-                df = spark.readStream.format("kafka").options(**limits, **brokers).load().select("key", "value")
-                run("Kafka to `noop`", df, "noop")
-                run("Kafka to Kafka", df, "kafka", topic="out", **brokers)
+                run("Kafka to `noop`", topic("kafka", **brokers), "noop")
+            out = {"path": store.path, "topic": f"out{number}"}
+            store.ensure_topic(out["topic"])
+            for name, options in WAYS.items():
+                run(f"topic to topic: {name}", topic("pylog", store.path, **options), "pylog", **out)
+            if address:
+                run("Kafka to Kafka", topic("kafka", **brokers), "kafka", topic="out", **brokers)
     spark.stop()
-    return {name: statistics.median(times) for name, times in found.items()}
+    return dict(found)
 
 
-def times(name: str, found: dict[str, float]) -> str:
-    """How many times as long as Kafka's a way's trigger is; "" if nothing of Kafka's is like it."""
-    beside = {"`noop`": "Kafka to `noop`", "topic": "Kafka to Kafka", "Kafka": "Kafka to Kafka"}
-    kafka = found.get(beside[name.partition(" to ")[2].partition(":")[0]])
-    return f"{found[name] / kafka:.2f}" if kafka and not name.startswith("Spark") else ""
+def cells(found: dict[str, list[float]], name: str) -> list[str]:
+    """Of a way: the ms of a trigger, and how many times as long that is as with Kafka."""
+    kafka = streams.beside(found, name)
+    return [f"{statistics.median(found[name]):.0f}", f"{tables.ratio(found[name], kafka):.2f}" if kafka else ""]
 
 
 def main() -> None:
@@ -102,8 +106,8 @@ def main() -> None:
             both.append(pool.submit(measure, given, sockets).result())
     tables.show(
         "short micro-batches", ["ms a trigger", "Unix sockets", "times Kafka's", "TCP", "times Kafka's"],
-        [[name, *(cell for found in both for cell in (f"{found[name]:.0f}", times(name, found)))]
-         for name in sorted(both[0], key=list(ORDER).index)], document=given.document, page="spark.md",
+        [[name, *(cell for found in both for cell in cells(found, name))] for name in both[0]],
+        document=given.document, page="spark.md",
     )  # fmt: skip
 
 
