@@ -65,7 +65,7 @@ def cleaning(folder: str) -> dict[str, float]:
     """Of compaction: beside a copy of the files."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         log = compaction.Log(f"{place}/unique-0", 300_000, 300_000, "none")
-        return {"compaction, nothing goes": compaction.compare_with_copy(log, 5)}
+        return {"compaction, nothing goes": tables.ratio(*compaction.beside_copy(log, 5))}
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """How long a large publish keeps the writers of a partition out.
 
-    python benchmarks/large_publish.py [--gb 1] [--rounds 7] [--folder DIR] [--other DIR] [--document]
+    python benchmarks/large_publish.py [--gb 0.5] [--rounds 7] [--folder DIR] [--other DIR] [--document]
 
-1 GB for one partition, staged by one task, or by 250 tasks in little pieces. Published as usual, and with everything
+0.5 GB for one partition, staged by one task, or by 250 tasks in little pieces. Published as usual, and with everything
 copied while the lock is held. With `--other`, a folder on another device, the partition is there. Meanwhile another
 process appends a record to the partition every millisecond; its longest call is what a writer beside has to wait.
 The ways take turns; medians of the rounds.
@@ -25,7 +25,7 @@ from pyspark_log import Store
 from pyspark_log.storage.fs import locks
 from pyspark_log.storage.publish import StagedWriter, StagingPlan, install, prepare, publish
 
-CHUNK = 32_000  # rows, of 8 and 100 bytes
+CHUNK = 16_000  # rows, of 8 and 100 bytes
 TASKS = 250
 PROCESSES = multiprocessing.get_context("spawn")
 
@@ -110,7 +110,7 @@ def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bo
 
 def main() -> None:
     parser = tables.parser(__doc__)
-    parser.add_argument("--gb", type=float, default=1.0)
+    parser.add_argument("--gb", type=float, default=0.5)
     parser.add_argument("--other", help="where the partition is, on another device; else in the store")
     given = parser.parse_args()
     ways = [(tasks, copied) for tasks in (1, TASKS) for copied in (True, False)]

@@ -1,6 +1,6 @@
 """What exactly-once costs: Spark writes that are published, beside a sink whose tasks append directly.
 
-    python benchmarks/publish_cost.py [--rows 2000000] [--batches 8] [--rounds 7] [--folder DIR] [--document]
+    python benchmarks/publish_cost.py [--rows 2000000] [--batches 6] [--rounds 7] [--folder DIR] [--document]
 
 Three sinks take turns, in each round. `drop` forgets its rows: what Spark needs. `append` calls Store.append in its
 tasks, synced when the call returns: what is written twice when a task or a micro-batch is tried again. `publish` is
@@ -167,7 +167,7 @@ def percentile(found: list[dict[str, int]], name: str, percent: int) -> float:
 def main() -> None:
     parser = tables.parser(__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--batches", type=int, default=8)
+    parser.add_argument("--batches", type=int, default=6)
     given = parser.parse_args()
     # Spark's workers find none of the modules here.
     for module in (spark_io, streams, tables, sys.modules[__name__]):

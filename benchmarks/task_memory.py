@@ -1,6 +1,6 @@
 """The memory of Spark's Python processes: of a task that reads a large partition, and of the driver's that plan a read.
 
-    python benchmarks/task_memory.py [--gib 2] [--partitions 5000] [--rounds 7] [--folder FOLDER] [--document]
+    python benchmarks/task_memory.py [--gib 2] [--partitions 5000] [--rounds 3] [--folder FOLDER] [--document]
 
 Batches of 1 MiB. A process's peak is what Linux says of its resident memory (VmHWM), and each task has a process of its
 own. Medians of the rounds, in which the topics take turns.
@@ -90,6 +90,7 @@ def main() -> None:
     parser = tables.parser(__doc__)
     parser.add_argument("--gib", type=float, default=2)
     parser.add_argument("--partitions", type=int, default=5000)
+    parser.set_defaults(rounds=3)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         store = Store.create(f"{folder}/store")
