@@ -1,6 +1,6 @@
 """Commits of a hundred groups, ten positions a call and one: how fast, how long calls take, how large the log is.
 
-    python benchmarks/offsets_log.py [--commits 1000000] [--rounds 7] [--folder FOLDER] [--document]
+    python benchmarks/offsets_log.py [--commits 500000] [--rounds 7] [--folder FOLDER] [--document]
 
 Each way makes as many calls: --commits is for ten positions a call. The two take turns, in rounds: commits and calls a
 second are medians of them, the others are of all calls. To open means that a new process, which has imported the
@@ -75,7 +75,7 @@ def opened(store: Store, *group: str, rounds: int) -> float:
 
 def main() -> None:
     parser = tables.parser(__doc__)
-    parser.add_argument("--commits", type=int, default=1_000_000)
+    parser.add_argument("--commits", type=int, default=500_000)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         committers = [Committer(folder, each) for each in (PARTITIONS, 1)]

@@ -1,6 +1,6 @@
 """What exactly-once costs: Spark writes that are published, beside a sink whose tasks append directly.
 
-    python benchmarks/publish_cost.py [--rows 2000000] [--batches 6] [--rounds 7] [--folder DIR] [--document]
+    python benchmarks/publish_cost.py [--rows 1000000] [--batches 6] [--rounds 7] [--folder DIR] [--document]
 
 Three sinks take turns, in each round. `drop` forgets its rows: what Spark needs. `append` calls Store.append in its
 tasks, synced when the call returns: what is written twice when a task or a micro-batch is tried again. `publish` is
@@ -147,7 +147,7 @@ def durations(rows: DataFrame, sink: str, path: str, checkpoint: str, batches: i
     query = (
         rows.writeStream.format(FORMATS[sink])
         .options(path=path, topic=sink, checkpointLocation=checkpoint)
-        .trigger(processingTime="400 milliseconds")
+        .trigger(processingTime="200 milliseconds")
         .start()
     )
     while len(query.recentProgress) < batches + WARM_UP and query.isActive:
@@ -166,7 +166,7 @@ def percentile(found: list[dict[str, int]], name: str, percent: int) -> float:
 
 def main() -> None:
     parser = tables.parser(__doc__)
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=6)
     given = parser.parse_args()
     # Spark's workers find none of the modules here.
