@@ -1,18 +1,18 @@
 """Log compaction: the map of keys and the rewriting of segments, beside a copy of the same files and Kafka's cleaner.
 
-    python benchmarks/compaction.py [--records 1000000] [--repeat 7] [--folder FOLDER]
+    python benchmarks/compaction.py [--records 600000] [--rounds 7] [--folder FOLDER] [--document]
 
 Records have keys of 16 bytes and values of 80, half text and half noise: 105 bytes each in the log. Batches have
 16 KiB before compression, segments 64 MiB. All is written to disk and synced, the copy too. Runs take turns, so that
-other work on the machine meets all of them; medians. MB/s (10**6 bytes) count the bytes of the log before.
+other work on the machine meets all of them; medians, a ratio within each round. MB/s (10**6 bytes) count the bytes of
+the log before.
 
 Kafka's cleaner runs in one JVM with the same map of 128 MiB, on copies of the same segments; the first two runs,
-which warm its compiler, do not count. It needs its jars (make kafka-jars).
+which warm its compiler, do not count. Without its jars (make kafka-jars) its lines are left out.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import shutil
@@ -20,10 +20,11 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import tables
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.storage.catalog import PartitionPath
@@ -130,46 +131,42 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def report(name: str, times: list[float], log: Log) -> float:
+def line(name: str, times: list[float], log: Log, beside: Sequence[float] = ()) -> list[str]:
+    """A line of the table; `beside`: the times that it is compared with, "times as fast"."""
     median = statistics.median(times)
-    print(f"{name:<44}{median:>8.2f}{log.end / median / 1e6:>10.2f}{log.size / median / 1e6:>9.0f}", flush=True)
-    return median
+    speeds = [f"{log.end / median / 1e6:.1f}", f"{log.size / median / 1e6:,.0f}"]
+    return [name, f"{median:.2f}", *speeds, f"{tables.ratio(beside, times):.2f}" if beside else ""]
 
 
-def compare_with_copy(log: Log, repeat: int) -> float:
-    """Segments of which nothing goes, with all of their keys in the map: prints and returns the ratio to a copy."""
+def beside_copy(log: Log, rounds: int) -> tuple[list[float], list[float]]:
+    """Segments of which nothing goes, with all of their keys in the map: seconds of a copy, and of the new segments."""
     keys, copies, rewrites = OffsetMap(MAP_BYTES), [], []
     log.fill(keys)
-    for _ in range(repeat):
+    for _ in range(rounds):
         copies.append(seconds(log.copy))
         rewrites.append(seconds(lambda: log.rewrite(keys)))
-    ratio = report("nothing to drop: copy of the files", copies, log)
-    ratio /= report("nothing to drop: rewrite", rewrites, log)
-    print(f"{'  of the copy':<44}{ratio:>8.2f}")
-    return ratio
+    return copies, rewrites
 
 
-def compare_with_kafka(log: Log, codec: str, repeat: int) -> None:
-    """Segments of which nine records in ten go."""
+def beside_kafka(log: Log, name: str, rounds: int) -> list[list[str]]:
+    """Segments of which nine records in ten go: lines of the table."""
     fills, rewrites, kafka = [], [], []
-    done: list[Rewritten] = []
-    for _ in range(repeat):
+    for _ in range(rounds):
         keys = OffsetMap(MAP_BYTES)
         fills.append(seconds(lambda keys=keys: log.fill(keys)))
-        rewrites.append(seconds(lambda keys=keys: done.extend(log.rewrite(keys))))
+        rewrites.append(seconds(lambda keys=keys: log.rewrite(keys)))
         if JARS.exists():
             kafka.append(run_kafka(log))
-    kept = sum(rewritten.records_kept for rewritten in done) // repeat
-    name = f"{codec}, {kept / log.end:.0%} stay"
-    report(f"{name}: map of keys", fills, log)
-    report(f"{name}: rewrite", rewrites, log)
-    ours = report(f"{name}: both", [sum(both) for both in zip(fills, rewrites, strict=True)], log)
-    if not kafka:
-        print("  Kafka's jars are not here: make kafka-jars")
-        return
-    report(f"{codec}: Kafka's cleaner, map of keys", [index for index, _ in kafka], log)
-    theirs = report(f"{codec}: Kafka's cleaner, both", [both for _, both in kafka], log)
-    print(f"{'  times as fast':<44}{theirs / ours:>8.2f}")
+    mapped, theirs = [index for index, _ in kafka], [both for _, both in kafka]
+    lines = [
+        line(f"{name}: map of keys", fills, log, mapped),
+        line(f"{name}: new segments", rewrites, log),
+        line(f"{name}: both", [sum(both) for both in zip(fills, rewrites, strict=True)], log, theirs),
+    ]
+    if kafka:
+        lines.append(line(f"{name}: Kafka, map of keys", mapped, log, mapped))
+        lines.append(line(f"{name}: Kafka, both", theirs, log, theirs))
+    return lines
 
 
 def run_kafka(log: Log) -> tuple[float, float]:
@@ -189,18 +186,24 @@ def run_kafka(log: Log) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--repeat", type=int, default=7)
-    parser.add_argument("--folder", help="where the logs are made")
-    options = parser.parse_args()
-    print(f"{'':<44}{'seconds':>8}{'M records/s':>12}{'MB/s':>7}")
-    with tempfile.TemporaryDirectory(dir=options.folder) as top:
-        compare_with_copy(Log(f"{top}/unique-0", options.records, options.records, "none"), options.repeat)
-    for codec in ("none", "lz4"):
-        with tempfile.TemporaryDirectory(dir=options.folder) as top:
-            log = Log(f"{top}/events-0", options.records, options.records // 10, codec)
-            compare_with_kafka(log, codec, options.repeat)
+    parser = tables.parser(__doc__)
+    parser.add_argument("--records", type=int, default=600_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as top:
+        log = Log(f"{top}/unique-0", given.records, given.records, "none")
+        copies, rewrites = beside_copy(log, given.rounds)
+        lines = [
+            line("nothing goes: copy of the files", copies, log, copies),
+            line("nothing goes: new segments", rewrites, log, copies),
+        ]
+    for codec, name in (("none", "no compression"), ("lz4", "lz4")):
+        with tempfile.TemporaryDirectory(dir=given.folder) as top:
+            log = Log(f"{top}/events-0", given.records, given.records // 10, codec)
+            lines += beside_kafka(log, name, given.rounds)
+    tables.show(
+        "compaction", ["", "seconds", "M records/s", "MB/s", "times as fast as the copy, or Kafka"], lines,
+        document=given.document,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

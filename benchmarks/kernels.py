@@ -1,19 +1,19 @@
 """Records per second of the compiled kernels, beside a copy of the same bytes and kafka-python's codec.
 
-    python benchmarks/kernels.py [--records 500000] [--repeat 7]
+    python benchmarks/kernels.py [--records 200000] [--rounds 7] [--document]
 
 Records have keys of 8 bytes and values of 100, half text and half noise, so that codecs have something
 to do. Batches have 512 KiB before compression, chunks 1 MiB, as those of a reader. Medians of several runs, in one
 process and one thread, whose processor time is counted. MB/s (10**6 bytes) count the uncompressed batches. The bytes of
 a call are dropped when the next one starts, as a writer does that hands them to a file.
 
-First, copy, encoding and decoding take turns. `fresh` keeps all results of a run, in memory that was not used before:
-the copy's is asked of the system, and what the allocators hold is given back before each run.
+First, copy, encoding and decoding take turns; a ratio is taken within each round. `fresh` keeps all results of a run,
+in memory that was not used before: the copy's is asked of the system, and what the allocators hold is given back before
+each run.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import gc
 import mmap
@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
+import tables
 
 from pyspark_log.storage.ingest import Partitioner, group
 from pyspark_log.storage.record import CODECS, BatchBuilder, Chunk, RecordColumns, assign_offsets, decode
@@ -40,19 +41,20 @@ UNLIMITED = 1 << 30
 NOW = 1_700_000_000_000
 
 
-def median_seconds(work: Callable[[], object], repeat: int) -> float:
+def median_seconds(work: Callable[[], object], rounds: int) -> float:
     """Median time of `work`, after one run that is not counted."""
     work()
     times = []
-    for _ in range(repeat):
+    for _ in range(rounds):
         start = time.thread_time()
         work()
         times.append(time.thread_time() - start)
     return statistics.median(times)
 
 
-def report(name: str, seconds: float, records: int, size: int, ratio: str = "") -> None:
-    print(f"{name:<42}{records / seconds / 1e6:>12.2f}{size / seconds / 1e6:>12.0f}{ratio}", flush=True)
+def line(name: str, seconds: float, records: int, size: int = 0) -> list[str]:
+    """A line of the table of other kernels; `size`: the bytes, if they say anything."""
+    return [name, f"{records / seconds / 1e6:.2f}", f"{size / seconds / 1e6:,.0f}" if size else ""]
 
 
 def make_columns(records: int) -> tuple[pa.Array, pa.Array, pa.Array]:
@@ -115,18 +117,18 @@ def release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def compare_with_copy(columns: RecordColumns, batch_size: int, repeat: int) -> dict[str, float]:
-    """Prints, and returns by name, how fast they are beside a copy."""
-    ratios = {}
+def compare_with_copy(columns: RecordColumns, batch_size: int, rounds: int) -> dict[str, tuple[float, float]]:
+    """Million records a second, and the ratio to the copy, by name."""
+    found = {}
     log = log_of(columns, batch_size, "none")
     works: dict[str, Callable[[bool], Iterator[object]]] = {
         "copy of the same bytes": lambda fresh: copied(log, fresh),
-        "encode none": lambda _: encoded(columns, batch_size, "none"),
-        "decode none": lambda _: decoded(log),
+        "encode, with CRC-32C": lambda _: encoded(columns, batch_size, "none"),
+        "decode, with CRC-32C": lambda _: decoded(log),
     }
-    for fresh in (False, True):
+    for fresh in (True, False):
         times: dict[str, list[float]] = {name: [] for name in works}
-        for turn in range(repeat + 1):
+        for turn in range(rounds + 1):
             for name, work in works.items():
                 kept: list[object] = []
                 if fresh:
@@ -137,42 +139,47 @@ def compare_with_copy(columns: RecordColumns, batch_size: int, repeat: int) -> d
                         kept.append(result)
                 if turn:
                     times[name].append(time.thread_time() - start)
-        copy = statistics.median(times["copy of the same bytes"])
         for name, taken in times.items():
-            seconds = statistics.median(taken)
-            title = f"{name}, {'fresh' if fresh else 'reused'}, {batch_size // 1024} KiB"
-            report(title, seconds, columns.num_rows, len(log), f"{copy / seconds:>12.2f}")
-            ratios[title] = copy / seconds
-    return ratios
+            speed = columns.num_rows / statistics.median(taken) / 1e6
+            title = f"{'fresh' if fresh else 'reused'}: {name}"
+            found[title] = speed, tables.ratio(times["copy of the same bytes"], taken)
+    return found
 
 
-def run_ours(keys: pa.Array, values: pa.Array, times: pa.Array, repeat: int) -> None:
-    columns = RecordColumns(keys, values, times, None, NOW)
-    plain = log_of(columns, BATCH_SIZE, "none")
-    records, size = columns.num_rows, len(plain)
-    for batch_size in (BATCH_SIZE, SMALL_BATCH_SIZE):
-        compare_with_copy(columns, batch_size, repeat)
+def others(columns: RecordColumns, rounds: int) -> list[list[str]]:
+    """Lines of all other kernels."""
+    records, lines = columns.num_rows, []
+    plain, single = log_of(columns, BATCH_SIZE, "none"), log_of(columns, 1, "none")
+    seconds = median_seconds(lambda: decode_all(plain, check_crcs=False), rounds)
+    lines.append(line("decode, CRC not checked", seconds, records, len(plain)))
     for codec in CODECS[1:]:
         log = log_of(columns, BATCH_SIZE, codec)
-        seconds = median_seconds(lambda codec=codec: encode(columns, BATCH_SIZE, codec), 3)
-        report(f"encode {codec}", seconds, records, size)
-        report(f"decode {codec}", median_seconds(lambda log=log: decode_all(log), 3), records, size)
-    seconds = median_seconds(lambda: decode_all(plain, check_crcs=False), repeat)
-    report("decode none, CRC unchecked", seconds, records, size)
-    single = log_of(columns, 1, "none")
-    seconds = median_seconds(lambda: encode(columns, 1, "none"), 3)
-    report("encode none, batches of 1 record", seconds, records, len(single))
-    seconds = median_seconds(lambda: decode_all(single), repeat)
-    report("decode none, batches of 1 record", seconds, records, len(single))
+        seconds = median_seconds(lambda codec=codec: encode(columns, BATCH_SIZE, codec), rounds)
+        lines.append(line(f"encode {codec}", seconds, records, len(plain)))
+        seconds = median_seconds(lambda log=log: decode_all(log), rounds)
+        lines.append(line(f"decode {codec}", seconds, records, len(plain)))
+    seconds = median_seconds(lambda: encode(columns, 1, "none"), rounds)
+    lines.append(line("encode, one record a batch", seconds, records, len(single)))
+    seconds = median_seconds(lambda: decode_all(single), rounds)
+    lines.append(line("decode, one record a batch", seconds, records, len(single)))
+    return lines
+
+
+def partitioning(keys: pa.Array, values: pa.Array, rounds: int) -> list[list[str]]:
+    """Lines of what spreads rows over partitions."""
     partitioner = Partitioner(12, BATCH_SIZE, 1)
-    seconds = median_seconds(lambda: partitioner.assign(keys, values, None, records), repeat)
-    report("partition by key (murmur2)", seconds, records, 8 * records)
-    assignment = partitioner.assign(keys, values, None, records)
-    seconds = median_seconds(lambda: group(assignment, 12), repeat)
-    report("group rows by partition", seconds, records, 4 * records)
+    assignment = partitioner.assign(keys, values, None, len(keys))
+    hashed = median_seconds(lambda: partitioner.assign(keys, values, None, len(keys)), rounds)
+    grouped = median_seconds(lambda: group(assignment, 12), rounds)
+    return [
+        line("murmur2 of the keys", hashed, len(keys)),
+        line("grouping rows by partition", grouped, len(keys)),
+    ]
 
 
-def run_kafka_python(keys: list[bytes], values: list[bytes]) -> None:
+def kafka_python(keys: list[bytes], values: list[bytes], rounds: int) -> list[list[str]]:
+    """Lines of kafka-python's codec."""
+
     def build() -> bytes:
         builder = DefaultRecordBatchBuilder(
             magic=2, compression_type=0, is_transactional=False, producer_id=-1, producer_epoch=-1,
@@ -189,24 +196,30 @@ def run_kafka_python(keys: list[bytes], values: list[bytes]) -> None:
             pass
 
     data = build()
-    report("kafka-python encode none", median_seconds(build, 3), len(keys), len(data))
-    report("kafka-python decode none", median_seconds(read, 3), len(keys), len(data))
-    seconds = median_seconds(lambda: [murmur2(key) for key in keys], 3)
-    report("kafka-python murmur2", seconds, len(keys), 8 * len(keys))
+    return [
+        line("kafka-python: encode", median_seconds(build, rounds), len(keys), len(data)),
+        line("kafka-python: decode", median_seconds(read, rounds), len(keys), len(data)),
+        line("kafka-python: murmur2", median_seconds(lambda: [murmur2(key) for key in keys], rounds), len(keys)),
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--records", type=int, default=500_000)
-    parser.add_argument("--repeat", type=int, default=7)
-    arguments = parser.parse_args()
-    keys, values, times = make_columns(arguments.records)
-    print(f"{'':<42}{'M records/s':>12}{'MB/s':>12}{'of the copy':>12}")
-    run_ours(keys, values, times, arguments.repeat)
-    some = min(arguments.records, 4000)  # a batch of 512 KiB
-    run_kafka_python(keys[:some].to_pylist(), values[:some].to_pylist())
+    parser = tables.parser(__doc__)
+    parser.add_argument("--records", type=int, default=200_000)
+    given = parser.parse_args()
+    keys, values, times = make_columns(given.records)
+    columns = RecordColumns(keys, values, times, None, NOW)
+    large, small = (compare_with_copy(columns, size, given.rounds) for size in (BATCH_SIZE, SMALL_BATCH_SIZE))
+    tables.show(
+        "kernels: beside a copy",
+        ["M records/s", "batches of 512 KiB", "of the copy", "batches of 16 KiB", "of the copy"],
+        [[name, *(f"{one[at]:.{1 + at}f}" for one in (large[name], small[name]) for at in (0, 1))] for name in large],
+        document=given.document,
+    )  # fmt: skip
+    some = min(given.records, 4000)  # a batch of 512 KiB
+    lines = others(columns, given.rounds) + partitioning(keys, values, given.rounds)
+    lines += kafka_python(keys[:some].to_pylist(), values[:some].to_pylist(), given.rounds)
+    tables.show("kernels: others", ["", "M records/s", "MB/s"], lines, document=given.document)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,23 @@
 """Reads of a large partition against those of a small one: in sequence, and from anywhere in a process that comes new.
 
-`python benchmarks/large_log.py [--gb SIZE] [FOLDER]`. Nothing is dropped from the page cache.
+    python benchmarks/large_log.py [--gb 10] [--rounds 7] [--folder FOLDER] [--document]
+
+The appends are there once. Reads from start to end take turns, and are medians of the rounds; those from anywhere are
+medians of 200. Nothing is dropped from the page cache.
 """
 
-import argparse
-import json
+from __future__ import annotations
+
+import multiprocessing
 import random
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
+import tables
 
 from pyspark_log import Store
 
@@ -22,9 +26,15 @@ ROWS = 500_000
 LOOKUPS = 200
 RECORDS = 100
 BEGIN = 1_600_000_000_000
+LINES = (
+    f"append, {ROWS:,} records a call", "read from start to end",
+    f"{RECORDS} records from a random offset: median (95 %)", "reads of files for that, and their bytes",
+    f"{RECORDS} records from a random time: median (95 %)", "reads of files for that, and their bytes",
+    "records, and segments",
+)  # fmt: skip
 
 
-def rows(first):
+def rows(first: int) -> pa.RecordBatch:
     """Records with keys of 8 bytes and values of 100, one each millisecond."""
     return pa.record_batch({
         "key": pa.array([b"%08d" % number for number in range(ROWS)]),
@@ -33,10 +43,10 @@ def rows(first):
     })
 
 
-def write(store, topic, gb):
+def write(store: Store, topic: str, gb: float) -> float:
     """Appends until the partition has its size; the records a second that the appends took."""
     store.create_topic(topic, 1, {"retention.ms": "-1"})
-    data, taken, size = rows(0), 0.0, 0
+    data, taken, size, end = rows(0), 0.0, 0, 0
     while size < gb * 1e9:
         started = time.perf_counter()
         store.append(topic, data)
@@ -46,14 +56,18 @@ def write(store, topic, gb):
     return end / taken
 
 
-def calls_and_bytes():
+def calls_and_bytes() -> tuple[int, int]:
     """What this process has read so far, by the kernel's count."""
     fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(fields["syscr"]), int(fields["rchar"])
 
 
-def look_up(path, topic):
-    """Run in a process of its own. Before each read the store is opened anew, so that nothing is known of it."""
+def look_up(path: str, topic: str) -> list[str]:
+    """Cells of the table, for offsets, then for times; run in a process of its own.
+
+    Before each read the store is opened again, so that nothing is known of it.
+    """
+    found: list[str] = []
     end = Store.open(path).latest_offset(topic, 0)
     choices = random.Random(5)
     list(Store.open(path).read(topic, 0, 0, 1))  # What the first use of a program costs: imports.
@@ -71,42 +85,44 @@ def look_up(path, topic):
             taken.append(1000 * (time.perf_counter() - started))
             assert (start, count) == (at, RECORDS)
         calls, size = (now - then for now, then in zip(calls_and_bytes(), before, strict=True))
-        print(json.dumps({
-            "median": statistics.median(taken), "p95": statistics.quantiles(taken, n=20)[-1],
-            "calls": (calls - own_calls) / LOOKUPS, "bytes": (size - own_bytes) / LOOKUPS,
-        }))  # fmt: skip
+        found += [
+            f"{statistics.median(taken):.1f} ms ({statistics.quantiles(taken, n=20)[-1]:.1f})",
+            f"{(calls - own_calls) / LOOKUPS:.0f}, {(size - own_bytes) / LOOKUPS / (1 << 20):.1f} MiB",
+        ]
+    return found
 
 
-def main(folder, gb):
+def compare(folder: str, gb: float, rounds: int) -> list[list[str]]:
+    """Lines of the table, of the small and the large partition."""
     store = Store.create(Path(folder) / "store")
-    for topic, size in (("small", SMALL_GB), ("large", gb)):
-        written = write(store, topic, size)
-        started = time.perf_counter()
-        count = sum(batch.num_rows for batch in store.read(topic, 0))
-        took = time.perf_counter() - started
-        held = store.size(topic, 0)
-        print(f"{topic}: {held / 1e9:.1f} GB, {count:,} records, {len(store.segment_files(topic, 0))} segments")
-        print(f"  append, {ROWS:,} records a call   {written / 1e6:8.1f} M records/s")
-        print(f"  read from start to end          {count / took / 1e6:8.1f} M records/s {held / took / 1e9:8.1f} GB/s")
-        answer = subprocess.run(
-            [sys.executable, __file__, "--look-up", topic, store.path], stdout=subprocess.PIPE, check=True
-        )
-        for name, line in zip(("an offset", "a time"), answer.stdout.splitlines(), strict=True):
-            cost = json.loads(line)
-            print(
-                f"  {RECORDS} records from {name:20}{cost['median']:8.2f} ms ({cost['p95']:.2f} at 95 %)"
-                f" {cost['calls']:8.0f} reads of files, {cost['bytes'] / 1024:,.0f} KiB"
-            )
+    sizes = {"small": SMALL_GB, "large": gb}
+    columns = {topic: [f"{write(store, topic, size) / 1e6:.1f} M records/s"] for topic, size in sizes.items()}
+    times: dict[str, list[float]] = {topic: [] for topic in columns}
+    for _ in range(rounds):
+        for topic, taken in times.items():
+            started = time.perf_counter()
+            count = sum(batch.num_rows for batch in store.read(topic, 0))
+            taken.append(time.perf_counter() - started)
+            assert count == store.latest_offset(topic, 0)
+    for topic, column in columns.items():
+        took, records, size = statistics.median(times[topic]), store.latest_offset(topic, 0), store.size(topic, 0)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            cells = pool.submit(look_up, store.path, topic).result()
+        column += [f"{records / took / 1e6:.1f} M records/s, {size / took / 1e9:.1f} GB/s", *cells]
+        column += [f"{records:,} in {len(store.segment_files(topic, 0))}"]
+    return [list(line) for line in zip(LINES, *columns.values(), strict=True)]
+
+
+def main() -> None:
+    parser = tables.parser(__doc__)
+    parser.add_argument("--gb", type=float, default=10, help="size of the large partition")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        tables.show(
+            "large partition", ["", f"{SMALL_GB * 1000:.0f} MB", f"{given.gb:g} GB"],
+            compare(folder, given.gb, given.rounds), document=given.document,
+        )  # fmt: skip
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gb", type=float, default=1.0, help="size of the large partition, in GB (1)")
-    parser.add_argument("--look-up", metavar="TOPIC", help=argparse.SUPPRESS)
-    parser.add_argument("folder", nargs="?", help="where to make the store")
-    arguments = parser.parse_args()
-    if arguments.look_up:
-        look_up(arguments.folder, arguments.look_up)
-    else:
-        with tempfile.TemporaryDirectory(dir=arguments.folder) as place:
-            main(place, arguments.gb)
+    main()

@@ -1,29 +1,31 @@
 """How long a large publish keeps the writers of a partition out.
 
-    python benchmarks/large_publish.py [--gb 1] [--folder DIR] [--other DIR]
+    python benchmarks/large_publish.py [--gb 0.5] [--rounds 7] [--folder DIR] [--other DIR] [--document]
 
-1 GB for one partition, staged by one task, or by 250 tasks in little pieces. Published as usual, and with everything
+0.5 GB for one partition, staged by one task, or by 250 tasks in little pieces. Published as usual, and with everything
 copied while the lock is held. With `--other`, a folder on another device, the partition is there. Meanwhile another
 process appends a record to the partition every millisecond; its longest call is what a writer beside has to wait.
+The ways take turns; medians of the rounds.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import multiprocessing
 import os
 import random
+import statistics
 import tempfile
 import time
 
 import pyarrow as pa
+import tables
 
 from pyspark_log import Store
 from pyspark_log.storage.fs import locks
 from pyspark_log.storage.publish import StagedWriter, StagingPlan, install, prepare, publish
 
-CHUNK = 32_000  # rows, of 8 and 100 bytes
+CHUNK = 16_000  # rows, of 8 and 100 bytes
 TASKS = 250
 PROCESSES = multiprocessing.get_context("spawn")
 
@@ -73,7 +75,8 @@ class Holds:
         locks.FileLock.acquire, locks.FileLock.release = self._acquire, self._release
 
 
-def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bool) -> None:
+def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bool) -> tuple[float, float, float]:
+    """Seconds of the publish, of the time that the partition's lock is held, and of the longest append beside."""
     store = Store.create(f"{folder}/store", {"log.dirs": f"data,{other}/logs"} if other else {})
     store.create_topic("t", 1)
     if other:
@@ -102,27 +105,33 @@ def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bo
         stop.set()
     waited = results.get()
     beside.join()
-    held = holds.longest[os.path.realpath(store.logs.reader("t", 0).place.state_path)]
-    what = f"{'one task' if tasks == 1 else f'{tasks} tasks'}, {'copied' if copied else 'as usual'}"
-    times = "".join(f"{seconds * 1000:>10,.0f}" for seconds in (took, held, waited))
-    print(f"{what:<24}{times}{len(store.segment_files('t', 0)):>10}", flush=True)
+    return took, holds.longest[os.path.realpath(store.logs.reader("t", 0).place.state_path)], waited
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gb", type=float, default=1.0)
-    parser.add_argument("--folder", help="where the stores are made; else the system's folder for temporary files")
+    parser = tables.parser(__doc__)
+    parser.add_argument("--gb", type=float, default=0.5)
     parser.add_argument("--other", help="where the partition is, on another device; else in the store")
-    arguments = parser.parse_args()
-    print(f"{'':<24}{'publish':>10}{'held':>10}{'waited':>10}{'segments':>10}   (ms)")
-    for tasks in (1, TASKS):
-        for copied in (True, False):
+    given = parser.parse_args()
+    ways = [(tasks, copied) for tasks in (1, TASKS) for copied in (True, False)]
+    found: dict[tuple[int, bool], list[tuple[float, float, float]]] = {way: [] for way in ways}
+    for _ in range(given.rounds):
+        for tasks, copied in ways:
             with contextlib.ExitStack() as folders:
                 folder, other = (
                     path and folders.enter_context(tempfile.TemporaryDirectory(dir=path))
-                    for path in (arguments.folder or tempfile.gettempdir(), arguments.other)
+                    for path in (given.folder or tempfile.gettempdir(), given.other)
                 )
-                measure(folder, other, int(arguments.gb * 1e9), tasks, copied=copied)
+                found[tasks, copied].append(measure(folder, other, int(given.gb * 1e9), tasks, copied=copied))
+    lines = [
+        [f"{'one task' if tasks == 1 else f'{tasks} tasks'}, {'copied under the lock' if copied else 'as it is'}",
+         *(f"{statistics.median(times) * 1000:,.0f}" for times in zip(*taken, strict=True))]
+        for (tasks, copied), taken in found.items()
+    ]  # fmt: skip
+    tables.show(
+        "large publish: to another device" if given.other else "large publish",
+        [f"{given.gb:g} GB, ms", "the publish", "lock held", "longest append beside"], lines, document=given.document,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

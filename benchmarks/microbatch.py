@@ -1,30 +1,33 @@
 """What a small micro-batch costs: a topic of 2 partitions into `noop` and into a topic, 1,000 rows a micro-batch.
 
-    python benchmarks/microbatch.py [--rounds 3] [--batches 30] [--kafka] [--tcp]
+    python benchmarks/microbatch.py [--batches 10] [--rounds 7] [--kafka] [--folder FOLDER] [--document]
 
-Each way in turn, in several rounds; printed are the medians of a whole trigger in ms, warm, and how many times as long
-they are as what Spark takes by itself: its own source of rows in the JVM, into `noop`. With --kafka also Spark's Kafka
-connector and a broker on this machine (`make kafka-jars` first). With --tcp Spark talks to its Python processes as it
-does by default, and not over Unix sockets.
+Each way in turn, in several rounds; medians of a whole trigger in ms, warm, --batches of them a round. All of it twice:
+Spark talks to its Python processes over Unix sockets, and by TCP, as it does by default. Spark's own source of rows in
+the JVM, into `noop`, is what Spark takes by itself. With --kafka also Spark's Kafka connector and a broker on this
+machine (`make kafka-jars` first).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import multiprocessing
 import statistics
 import tempfile
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
 
 import pyarrow as pa
 import streams
+import tables
 from pyspark.sql import DataFrame
 
 from pyspark_log import Store
 
-ROWS, COLD = 1000, 5
+ROWS, PARTITIONS, COLD = 1000, 2, 5
 #: Options of the read, by the name of the way.
-WAYS = {"a task a partition": {}, "smallBatchBytes=1m": {"smallBatchBytes": "1m"}}
+WAYS = {"a task a partition": {}, "`smallBatchBytes=1m`": {"smallBatchBytes": "1m"}}
 
 
 def fill(address: str, batches: int) -> None:
@@ -37,26 +40,22 @@ def fill(address: str, batches: int) -> None:
     producer.close()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batches", type=int, default=30)
-    parser.add_argument("--kafka", action="store_true")
-    parser.add_argument("--tcp", action="store_true")
-    given = parser.parse_args()
-    spark = streams.session(**{"spark.python.unix.domain.socket.enabled": str(not given.tcp).lower()})
+def measure(given: argparse.Namespace, sockets: bool) -> dict[str, list[float]]:
+    """The medians of each way's triggers in the rounds, in ms, by name; run in a process of its own."""
+    spark = streams.session(**{"spark.python.unix.domain.socket.enabled": str(sockets).lower()})
     found = defaultdict(list)
     with contextlib.ExitStack() as held:
-        folder = held.enter_context(tempfile.TemporaryDirectory())
+        folder = held.enter_context(tempfile.TemporaryDirectory(dir=given.folder))
         address = ""
         if given.kafka:
-            address = held.enter_context(streams.kafka(spark, {"t": 2, "out": 2}))
+            address = held.enter_context(streams.kafka(spark, {"t": PARTITIONS, "out": PARTITIONS}))
             fill(address, given.batches + COLD)
         store = Store.create(f"{folder}/store")
-        store.create_topic("t", 2)
-        rows = pa.record_batch({"key": [b"k"] * (ROWS // 2), "value": [b"v" * 100] * (ROWS // 2)})
+        store.create_topic("t", PARTITIONS)
+        each = ROWS // PARTITIONS
+        rows = pa.record_batch({"key": [b"k"] * each, "value": [b"v" * 100] * each})
         for _ in range(given.batches + COLD):
-            for partition in range(2):
+            for partition in range(PARTITIONS):
                 store.append("t", rows, partition=partition)
 
         def run(name: str, df: DataFrame, sink: str, **options: str) -> None:
@@ -64,32 +63,52 @@ def main() -> None:
             writer = df.writeStream.format(sink).options(checkpointLocation=checkpoint, **options)
             query = writer.trigger(processingTime="0 seconds").start()
             done = streams.triggers(query, given.batches + COLD)[COLD:]
-            found[name] += [one["durationMs"]["triggerExecution"] for one in done]
+            found[name].append(statistics.median(one["durationMs"]["triggerExecution"] for one in done))
+
+        limits = {"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(ROWS)}
+
+        def topic(kind: str, path: str = "", **options: str) -> DataFrame:
+            reader = spark.readStream.format(kind).options(**limits, **options)
+            return (reader.load(path) if path else reader.load()).select("key", "value")
 
         for number in range(given.rounds):
-            rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 2)
-            run("Spark's rows to noop", rate.load(), "noop")
+            rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=PARTITIONS)
+            brokers = {"kafka.bootstrap.servers": address}
+            run("Spark's own source of rows to `noop`", rate.load(), "noop")
             for name, options in WAYS.items():
-                reader = spark.readStream.format("pylog").options(
-                    subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=str(ROWS), **options
-                )
-                df = reader.load(store.path).select("key", "value")
-                run(f"topic to noop, {name}", df, "noop")
-                store.ensure_topic(f"out{number}")
-                run(f"topic to topic, {name}", df, "pylog", path=store.path, topic=f"out{number}")
+                run(f"topic to `noop`: {name}", topic("pylog", store.path, **options), "noop")
             if address:
-                brokers = {"kafka.bootstrap.servers": address}
-                reader = spark.readStream.format("kafka").options(
-                    subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=str(ROWS), **brokers
-                )
-                df = reader.load().select("key", "value")
-                run("Kafka to noop", df, "noop")
-                run("Kafka to Kafka", df, "kafka", topic="out", **brokers)
-    least = statistics.median(found["Spark's rows to noop"])
-    for name, times in found.items():
-        middle = statistics.median(times)
-        print(f"{name:40} {middle:6.0f} ms {middle / least:5.1f} times  ({len(times)} triggers)")
+                run("Kafka to `noop`", topic("kafka", **brokers), "noop")
+            out = {"path": store.path, "topic": f"out{number}"}
+            store.ensure_topic(out["topic"])
+            for name, options in WAYS.items():
+                run(f"topic to topic: {name}", topic("pylog", store.path, **options), "pylog", **out)
+            if address:
+                run("Kafka to Kafka", topic("kafka", **brokers), "kafka", topic="out", **brokers)
     spark.stop()
+    return dict(found)
+
+
+def cells(found: dict[str, list[float]], name: str) -> list[str]:
+    """Of a way: the ms of a trigger, and how many times as long that is as with Kafka."""
+    kafka = streams.beside(found, name)
+    return [f"{statistics.median(found[name]):.0f}", f"{tables.ratio(found[name], kafka):.2f}" if kafka else ""]
+
+
+def main() -> None:
+    parser = tables.parser(__doc__)
+    parser.add_argument("--batches", type=int, default=10)
+    parser.add_argument("--kafka", action="store_true")
+    given = parser.parse_args()
+    both = []
+    for sockets in (True, False):
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            both.append(pool.submit(measure, given, sockets).result())
+    tables.show(
+        "short micro-batches", ["ms a trigger", "Unix sockets", "times Kafka's", "TCP", "times Kafka's"],
+        [[name, *(cell for found in both for cell in cells(found, name))] for name in both[0]],
+        document=given.document, page="spark.md",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,18 +1,18 @@
 """What exactly-once costs: Spark writes that are published, beside a sink whose tasks append directly.
 
-    python benchmarks/publish_cost.py [--rows 2000000] [--repeat 5] [--batches 60] [--folder DIR]
+    python benchmarks/publish_cost.py [--rows 1000000] [--batches 6] [--rounds 7] [--folder DIR] [--document]
 
-Three sinks take turns. `drop` forgets its rows: what Spark needs. `append` calls Store.append in its tasks, synced
-when the call returns: what is written twice when a task or a micro-batch is tried again. `publish` is pylog.
+Three sinks take turns, in each round. `drop` forgets its rows: what Spark needs. `append` calls Store.append in its
+tasks, synced when the call returns: what is written twice when a task or a micro-batch is tried again. `publish` is
+pylog.
 
-Large writes: rows with keys of 8 bytes and values of 100 random ones, in one job of 4 tasks. Micro-batches: 20 rows
-in two tasks, to a topic with two partitions; Spark's `addBatch` (tasks and commit) and `triggerExecution` (all of it,
-with what Spark writes to the checkpoint), in ms.
+Large writes: rows with keys of 8 bytes and values of 100 random ones, in one job of 4 tasks. Micro-batches: 20 rows in
+two tasks, to a topic with two partitions, --batches of them a round; Spark's `addBatch` (tasks and commit) and
+`triggerExecution` (all of it, with what Spark writes to the checkpoint), in ms.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import statistics
@@ -24,18 +24,20 @@ from collections.abc import Iterator
 import pyarrow as pa
 import spark_io
 import streams
+import tables
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pyspark_log import Store
 
-SINKS = ("drop", "append", "publish")
+#: With their names in the tables.
+SINKS = {"drop": "drop", "append": "append directly", "publish": "publish"}
 FORMATS = {"drop": "drop", "append": "append", "publish": "pylog"}
 TASKS, PARTITIONS = 4, 2
 SMALL = 20
 # Batches that a query makes before any counts: processes start, and Java compiles.
-WARM_UP = 8
+WARM_UP = 4
 
 
 class Drop(DataSource):
@@ -90,8 +92,8 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
         pass
 
 
-def large(spark: SparkSession, folder: str, rows: int, repeat: int) -> None:
-    """One large job a sink, in turns."""
+def large(spark: SparkSession, folder: str, rows: int, rounds: int) -> list[list[str]]:
+    """One large job a sink, in turns: lines of the table."""
     ready = f"{folder}/ready"
     os.mkdir(ready)
     for number in range(TASKS):
@@ -110,19 +112,16 @@ def large(spark: SparkSession, folder: str, rows: int, repeat: int) -> None:
     def write(sink: str) -> None:
         df.write.format(FORMATS[sink]).mode("append").option("topic", "t").save(stores[-1])
 
-    seconds = spark_io.take_turns({sink: lambda sink=sink: write(sink) for sink in SINKS}, repeat, new_store)
-    print(f"large writes: {rows:,} rows in {TASKS} tasks, medians of {repeat}")
-    print(f"{'':<10}{'seconds':>10}{'M rows/s':>10}{'MB/s':>10}{'ratio to append':>18}")
-    for sink, needed in seconds.items():
-        size = rows * (spark_io.KEY_SIZE + spark_io.VALUE_SIZE)
-        print(
-            f"{sink:<10}{needed:>10.2f}{rows / needed / 1e6:>10.2f}{size / needed / 1e6:>10.0f}"
-            f"{needed / seconds['append']:>18.2f}"
-        )
+    times = spark_io.take_turns({sink: lambda sink=sink: write(sink) for sink in SINKS}, rounds, new_store)
+    return [
+        [SINKS[sink], f"{statistics.median(taken):.2f}", f"{rows / statistics.median(taken) / 1e6:.2f}",
+         f"{tables.ratio(taken, times['append']):.2f}"]
+        for sink, taken in times.items()
+    ]  # fmt: skip
 
 
-def small(spark: SparkSession, folder: str, batches: int, rounds: int) -> None:
-    """Streaming queries of small micro-batches, in turns."""
+def small(spark: SparkSession, folder: str, batches: int, rounds: int) -> list[list[str]]:
+    """Streaming queries of small micro-batches, in turns: lines of the table."""
     store = Store.create(f"{folder}/micro")
     for sink in SINKS:
         store.create_topic(sink, PARTITIONS)
@@ -135,18 +134,12 @@ def small(spark: SparkSession, folder: str, batches: int, rounds: int) -> None:
                 .load()
                 .selectExpr("lpad(value, 100, '0') value")
             )
-            found[sink] += durations(rows, sink, store.path, f"{folder}/checkpoint {sink} {number}", batches // rounds)
-    print(f"\nmicro-batches of {SMALL} rows in {PARTITIONS} tasks, {batches // rounds * rounds} of each, ms")
-    print(f"{'':<10}{'addBatch':>10}{'p90':>10}{'above drop':>12}{'trigger':>10}{'p90':>10}{'ratio to append':>18}")
-    middle = {sink: percentile(found[sink], "addBatch", 50) for sink in SINKS}
-    for sink in SINKS:
-        trigger = percentile(found[sink], "triggerExecution", 50)
-        print(
-            f"{sink:<10}{middle[sink]:>10.0f}{percentile(found[sink], 'addBatch', 90):>10.0f}"
-            f"{middle[sink] - middle['drop']:>12.0f}{trigger:>10.0f}"
-            f"{percentile(found[sink], 'triggerExecution', 90):>10.0f}"
-            f"{trigger / percentile(found['append'], 'triggerExecution', 50):>18.2f}"
-        )
+            found[sink] += durations(rows, sink, store.path, f"{folder}/checkpoint {sink} {number}", batches)
+    return [
+        [name, *(f"{percentile(found[sink], part, percent):.0f}"
+                 for part in ("addBatch", "triggerExecution") for percent in (50, 90))]
+        for sink, name in SINKS.items()
+    ]  # fmt: skip
 
 
 def durations(rows: DataFrame, sink: str, path: str, checkpoint: str, batches: int) -> list[dict[str, int]]:
@@ -154,7 +147,7 @@ def durations(rows: DataFrame, sink: str, path: str, checkpoint: str, batches: i
     query = (
         rows.writeStream.format(FORMATS[sink])
         .options(path=path, topic=sink, checkpointLocation=checkpoint)
-        .trigger(processingTime="400 milliseconds")
+        .trigger(processingTime="200 milliseconds")
         .start()
     )
     while len(query.recentProgress) < batches + WARM_UP and query.isActive:
@@ -172,22 +165,26 @@ def percentile(found: list[dict[str, int]], name: str, percent: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--batches", type=int, default=60)
-    parser.add_argument("--folder", help="where the stores are made; else the system's folder for temporary files")
-    arguments = parser.parse_args()
+    parser = tables.parser(__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--batches", type=int, default=6)
+    given = parser.parse_args()
     # Spark's workers find none of the modules here.
-    for module in (spark_io, streams, sys.modules[__name__]):
+    for module in (spark_io, streams, tables, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)
     spark = spark_io.make_session()
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
     for source in (Drop, Append):
         spark.dataSource.register(source)
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        large(spark, folder, arguments.rows, arguments.repeat)
-        small(spark, folder, arguments.batches, 3)
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        tables.show(
+            "publish cost: one job", [f"{given.rows:,} rows in {TASKS} tasks", "seconds", "M rows/s", "of the append"],
+            large(spark, folder, given.rows, given.rounds), document=given.document,
+        )  # fmt: skip
+        tables.show(
+            "publish cost: micro-batches",
+            [f"{SMALL} rows in {PARTITIONS} tasks, ms", "`addBatch`", "its 90 %", "whole trigger", "its 90 %"],
+            small(spark, folder, given.batches, given.rounds), document=given.document,
+        )  # fmt: skip
     spark.stop()
 
 

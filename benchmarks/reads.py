@@ -1,17 +1,17 @@
 """Reads of one partition into Arrow, with checksums verified, beside a copy of the same bytes of the file.
 
-    python benchmarks/reads.py [--megabytes 64] [--repeat 9] [--folder FOLDER]
+    python benchmarks/reads.py [--mb 24] [--rounds 7] [--folder FOLDER] [--document]
 
 Logs of values of 100 B, 1 KB and 10 KB in batches of 16 KiB and 512 KiB, without compression, with lz4 and with zstd;
 half of each value is noise. All is in the page cache. What is compared takes turns in one process and one thread, and
-its processor time is counted, so that other work on the machine changes the ratios less; medians. The copy reads the
-file into memory that was never used before, 1 MiB at a time, and drops it; `reused` reads into one buffer. Of a
-compressed log the codec's library alone decompresses all batches. MB/s (10**6 bytes) count uncompressed batches.
+its processor time is counted, so that other work on the machine changes the ratios less; medians, a ratio within each
+round. The copy reads the file into memory that was never used before, 1 MiB at a time, and drops it; `reused` reads
+into one buffer. Of a compressed log the codec's library alone decompresses all batches. MB/s (10**6 bytes) count
+uncompressed batches.
 """
 
 from __future__ import annotations
 
-import argparse
 import mmap
 import os
 import random
@@ -22,6 +22,7 @@ from collections.abc import Callable
 
 import lz4.frame
 import pyarrow as pa
+import tables
 import zstandard
 
 from pyspark_log import Store
@@ -34,6 +35,9 @@ CODECS: dict[str, Callable[[memoryview], object]] = {
     "lz4": lz4.frame.decompress,
     "zstd": zstandard.ZstdDecompressor().decompress,
 }
+
+#: What is measured, and its heading.
+COLUMNS = {"read": "read", "fresh": "fresh copy", "reused": "reused copy", "codec": "codec alone"}
 
 
 def rows(size: int, count: int) -> pa.RecordBatch:
@@ -54,19 +58,22 @@ def copy_reused(fd: int, size: int) -> None:
         os.preadv(fd, [target[: min(PIECE, size - start)]], start)
 
 
-def medians(works: dict[str, Callable[[], object]], repeat: int) -> dict[str, float]:
+def in_turns(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of processor time in each round, by name, after one that is not counted."""
     times: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(repeat + 1):
+    for turn in range(rounds + 1):
         for name, work in works.items():
             start = time.thread_time()
             work()
             if turn:
                 times[name].append(time.thread_time() - start)
-    return {name: statistics.median(taken) for name, taken in times.items()}
+    return times
 
 
-def measure(store: Store, data: pa.RecordBatch, size: int, batch_size: int, codec: str, repeat: int) -> float:
-    """Prints a line; returns how fast the read is beside the fresh copy, or the codec."""
+def measure(
+    store: Store, data: pa.RecordBatch, size: int, batch_size: int, codec: str, rounds: int
+) -> tuple[dict[str, float], float]:
+    """MB/s by name, and how fast the read is beside the fresh copy, or the codec."""
     topic = f"values-{size}-{batch_size}-{codec}"
     store.create_topic(topic, 1)
     columns = RecordColumns(data["key"], data["value"], None, None, NOW)
@@ -96,29 +103,29 @@ def measure(store: Store, data: pa.RecordBatch, size: int, batch_size: int, code
         if codec in CODECS:
             works["codec"] = decompress
             plain = sum(len(CODECS[codec](stream)) + HEADER_SIZE for stream in streams)
-        taken = medians(works, repeat)
-    speeds = "".join(f"{plain / taken[name] / 1e6:>9.0f}" if name in taken else f"{'':9}" for name in
-                     ("read", "fresh", "reused", "codec"))
-    print(f"{size:>9,}{batch_size // 1024:>8} KiB  {codec:<6}{speeds}", end="")
-    ratio = taken["codec" if codec in CODECS else "fresh"] / taken["read"]
-    print(f"{ratio:>9.2f}", flush=True)
-    return ratio
+        times = in_turns(works, rounds)
+    speeds = {name: plain / statistics.median(times[name]) / 1e6 for name in times}
+    return speeds, tables.ratio(times["codec" if codec in CODECS else "fresh"], times["read"])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=64)
-    parser.add_argument("--repeat", type=int, default=9)
-    parser.add_argument("--folder", help="where the logs are made")
-    options = parser.parse_args()
-    print(f"{'value':>9}{'batch':>12}  {'codec':<6}{'read':>9}{'fresh':>9}{'reused':>9}{'codec':>9}{'ratio':>9}")
-    for size in (100, 1000, 10_000):
-        data = rows(size, options.megabytes * 1_000_000 // size)
+    parser = tables.parser(__doc__)
+    parser.add_argument("--mb", type=int, default=24)
+    given = parser.parse_args()
+    lines = []
+    for size, value in ((100, "100 B"), (1000, "1 KB"), (10_000, "10 KB")):
+        data = rows(size, given.mb * 1_000_000 // size)
         for batch_size in (16 * 1024, 512 * 1024):
             for codec in ("none", "lz4", "zstd"):
-                with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+                with tempfile.TemporaryDirectory(dir=given.folder) as folder:
                     store = Store.create(f"{folder}/store")
-                    measure(store, data, size, batch_size, codec, options.repeat)
+                    speeds, ratio = measure(store, data, size, batch_size, codec, given.rounds)
+                shown = (f"{speeds[name]:,.0f}" if name in speeds else "" for name in COLUMNS)
+                lines.append([f"{value}, {batch_size // 1024} KiB, {codec}", *shown, f"{ratio:.2f}"])
+    tables.show(
+        "reads", ["value, batch, codec", *COLUMNS.values(), "read of the fresh copy, or of the codec"], lines,
+        document=given.document,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

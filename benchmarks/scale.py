@@ -1,10 +1,14 @@
-"""How costs grow with the amount stored, with partitions, and with writers; with plots in docs/.
+"""How costs grow with the amount stored, with partitions, with writers and with readers; with plots in docs/.
 
-    python benchmarks/scale.py [--folder FOLDER] [--gb 10] [--partitions 10000] [--document]
+    python benchmarks/scale.py [--folder FOLDER] [--gb 10] [--cold-gb 3] [--partitions 10000] [--rounds 7] [--document]
 
 Values of 1,000 bytes, appends of 4 MB, nothing synced but what an append syncs unasked. Amounts: 1 MB to --gb, which is
-more than the page cache holds if the machine has less memory. Writers are processes with a store of their own; they
-append 20 records of 100 bytes a call, all to one partition, or each to one of its own.
+more than the page cache holds if the machine has less memory; each is there once, so there are no rounds. Past the page
+cache: of a partition of --cold-gb, whose files are dropped from the cache before each read; a plain read, into one
+buffer of 1 MiB, takes turns with the store's.
+
+Writers and readers are processes with a store of their own, all at one partition, or each at one of its own; medians of
+the rounds. Writers append 20 records of 100 bytes a call. Readers read 128 MB from the page cache, several times.
 """
 
 from __future__ import annotations
@@ -21,12 +25,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import tables
-from matplotlib import pyplot
 
 from pyspark_log import Store
+from pyspark_log.storage.fs import files
 
 DOCS = Path(__file__).parents[1] / "docs"
-LOOKS, CALLS = 200, 500
+LOOKS = 200
+PROCESSES = (1, 2, 4, 8)
+#: Of a writer and a reader in a round: calls; reads of its partition, and the appends of PIECE that are in it.
+CALLS, READS, PIECES = 200, 4, 32
+#: What a plain read reads at once.
+BLOCK = 1 << 20
 #: What one append adds in the table of amounts.
 PIECE = pa.record_batch({"value": pa.array([os.urandom(1000) for _ in range(4000)], pa.binary())})
 
@@ -85,38 +94,103 @@ def partitions(folder: str, most: int) -> list[list[float]]:
     return lines
 
 
-def _write(path: str, partition: int, ready: Barrier) -> None:
-    store, rows = Store.open(path), pa.record_batch({"value": [b"v" * 100] * 20})
-    store.append("t", rows, partition=partition)
-    ready.wait()
+def past_the_cache(folder: str, gb: float, rounds: int) -> list[list[str]]:
+    """Of a partition that is not in the page cache: MB/s of a read, and of a plain read of its files."""
+    store = Store.create(f"{folder}/cold")
+    store.create_topic("t", 1)
+    for _ in range(round(gb * 1e9 / PIECE.nbytes)):
+        store.append("t", PIECE)
+    os.sync()
+    opened = [files.open_read(path) for path in store.segment_files("t", 0)]
+    size, buffer = store.size("t", 0) / 1e6, memoryview(bytearray(BLOCK))
+
+    def plain() -> None:
+        for file in opened:
+            for at in range(0, file.size(), BLOCK):
+                file.pread_into(buffer, at)
+
+    def ours() -> None:
+        for _ in store.read("t", 0):
+            pass
+
+    times: dict[Callable[[], None], list[float]] = {plain: [], ours: []}
+    for _ in range(rounds):
+        for read, taken in times.items():
+            for file in opened:
+                file.drop_cached()
+            taken.append(timed(read))
+    return [
+        [name, f"{size / statistics.median(times[read]):,.0f}", f"{tables.ratio(times[plain], times[read]):.2f}"]
+        for name, read in (("a plain read of its files", plain), ("a read of the partition", ours))
+    ]
+
+
+def _write(store: Store, partition: int) -> None:
+    rows = pa.record_batch({"value": [b"v" * 100] * 20})
     for _ in range(CALLS):
         store.append("t", rows, partition=partition)
-    ready.wait()
 
 
-def writers(folder: str) -> list[list[float]]:
-    """Calls a second of 1 to 8 processes together: all to one partition, and each to its own."""
-    lines, context = [], multiprocessing.get_context("spawn")
-    for count in (1, 2, 4, 8):
+def _read(store: Store, partition: int) -> None:
+    for _ in range(READS):
+        assert sum(batch.num_rows for batch in store.read("t", partition)) == PIECES * PIECE.num_rows
+
+
+def _repeat(work: Callable[[Store, int], None], path: str, partition: int, rounds: int, ready: Barrier) -> None:
+    store = Store.open(path)
+    work(store, partition)
+    for _ in range(rounds):
+        ready.wait()
+        work(store, partition)
+        ready.wait()
+
+
+def at_once(store: Store, work: Callable[[Store, int], None], targets: Sequence[int], rounds: int) -> float:
+    """Seconds until processes have done a work, each for one of the partitions; the median of the rounds."""
+    context = multiprocessing.get_context("spawn")
+    ready, taken = context.Barrier(len(targets) + 1), []
+    processes = [context.Process(target=_repeat, args=(work, store.path, one, rounds, ready)) for one in targets]
+    for process in processes:
+        process.start()
+    for _ in range(rounds):
+        ready.wait()
+        taken.append(timed(ready.wait))
+    for process in processes:
+        process.join()
+    return statistics.median(taken)
+
+
+def writers(folder: str, rounds: int) -> list[list[float]]:
+    """Calls a second of several processes together: all to one partition, and each to its own."""
+    lines = []
+    for count in PROCESSES:
         line: list[float] = [count]
-        for own in (False, True):
-            store = Store.create(f"{folder}/writers{count}{own}")
-            store.create_topic("t", 8)
-            ready = context.Barrier(count + 1)
-            targets = range(count) if own else [0] * count
-            processes = [context.Process(target=_write, args=(store.path, target, ready)) for target in targets]
-            for process in processes:
-                process.start()
-            ready.wait()
-            line.append(count * CALLS / timed(ready.wait))
-            for process in processes:
-                process.join()
+        for name, targets in (("one", [0] * count), ("own", range(count))):
+            store = Store.create(f"{folder}/writers{count}-{name}")
+            store.create_topic("t", max(PROCESSES))
+            line.append(count * CALLS / at_once(store, _write, targets, rounds))
         lines.append(line)
     return lines
 
 
+def readers(folder: str, rounds: int) -> list[list[float]]:
+    """MB/s of several processes together: all of one partition, and each of its own."""
+    store = Store.create(f"{folder}/readers")
+    store.create_topic("t", max(PROCESSES))
+    for partition in range(max(PROCESSES)):
+        for _ in range(PIECES):
+            store.append("t", PIECE, partition=partition)
+    size = READS * PIECES * PIECE.nbytes / 1e6
+    return [
+        [count, *(count * size / at_once(store, _read, targets, rounds) for targets in ([0] * count, range(count)))]
+        for count in PROCESSES
+    ]
+
+
 def plot(name: str, across: str, up: str, lines: Sequence[Sequence[float]], curves: dict[str, int]) -> None:
     """A plot of some columns against the first one, as PNG and SVG."""
+    from matplotlib import pyplot  # noqa: PLC0415  (writers and readers import this file, too)
+
     pyplot.rcParams["svg.hashsalt"] = name
     figure, axes = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
     for label, column in curves.items():
@@ -130,32 +204,45 @@ def plot(name: str, across: str, up: str, lines: Sequence[Sequence[float]], curv
 def main() -> None:
     parser = tables.parser(__doc__)
     parser.add_argument("--gb", type=float, default=10)
+    parser.add_argument("--cold-gb", type=float, default=3)
     parser.add_argument("--partitions", type=int, default=10_000)
     given = parser.parse_args()
     random.seed(1)
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         by_amount = amounts(folder, given.gb)
+        tables.show(
+            "scale: amount",
+            ["GB stored", "append, MB/s", "read, MB/s", "a record by offset, ms", "an offset by time, ms"],
+            [[f"{gb:.3g}", f"{append:,.0f}", f"{read:,.0f}", f"{offset:.2f}", f"{when:.2f}"]
+             for gb, append, read, offset, when in by_amount],
+            document=given.document,
+        )  # fmt: skip
+        tables.show(
+            "scale: past the page cache", [f"{given.cold_gb:g} GB", "MB/s", "of the plain read"],
+            past_the_cache(folder, given.cold_gb, given.rounds), document=given.document,
+        )  # fmt: skip
         by_partitions = partitions(folder, given.partitions)
-        by_writers = writers(folder)
-    tables.show(
-        "scale: amount", ["GB stored", "append, MB/s", "read, MB/s", "a record by offset, ms", "an offset by time, ms"],
-        [[f"{one[0]:.3g}", f"{one[1]:.0f}", f"{one[2]:.0f}", f"{one[3]:.2f}", f"{one[4]:.2f}"] for one in by_amount],
-        document=given.document,
-    )  # fmt: skip
-    tables.show(
-        "scale: partitions", ["partitions", "create, ms", "first row of one, ms", "next row, ms", "its end, ms"],
-        [[f"{one[0]:,}", f"{one[1]:.1f}", f"{one[2]:.2f}", f"{one[3]:.3f}", f"{one[4]:.3f}"] for one in by_partitions],
-        document=given.document,
-    )  # fmt: skip
-    tables.show(
-        "scale: writers", ["processes", "to one partition, calls/s", "each to its own, calls/s"],
-        [[one[0], f"{one[1]:,.0f}", f"{one[2]:,.0f}"] for one in by_writers], document=given.document,
-    )  # fmt: skip
+        tables.show(
+            "scale: partitions", ["partitions", "create, ms", "first row of one, ms", "next row, ms", "its end, ms"],
+            [[f"{one[0]:,}", f"{one[1]:.1f}", *(f"{cost:.3f}" for cost in one[2:])] for one in by_partitions],
+            document=given.document,
+        )  # fmt: skip
+        by_writers = writers(folder, given.rounds)
+        tables.show(
+            "scale: writers", ["processes", "to one partition, calls/s", "each to its own, calls/s"],
+            [[one[0], f"{one[1]:,.0f}", f"{one[2]:,.0f}"] for one in by_writers], document=given.document,
+        )  # fmt: skip
+        by_readers = readers(folder, given.rounds)
+        tables.show(
+            "scale: readers", ["processes", "of one partition, MB/s", "each of its own, MB/s"],
+            [[one[0], f"{one[1]:,.0f}", f"{one[2]:,.0f}"] for one in by_readers], document=given.document,
+        )  # fmt: skip
     if given.document:
         plot("scale-amount", "GB stored", "MB/s", by_amount, {"append": 1, "read": 2})
         plot("scale-looks", "GB stored", "ms", by_amount, {"a record by its offset": 3, "an offset by a time": 4})
         plot("scale-partitions", "partitions", "ms for each", by_partitions, {"append": 3, "log end": 4})
         plot("scale-writers", "processes", "calls/s", by_writers, {"one partition": 1, "each its own": 2})
+        plot("scale-readers", "processes", "MB/s", by_readers, {"one partition": 1, "each its own": 2})
 
 
 if __name__ == "__main__":

@@ -1,18 +1,17 @@
 """What the store adds to Spark's own cost of a Python data source, in batch reads and writes.
 
-    python benchmarks/spark_io.py [--rows 3000000] [--partitions 4] [--repeat 5] [--folder DIR] [--kafka]
+    python benchmarks/spark_io.py [--rows 2000000] [--partitions 4] [--rounds 7] [--folder DIR] [--kafka] [--document]
 
 Reads: all rows of a topic into Spark's `noop` sink, beside a data source that yields the same Arrow batches ready-made.
 Writes: the rows of that source into a new topic, beside a sink that drops what it gets, and Parquet. Records have keys
-of 8 bytes and values of 100 random ones. The ways take turns; the table shows medians. MB/s (10**6 bytes) count keys
-and values. Nothing is compressed. A write into a topic ends when it is published and synced to the disk, one into
-Parquet before. "Set up" is with the setting for writes of small rows (docs/spark.md, "Large micro-batches"). With
+of 8 bytes and values of 100 random ones. The ways take turns; medians, a ratio within each round. MB/s (10**6 bytes)
+count keys and values. Nothing is compressed. A write into a topic ends when it is published and synced to the disk, one
+into Parquet before. "Set up" is with the setting for writes of small rows (docs/spark.md, "Large micro-batches"). With
 --kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars` first).
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
@@ -25,6 +24,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import streams
+import tables
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -122,29 +122,32 @@ class DroppingWriter(DataSourceArrowWriter):
 
 
 def take_turns(
-    works: dict[str, Callable[[], None]], repeat: int, tidy: Callable[[], None] = lambda: None
-) -> dict[str, float]:
-    """The median seconds of each, after one round that is not counted; `tidy` is called before each."""
+    works: dict[str, Callable[[], None]], rounds: int, tidy: Callable[[], None] = lambda: None
+) -> dict[str, list[float]]:
+    """The seconds of each in each round, after one that is not counted; `tidy` is called before each."""
     times: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(repeat + 1):
+    for turn in range(rounds + 1):
         for name, work in works.items():
             tidy()
             os.sync()  # A sync of ours must not wait for what others left unwritten.
             start = time.perf_counter()
             work()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found[1:]) for name, found in times.items()}
+            if turn:
+                times[name].append(time.perf_counter() - start)
+    return times
 
 
-def report(title: str, seconds: dict[str, float], rows: int) -> None:
-    base = next(iter(seconds.values()))
-    for name, needed in seconds.items():
-        speed = rows / needed
-        print(
-            f"{title:<8}{name:<14}{needed:>8.2f}{speed / 1e6:>12.2f}"
-            f"{speed * (KEY_SIZE + VALUE_SIZE) / 1e6:>8.0f}{base / needed:>8.2f}",
-            flush=True,
-        )
+def lines(title: str, times: dict[str, list[float]], rows: int) -> list[list[str]]:
+    """Lines of the table; the first way is the bound, and one may be Kafka."""
+    bound, found = next(iter(times.values())), []
+    for name, taken in times.items():
+        speed = rows / statistics.median(taken)
+        found.append([
+            f"{title}: {name}", f"{statistics.median(taken):.2f}", f"{speed / 1e6:.2f}",
+            f"{speed * (KEY_SIZE + VALUE_SIZE) / 1e6:,.0f}", f"{tables.ratio(bound, taken):.2f}",
+            f"{tables.ratio(times['Kafka'], taken):.2f}" if "Kafka" in times else "",
+        ])  # fmt: skip
+    return found
 
 
 def make_session() -> SparkSession:
@@ -162,8 +165,10 @@ def unbounded(spark: SparkSession, work: Callable[[], None]) -> None:
     spark.conf.set(_BYTES_OF_A_BATCH, before)
 
 
-def run(spark: SparkSession, folder: str, partitions: int, rows_each: int, repeat: int, broker: str) -> None:
-    """Measures; `broker`: the address of one with the empty topics t and w, or ""."""
+def run(
+    spark: SparkSession, folder: str, partitions: int, rows_each: int, rounds: int, broker: str
+) -> list[list[str]]:
+    """Lines of the table; `broker`: the address of one with the empty topics t and w, or ""."""
     ready_folder = f"{folder}/ready"
     os.mkdir(ready_folder)
     store = Store.create(f"{folder}/store")
@@ -200,9 +205,13 @@ def run(spark: SparkSession, folder: str, partitions: int, rows_each: int, repea
     def write_parquet() -> None:
         ready.select("key", "value").write.option("compression", "none").parquet(f"{targets[-1]}/parquet")
 
-    reads = {"ready-made": lambda: read(ready), "pylog": lambda: read(topic)}
-    writes = {"dropping": drop, "pylog": write_topic, "Parquet": write_parquet}
-    writes["pylog, set up"] = lambda: unbounded(spark, write_topic)
+    reads = {"source of ready-made batches": lambda: read(ready), "pylog": lambda: read(topic)}
+    writes = {
+        "sink that drops": drop,
+        "pylog, exactly once, synced": write_topic,
+        "pylog, set up": lambda: unbounded(spark, write_topic),
+        "Parquet, neither synced nor compressed": write_parquet,
+    }
     if broker:
         kafka = {"kafka.bootstrap.servers": broker}
         topic.select("key", "value", "partition").write.format("kafka").options(topic="t", **kafka).save()
@@ -210,26 +219,22 @@ def run(spark: SparkSession, folder: str, partitions: int, rows_each: int, repea
         writes["Kafka"] = (
             lambda: ready.select("key", "value").write.format("kafka").options(topic="w", **kafka).save()
         )
-    print(f"{rows:,} rows in {partitions} partitions, medians of {repeat}")
-    print(f"{'':<22}{'seconds':>8}{'M rows/s':>12}{'MB/s':>8}{'ratio':>8}")
-    report("read", take_turns(reads, repeat), rows)
-    report("write", take_turns(writes, repeat, new_target), rows)
+    return lines("read", take_turns(reads, rounds), rows) + lines("write", take_turns(writes, rounds, new_target), rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=3_000_000)
+    parser = tables.parser(__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--folder", help="where the stores are made; else the system's folder for temporary files")
     parser.add_argument("--kafka", action="store_true")
-    arguments = parser.parse_args()
-    spark = make_session()
-    partitions = arguments.partitions
+    given = parser.parse_args()
+    spark, partitions = make_session(), given.partitions
     with contextlib.ExitStack() as held:
-        folder = held.enter_context(tempfile.TemporaryDirectory(dir=arguments.folder))
-        broker = held.enter_context(streams.kafka(spark, {"t": partitions, "w": partitions})) if arguments.kafka else ""
-        run(spark, folder, partitions, arguments.rows // partitions, arguments.repeat, broker)
+        folder = held.enter_context(tempfile.TemporaryDirectory(dir=given.folder))
+        broker = held.enter_context(streams.kafka(spark, {"t": partitions, "w": partitions})) if given.kafka else ""
+        found = run(spark, folder, partitions, given.rows // partitions, given.rounds, broker)
+    header = [f"{given.rows:,} rows", "seconds", "M rows/s", "MB/s", "of the bound", "times Kafka's speed"]
+    tables.show("spark: batch", header, found, document=given.document)
     spark.stop()
 
 

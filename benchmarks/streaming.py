@@ -1,18 +1,17 @@
 """What large micro-batches cost: a topic of 4 partitions into `noop` and into a topic, 190,000 rows a micro-batch.
 
-    python benchmarks/streaming.py [--rounds 3] [--batches 8] [--rows 190000] [--kafka]
+    python benchmarks/streaming.py [--batches 3] [--rows 190000] [--rounds 7] [--kafka] [--folder FOLDER] [--document]
 
-Keys have 8 bytes, values 100, half of them text. Each way in turn, in several rounds. The first rows of the table are
-the bound of a streaming source and a streaming sink in Python: a source whose Arrow batches are ready in memory, a sink
-that drops what it gets. With --kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars`
-first), and how many times as fast as Kafka's each way is. "Set up" has the settings for large micro-batches
-(docs/spark.md). A batch query of all the rows is there for comparison. The second table has the parts of a trigger, in
-ms. All are medians of warm triggers.
+Keys have 8 bytes, values 100, half of them text. Each way in turn, in several rounds, with --batches warm triggers. The
+first rows of the table are the bound of a streaming source and a streaming sink in Python: a source whose Arrow batches
+are ready in memory, a sink that drops what it gets. With --kafka also Spark's Kafka connector and a broker on this
+machine (`make kafka-jars` first), and how many times as fast as Kafka's each way is, within each round. "Set up" has
+the settings for large micro-batches (docs/spark.md). A batch query of all the rows is there for comparison. The second
+table has the parts of a trigger, in ms. All are medians of the rounds, and those medians of a round's triggers.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import statistics
@@ -24,6 +23,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import spark_io
 import streams
+import tables
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
@@ -89,43 +89,47 @@ class Bench:
 
     def __init__(self, spark: SparkSession, folder: str, batches: int, rows: int) -> None:
         self.spark, self.folder, self.batches, self.rows = spark, folder, batches, rows
-        self.found: dict[str, list[dict[str, int]]] = defaultdict(list)
-        self.seconds: dict[str, list[float]] = defaultdict(list)
+        # The ms of a trigger's parts, in each round.
+        self.found: dict[str, list[dict[str, float]]] = defaultdict(list)
 
     def stream(self, name: str, df: DataFrame, sink: str, **options: str) -> None:
-        """Runs a query over all the rows; keeps the parts of its warm triggers."""
+        """Runs a query over all the rows; keeps the medians of the parts of its warm triggers."""
         checkpoint = tempfile.mkdtemp(dir=self.folder)
         writer = df.writeStream.format(sink).options(checkpointLocation=checkpoint, **options)
         query = writer.trigger(processingTime="0 seconds").start()
         done = streams.triggers(query, self.batches + COLD)
         assert len(done) == self.batches + COLD, query.exception()
         assert {one["numInputRows"] for one in done} == {self.rows}
-        self.found[name] += [one["durationMs"] for one in done[COLD:]]
+        triggers = [one["durationMs"] for one in done[COLD:]]
+        self.found[name].append({part: statistics.median(one.get(part, 0) for one in triggers) for part in PARTS})
 
     def batch(self, name: str, work: Callable[[], None]) -> None:
         """Runs a batch query over all the rows."""
         start = time.perf_counter()
         work()
-        self.seconds[name].append((time.perf_counter() - start) / (self.batches + COLD))
+        took = (time.perf_counter() - start) / (self.batches + COLD)
+        self.found[name].append({"triggerExecution": took * 1000})
 
-    def speed(self, name: str) -> float:
-        """Rows/s."""
-        if name in self.seconds:
-            return self.rows / statistics.median(self.seconds[name])
-        return self.rows / statistics.median(one["triggerExecution"] for one in self.found[name]) * 1000
+    def speeds(self) -> list[list[str]]:
+        """Lines of the first table."""
+        lines = []
+        for name, found in self.found.items():
+            kafka, times = streams.beside(self.found, name), ""
+            if kafka is not None:
+                both = ([one["triggerExecution"] for one in way] for way in (kafka, found))
+                times = f"{tables.ratio(*both):.2f}"
+            whole = statistics.median(one["triggerExecution"] for one in found)
+            added = f"{statistics.median(one['addBatch'] for one in found):.0f}" if "addBatch" in found[0] else ""
+            lines.append([name, f"{self.rows / whole / 1000:.2f}", f"{whole:.0f}", added, times])
+        return lines
 
-    def report(self) -> None:
-        """Prints both tables."""
-        print(f"{'':<42}{'rows/s':>10}{'ms':>8}{'of Kafka':>10}")
-        for name in (*self.found, *self.seconds):
-            beside = f"Kafka{name[name.index(' to '):].partition(',')[0]}"
-            known = beside in self.found or beside in self.seconds
-            times = f"{self.speed(name) / self.speed(beside):.2f}" if known else ""
-            print(f"{name:<42}{self.speed(name):>10,.0f}{self.rows / self.speed(name) * 1000:>8.0f}{times:>10}")
-        print(f"\n{'ms':<42}" + "".join(f"{part:>17}" for part in PARTS))
-        for name, triggers in self.found.items():
-            middle = (statistics.median(one.get(part, 0) for one in triggers) for part in PARTS)
-            print(f"{name:<42}" + "".join(f"{one:>17.0f}" for one in middle))
+    def parts(self) -> list[list[str]]:
+        """Lines of the second table."""
+        return [
+            [name, *(f"{statistics.median(one[part] for one in found):.0f}" for part in PARTS)]
+            for name, found in self.found.items()
+            if PARTS[0] in found[0]
+        ]
 
 
 def fill(store: Store, ready: str, batches: int, rows: int) -> None:
@@ -145,21 +149,20 @@ def noop(df: DataFrame) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batches", type=int, default=8)
+    parser = tables.parser(__doc__)
+    parser.add_argument("--batches", type=int, default=3)
     parser.add_argument("--rows", type=int, default=190_000)
     parser.add_argument("--kafka", action="store_true")
     parser.add_argument("--only", default="", help="the ways whose names begin with this")
     given = parser.parse_args()
     spark = streams.session()
-    for module in (spark_io, streams):
+    for module in (spark_io, streams, tables):
         cloudpickle.register_pickle_by_value(module)
     for source in (ReadyMade, Dropping):
         spark.dataSource.register(source)
     batches = given.batches + COLD
     with contextlib.ExitStack() as held:
-        folder = held.enter_context(tempfile.TemporaryDirectory())
+        folder = held.enter_context(tempfile.TemporaryDirectory(dir=given.folder))
         bench = Bench(spark, folder, given.batches, given.rows)
         store = Store.create(f"{folder}/store")
         fill(store, f"{folder}/ready", batches, given.rows)
@@ -190,36 +193,35 @@ def main() -> None:
         for number in range(given.rounds):
             out = {"path": store.path, "topic": f"out{number}"}
             store.ensure_topic(out["topic"])
+            # Of those that do the same, Kafka's is the last.
             ways = {
-                "ready-made to noop": lambda: bench.stream("ready-made to noop", ready(), "noop"),
-                "ready-made to topic, dropped": lambda: bench.stream(
-                    "ready-made to topic, dropped", pairs(ready()), "dropping"
+                "ready-made to `noop`": lambda name: bench.stream(name, ready(), "noop"),
+                "pylog to `noop`": lambda name: bench.stream(name, stream("pylog", store.path), "noop"),
+                "pylog to `noop`, set up": lambda name: bench.stream(name, set_up(), "noop"),
+                "Kafka to `noop`": lambda name: bench.stream(name, stream("kafka", **brokers), "noop"),
+                "ready-made, dropped": lambda name: bench.stream(name, pairs(ready()), "dropping"),
+                "pylog to a topic": lambda name, out=out: bench.stream(
+                    name, pairs(stream("pylog", store.path)), "pylog", **out
                 ),
-                "pylog to noop": lambda: bench.stream("pylog to noop", stream("pylog", store.path), "noop"),
-                "pylog to topic": lambda out=out: bench.stream(
-                    "pylog to topic", pairs(stream("pylog", store.path)), "pylog", **out
+                "pylog to a topic, set up": lambda name, out=out: spark_io.unbounded(
+                    spark, lambda: bench.stream(name, set_up(), "pylog", **out)
                 ),
-                "pylog to noop, set up": lambda: bench.stream("pylog to noop, set up", set_up(), "noop"),
-                "pylog to topic, set up": lambda out=out: spark_io.unbounded(
-                    spark, lambda: bench.stream("pylog to topic, set up", set_up(), "pylog", **out)
+                "Kafka to a topic": lambda name: bench.stream(
+                    name, pairs(stream("kafka", **brokers)), "kafka", topic="out", **brokers
                 ),
-                "pylog to noop in a batch": lambda: bench.batch("pylog to noop in a batch", lambda: noop(topic)),
+                "pylog to `noop`, all rows in a batch": lambda name: bench.batch(name, lambda: noop(topic)),
+                "Kafka to `noop`, all rows in a batch": lambda name: bench.batch(
+                    name, lambda: noop(spark.read.format("kafka").options(**limits, **brokers).load())
+                ),
             }
-            if given.kafka:
-                kafka = spark.read.format("kafka").options(**limits, **brokers)
-                ways |= {
-                    "Kafka to noop": lambda: bench.stream("Kafka to noop", stream("kafka", **brokers), "noop"),
-                    "Kafka to topic": lambda: bench.stream(
-                        "Kafka to topic", pairs(stream("kafka", **brokers)), "kafka", topic="out", **brokers
-                    ),
-                    "Kafka to noop in a batch": lambda kafka=kafka: bench.batch(
-                        "Kafka to noop in a batch", lambda: noop(kafka.load())
-                    ),
-                }
             for name, run in ways.items():
-                if name.startswith(given.only):
-                    run()
-        bench.report()
+                if name.startswith(given.only) and (given.kafka or not name.startswith("Kafka")):
+                    run(name)
+        tables.show(
+            "spark: streaming", ["", "M rows/s", "ms a trigger", "of that `addBatch`", "times Kafka's speed"],
+            bench.speeds(), document=given.document,
+        )  # fmt: skip
+        tables.show("spark: parts of a trigger", ["ms", *PARTS], bench.parts(), document=given.document)
     spark.stop()
 
 

@@ -7,12 +7,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
+_T = TypeVar("_T")
 
 
 def session(**settings: str) -> SparkSession:
@@ -63,3 +65,9 @@ def triggers(query: StreamingQuery, count: int) -> list[dict[str, Any]]:
         done = [one for one in query.recentProgress if one["numInputRows"]]
     query.stop()
     return done[:count]
+
+
+def beside(found: Mapping[str, Sequence[_T]], name: str) -> Sequence[_T] | None:
+    """What was found of the Kafka connector, which is the last of those ways that do the same; None: it was not run."""
+    names = list(found)
+    return next((found[one] for one in names[names.index(name) :] if one.startswith("Kafka")), None)

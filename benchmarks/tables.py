@@ -1,40 +1,54 @@
-"""The tables of benchmarks: printed, and put into docs/performance.md with `--document`."""
+"""The tables of benchmarks: printed, and put into the pages of docs/ with `--document`."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs/performance.md"
+DOCS = Path(__file__).parents[1] / "docs"
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     """Arguments of a benchmark, with those that all of them have."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--document", action="store_true", help="put the tables into docs/performance.md")
+    made.add_argument("--document", action="store_true", help="put the tables into docs/")
     made.add_argument("--folder", help="where to write; on the disk that is to be measured")
     made.add_argument("--rounds", type=int, default=7, help="medians of so many")
     return made
 
 
-def show(name: str, header: Sequence[str], rows: Sequence[Sequence[object]], *, document: bool) -> None:
+def ratio(above: Sequence[float], below: Sequence[float]) -> float:
+    """The median of the ratios that two ways have within each round."""
+    return statistics.median(one / other for one, other in zip(above, below, strict=True))
+
+
+def show(
+    name: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    document: bool,
+    page: str = "performance.md",
+) -> None:
     """Prints a table.
 
     Args:
         name: of the table; with `document` it replaces what is between `<!-- NAME -->` and `<!-- end -->` on the page.
         header, rows: its cells; the first column is text, the others are numbers.
         document: whether to do that.
+        page: the page, in docs/.
     """
     lines = [" | ".join(["", *header, ""]).strip(), " | ".join(["", "---", *["---:"] * (len(header) - 1), ""]).strip()]
     lines += [" | ".join(["", *map(str, row), ""]).strip() for row in rows]
     text = "\n".join(lines)
     print(f"{name}\n{text}\n", flush=True)
     if document:
-        page = PAGE.read_text()
+        path = DOCS / page
         block = re.compile(rf"(<!-- {re.escape(name)} -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
-        page, found = block.subn(lambda match: match[1] + text + match[2], page)
+        content, found = block.subn(lambda match: match[1] + text + match[2], path.read_text())
         if not found:
-            raise SystemExit(f"{PAGE} has no table named {name!r}")
-        PAGE.write_text(page)
+            raise SystemExit(f"{path} has no table named {name!r}")
+        path.write_text(content)

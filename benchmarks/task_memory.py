@@ -1,37 +1,42 @@
 """The memory of Spark's Python processes: of a task that reads a large partition, and of the driver's that plan a read.
 
-Each is printed beside the same after a small read. A process's peak is what Linux says of its resident memory (VmHWM).
+    python benchmarks/task_memory.py [--gib 2] [--partitions 5000] [--rounds 3] [--folder FOLDER] [--document]
 
-python benchmarks/task_memory.py [--gib 10] [--batch-mib 1] [--partitions 5000] [--folder FOLDER]
+Batches of 1 MiB. A process's peak is what Linux says of its resident memory (VmHWM), and each task has a process of its
+own. Medians of the rounds, in which the topics take turns.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import re
-import sys
+import statistics
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import streams
+import tables
 from pyspark.sql import SparkSession
 
 from pyspark_log import Store
 
 #: What the processes have in their command line.
 TASK, PLANNER, STREAM = "pyspark.worker", "plan_data_source_read", "python_streaming_source_runner"
+BATCH = 1 << 20
+# How many partitions one task reads.
+TOGETHER = 500
 _EVERY = 0.02  # seconds; a process that plans ends soon
 
 
-def fill(store: Store, topic: str, size: int, batch: int) -> None:
-    """A topic of one partition, with record batches of about `batch` bytes; each record has 1,000 bytes."""
-    store.create_topic(topic, 1, {"max.message.bytes": str(batch), "retention.ms": "-1"})
-    rows = pa.record_batch({"value": [os.urandom(1000) for _ in range(max(batch // 1024 - 1, 1))]})
-    for _ in range(max(size // batch, 1)):
+def fill(store: Store, topic: str, batches: int) -> None:
+    """A topic of one partition, with so many record batches; each record has 1,000 bytes."""
+    store.create_topic(topic, 1, {"max.message.bytes": str(BATCH), "retention.ms": "-1"})
+    rows = pa.record_batch({"value": [os.urandom(1000) for _ in range(BATCH // 1024 - 1)]})
+    for _ in range(batches):
         store.append(topic, rows, partition=0)
 
 
@@ -68,44 +73,48 @@ def peaks() -> Iterator[dict[str, int]]:
 
 def read(spark: SparkSession, store: Store, topic: str) -> None:
     """A batch read of a topic; one task reads a hundred partitions."""
-    rows = spark.read.format("pylog").options(subscribe=topic, partitionsPerTask="100").load(store.path)
+    rows = spark.read.format("pylog").options(subscribe=topic, partitionsPerTask=str(TOGETHER)).load(store.path)
     rows.write.format("noop").mode("append").save()
 
 
 def stream(spark: SparkSession, store: Store, topic: str) -> None:
     """The same by a streaming query."""
     rows = spark.readStream.format("pylog").options(
-        subscribe=topic, startingOffsets="earliest", partitionsPerTask="100"
+        subscribe=topic, startingOffsets="earliest", partitionsPerTask=str(TOGETHER)
     ).load(store.path)  # fmt: skip
     query = rows.writeStream.format("noop").trigger(availableNow=True).start()
     query.awaitTermination()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gib", type=float, default=10)
-    parser.add_argument("--batch-mib", type=float, default=1)
+    parser = tables.parser(__doc__)
+    parser.add_argument("--gib", type=float, default=2)
     parser.add_argument("--partitions", type=int, default=5000)
-    parser.add_argument("--folder")
+    parser.set_defaults(rounds=3)
     given = parser.parse_args()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         store = Store.create(f"{folder}/store")
-        batch = int(given.batch_mib * (1 << 20))
-        fill(store, "small", batch, 10_000)
-        fill(store, "large", int(given.gib * (1 << 30)), batch)
+        fill(store, "small", 1)
+        fill(store, "large", int(given.gib * 1024))
         spread(store, "many", given.partitions)
-        spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
-        print("peaks in MiB: a task, a process that plans a batch read, one that plans a stream")
-        for topic in ("small", "large", "many"):
-            with peaks() as found:
-                read(spark, store, topic)
-                stream(spark, store, topic)
-            print(f"{topic:6} {found[TASK]:5} {found[PLANNER]:5} {found[STREAM]:5}", flush=True)
-        size = store.size("large", 0) / (1 << 30)
-        print(f"large: {size:.1f} GiB in batches of {given.batch_mib:g} MiB; many: {given.partitions} partitions")
+        names = {
+            "small": "a partition with one batch", "large": f"a partition of {given.gib:g} GiB",
+            "many": f"{given.partitions:,} partitions, a task for {TOGETHER} of them",
+        }  # fmt: skip
+        spark = streams.session(**{"spark.python.worker.reuse": "false"})
+        found: dict[str, list[dict[str, int]]] = {topic: [] for topic in names}
+        for _ in range(given.rounds):
+            for topic, rounds in found.items():
+                with peaks() as peak:
+                    read(spark, store, topic)
+                    stream(spark, store, topic)
+                rounds.append(peak)
         spark.stop()
+    tables.show(
+        "task memory", ["MiB", "a task", "plans a batch read", "plans a stream"],
+        [[name, *(round(statistics.median(one[kind] for one in found[topic])) for kind in (TASK, PLANNER, STREAM))]
+         for topic, name in names.items()], document=given.document,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

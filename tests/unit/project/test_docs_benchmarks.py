@@ -1,0 +1,51 @@
+"""The pages name benchmarks that are there, and have each table that one of them writes with `--document`."""
+
+import ast
+import re
+
+import pytest
+
+from tests.paths import ROOT
+
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
+# A table between its name and its end.
+BLOCK = re.compile(r"^<!-- ([^\n]+) -->\n\n(?:\|[^\n]+\n)+\n<!-- end -->$", re.MULTILINE)
+
+
+def written(source):
+    """The tables that a script writes: pairs of a page and a name."""
+    found = []
+    for call in ast.walk(ast.parse(source)):
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "tables.show":
+            continue
+        options = {option.arg: option.value for option in call.keywords}
+        if ast.unparse(options["document"]) == "False":
+            continue
+        page = ast.literal_eval(options["page"]) if "page" in options else "performance.md"
+        # One of two names may be chosen, but none is put together.
+        name = call.args[0]
+        names = [name.body, name.orelse] if isinstance(name, ast.IfExp) else [name]
+        found += [(page, ast.literal_eval(one)) for one in names]
+    return found
+
+
+def test_each_table_has_its_script_and_its_place():
+    tables = [table for script in SCRIPTS for table in written(script.read_text())]
+    places = [(page.name, name) for page in PAGES for name in BLOCK.findall(page.read_text())]
+    assert len(tables) > 20
+    assert sorted(tables) == sorted(places)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_script_that_is_named_is_there(page):
+    for name in re.findall(r"python\s+(benchmarks/\w+\.py)", page.read_text()):
+        assert (ROOT / name).exists(), name
+
+
+def test_names_that_a_script_writes_are_found():
+    assert written("""
+tables.show("a", [], [], document=given.document)
+tables.show("b" if other else "c", [], [], document=given.document, page="spark.md")
+tables.show("d", [], [], document=False)
+""") == [("performance.md", "a"), ("spark.md", "b"), ("spark.md", "c")]
