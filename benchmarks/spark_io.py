@@ -208,6 +208,7 @@ def run(
     reads = {"source of ready-made batches": lambda: read(ready), "pylog": lambda: read(topic)}
     writes = {
         "sink that drops": drop,
+        "sink that drops, set up": lambda: unbounded(spark, drop),
         "pylog, exactly once, synced": write_topic,
         "pylog, set up": lambda: unbounded(spark, write_topic),
         "Parquet, neither synced nor compressed": write_parquet,

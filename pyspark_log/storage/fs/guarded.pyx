@@ -80,6 +80,7 @@ cdef class GuardedLock:
         """
         cdef object mutex = self._mutex
         cdef double deadline = time.monotonic() + timeout
+        cdef long long asked_at = monotonic_ns()
         cdef bint was_kept
         if not mutex.acquire(True, timeout):
             raise LockTimeoutError(f"{self.path}: another thread of this process has held it for {timeout} s")
@@ -90,8 +91,8 @@ cdef class GuardedLock:
             except BaseException:
                 mutex.release()
                 raise
+            self._in_a_row = self._in_a_row + 1 if asked_at - self._unlocked_at < <long long>TURN else 0
             self._locked_at = monotonic_ns()
-            self._in_a_row = self._in_a_row + 1 if self._locked_at - self._unlocked_at < <long long>TURN else 0
         self.stayed = was_kept and user is not None and user is self._user
         self._user = user
         self._is_held = True

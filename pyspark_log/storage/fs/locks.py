@@ -25,10 +25,10 @@ from pyspark_log.errors import LockTimeoutError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.guarded import GuardedLock
 
-# Polling keeps timeouts possible in any thread. The first attempts come within microseconds, as most
-# holders release soon; a waiter that has its turn then tries at least every millisecond.
+# Polling keeps timeouts possible in any thread. The first attempts come within microseconds, as most holders release
+# soon. The one waiter that has its turn goes on like that, so that the lock is not free for long; others have time.
 _FIRST_PAUSE = 0.00002
-_LAST_PAUSE = 0.001
+_LAST_PAUSE, _LAST_PAUSE_IN_TURN = 0.001, 0.0002
 
 
 class Mutex:
@@ -90,8 +90,8 @@ class FileLock(GuardedLock):
                     self._main = files.open_write(self.path)
                     self._opened = os.fstat(self._main.fd)
                     self._turn = files.open_or_create(self.path + ".turn")
-                _flock(self._turn, deadline, timeout)
-                _flock(self._main, deadline, timeout)
+                _flock(self._turn, deadline, timeout, _LAST_PAUSE)
+                _flock(self._main, deadline, timeout, _LAST_PAUSE_IN_TURN)
                 fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
                 if self._is_current():
                     return self._main
@@ -107,7 +107,7 @@ class FileLock(GuardedLock):
         return os.path.samestat(self._opened, os.stat(self.path))
 
 
-def _flock(file: files.File, deadline: float, timeout: float) -> None:
+def _flock(file: files.File, deadline: float, timeout: float, last_pause: float) -> None:
     pause = _FIRST_PAUSE
     while True:
         try:
@@ -119,7 +119,7 @@ def _flock(file: files.File, deadline: float, timeout: float) -> None:
                     "continue it or end it"
                 ) from None
             time.sleep(pause)
-            pause = min(2 * pause, _LAST_PAUSE)
+            pause = min(2 * pause, last_pause)
         else:
             return
 
