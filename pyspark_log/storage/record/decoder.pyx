@@ -6,15 +6,14 @@ is made for its rows, and its records are read, without a Python object for any.
 Any bytes give rows or a CorruptRecordError.
 """
 
+from functools import cache
+
 from pyspark_log.storage.record import layout
-from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
+from pyspark_log.storage.record.layout import ROW_BYTES
 from pyspark_log.config import MAX_BATCH_BYTES
-from pyspark_log.storage.record.compression import decompress, mend_lz4_header
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 
 cimport cython
-from cpython.buffer cimport PyBUF_READ
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 from pyspark_log.storage.record.headers cimport Bytes, Header, check_crc, read_header
@@ -22,20 +21,14 @@ from pyspark_log.storage.record.parse_legacy cimport read_messages, survey, wrap
 from pyspark_log.storage.record.parse_v2 cimport read_records
 from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD
 from pyspark_log.storage.record.arrow_builder cimport RowColumns, Rows
+from pyspark_log.storage.record.unpacked cimport RELEASED, Unpacked
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
 cdef int MAGIC = layout.MAGIC
 cdef int CODEC_MASK = layout.CODEC_MASK
 cdef int CONTROL = layout.CONTROL
 cdef int TRANSACTIONAL = layout.TRANSACTIONAL
-cdef int LZ4 = CODECS.index("lz4")
 cdef int64_t ROW_COST = ROW_BYTES
-
-cdef enum:
-    # Records of that many bytes are read without Python's lock, so that other threads can run; with fewer, giving it
-    # back and asking for it again takes longer than it is worth.
-    RELEASED = 65536
-
 
 cdef const char* read_batch(
     const Header* h, const uint8_t* data, const uint8_t* end, int64_t from_offset, int64_t until_offset, Rows* rows,
@@ -85,7 +78,8 @@ cdef class Decoder:
     cdef bint keys
     cdef bint values
     cdef bint headers
-    cdef list kept  # decompressed streams that noted headers point into
+    cdef Unpacked unpacked  # the batch at `position`, if it is compressed
+    cdef list kept  # earlier ones that noted headers point into
     cdef Py_ssize_t end
     cdef Py_ssize_t max_bytes
     cdef Py_ssize_t taken  # bytes of records read
@@ -142,8 +136,7 @@ cdef class Decoder:
         """Read a batch of format 2, or a single message."""
         cdef const uint8_t* p = self.source.data + self.position
         cdef Py_ssize_t size = h.size - HEADER_SIZE
-        cdef int codec = h.attributes & CODEC_MASK
-        cdef Bytes held
+        cdef Unpacked unpacked = None
         if h.magic < MAGIC:
             return self.take_records(h, p, h.size, None)
         if h.attributes & CONTROL:
@@ -151,34 +144,31 @@ cdef class Decoder:
         if self.aborted is not None and h.attributes & TRANSACTIONAL and self.aborted(h.producer_id, h.base_offset):
             return True
         p += HEADER_SIZE
-        if not codec:
-            if h.count > size // SMALLEST_RECORD:
-                raise CorruptRecordError(f"{h.count} records do not fit into {size} bytes")
-            return self.take_records(h, p, size, None)
-        held = self.decompressed(codec, PyMemoryView_FromMemory(<char*>p, size, PyBUF_READ))
-        if h.count > held.view.len // SMALLEST_RECORD:
-            raise CorruptRecordError(f"{h.count} records do not fit into {held.view.len} bytes")
-        return self.take_records(h, held.data, held.view.len, held)
+        if h.attributes & CODEC_MASK:
+            unpacked = self.unpack(h, p)
+            p, size = unpacked.data, unpacked.size
+        if h.count > size // SMALLEST_RECORD:
+            raise CorruptRecordError(f"{h.count} records do not fit into {size} bytes")
+        return self.take_records(h, p, size, unpacked)
 
     cdef bint take_set(self, Header* h) except -1:
         """Read a compressed set of messages of format 0 or 1, and complete its header."""
         cdef const uint8_t* p = self.source.data + self.position
-        cdef const uint8_t* stop = p + h.size
-        cdef int codec = h.attributes & CODEC_MASK
-        cdef Bytes held
-        p = wrapped_set(p, stop)
-        stream = PyMemoryView_FromMemory(<char*>p, stop - p, PyBUF_READ)
-        if h.magic == 0 and codec == LZ4:
-            stream = mend_lz4_header(stream)
-        held = self.decompressed(codec, stream)
-        survey(held.data, held.data + held.view.len, self.check_crcs, h)
-        return self.continues(h) and self.take_records(h, held.data, held.view.len, held)
+        cdef Unpacked unpacked = self.unpack(h, wrapped_set(p, p + h.size))
+        survey(unpacked.data, unpacked.data + unpacked.size, self.check_crcs, h)
+        return self.continues(h) and self.take_records(h, unpacked.data, unpacked.size, unpacked)
 
-    cdef Bytes decompressed(self, int codec, stream):
-        return Bytes(decompress(CODECS[codec], stream, self.limit), 0, 0)
+    cdef Unpacked unpack(self, const Header* h, const uint8_t* stream):
+        """Decompress the batch at `position`."""
+        if self.unpacked is None:
+            self.unpacked = Unpacked.__new__(Unpacked)
+        self.unpacked.load(h, stream, self.source.data + self.position + h.size, self.limit)
+        return self.unpacked
 
-    cdef bint take_records(self, const Header* h, const uint8_t* data, Py_ssize_t size, Bytes held) except -1:
-        """Read the records of a batch; False if it is too much for this chunk."""
+    cdef bint take_records(self, const Header* h, const uint8_t* data, Py_ssize_t size, Unpacked unpacked) except -1:
+        """Read the records of a batch, which were decompressed if `unpacked` is not None; False if it is too much for
+        this chunk.
+        """
         cdef int64_t cost = size + ROW_COST * h.count
         cdef int64_t from_offset = self.from_offset, until_offset = self.until_offset
         cdef Rows* rows
@@ -205,8 +195,9 @@ cdef class Decoder:
                 raise BatchTooLargeError(size, self.limit)
             place = f"record {bad} of {h.count}: " if bad >= 0 else ""
             raise CorruptRecordError(place + reason.decode())
-        if held is not None and rows.header_count > header_count:
-            self.kept.append(held)
+        if unpacked is not None and rows.header_count > header_count:
+            self.kept.append(unpacked)
+            self.unpacked = None
         self.taken += size
         self.capacity += h.count
         return True
@@ -225,14 +216,22 @@ cdef class Decoder:
     cdef Chunk finish(self):
         cdef Chunk chunk = Chunk.__new__(Chunk)
         if self.columns is None:
-            self.columns = RowColumns.__new__(RowColumns)
-            self.columns.begin(0, 0, self.keys, self.values, 0 if self.headers else -1)
-        chunk.columns = self.columns.finish()
-        chunk.num_rows = self.columns.rows.count
+            chunk.columns = no_rows(self.keys, self.values, self.headers)
+        else:
+            chunk.columns = self.columns.finish()
+            chunk.num_rows = self.columns.rows.count
         chunk.position = self.position
         chunk.next_offset = self.next_offset
         chunk.follows = self.follows
         return chunk
+
+
+@cache
+def no_rows(bint keys, bint values, bint headers):
+    """The columns of a chunk without rows. They are made once, since a reader gets them for each incomplete batch."""
+    cdef RowColumns columns = RowColumns.__new__(RowColumns)
+    columns.begin(0, 0, keys, values, 0 if headers else -1)
+    return columns.finish()
 
 
 def decode(
