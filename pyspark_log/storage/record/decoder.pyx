@@ -9,7 +9,7 @@ Any bytes give rows or a CorruptRecordError.
 from functools import cache
 
 from pyspark_log.storage.record import layout
-from pyspark_log.storage.record.layout import ROW_BYTES
+from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
 from pyspark_log.config import MAX_BATCH_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 
@@ -21,6 +21,7 @@ from pyspark_log.storage.record.parse_legacy cimport read_messages, survey, wrap
 from pyspark_log.storage.record.parse_v2 cimport read_records
 from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD
 from pyspark_log.storage.record.arrow_builder cimport RowColumns, Rows
+from pyspark_log.storage.record.lz4_frame cimport Memory, content_size, read_frame
 from pyspark_log.storage.record.unpacked cimport RELEASED, Unpacked
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
@@ -28,6 +29,7 @@ cdef int MAGIC = layout.MAGIC
 cdef int CODEC_MASK = layout.CODEC_MASK
 cdef int CONTROL = layout.CONTROL
 cdef int TRANSACTIONAL = layout.TRANSACTIONAL
+cdef int LZ4 = CODECS.index("lz4")
 cdef int64_t ROW_COST = ROW_BYTES
 
 cdef const char* read_batch(
@@ -137,6 +139,7 @@ cdef class Decoder:
         cdef const uint8_t* p = self.source.data + self.position
         cdef Py_ssize_t size = h.size - HEADER_SIZE
         cdef Unpacked unpacked = None
+        cdef Py_ssize_t content
         if h.magic < MAGIC:
             return self.take_records(h, p, h.size, None)
         if h.attributes & CONTROL:
@@ -144,6 +147,10 @@ cdef class Decoder:
         if self.aborted is not None and h.attributes & TRANSACTIONAL and self.aborted(h.producer_id, h.base_offset):
             return True
         p += HEADER_SIZE
+        if (h.attributes & CODEC_MASK) == LZ4:
+            content = self.unpack_in_place(h, p, size)
+            if content > 0:
+                return self.read(h, self.columns.rows.value + self.columns.value_end(), content)
         if h.attributes & CODEC_MASK:
             unpacked = self.unpack(h, p)
             p, size = unpacked.data, unpacked.size
@@ -165,16 +172,44 @@ cdef class Decoder:
         self.unpacked.load(h, stream, self.source.data + self.position + h.size, self.limit)
         return self.unpacked
 
+    cdef Py_ssize_t unpack_in_place(self, const Header* h, const uint8_t* p, Py_ssize_t size) except -1:
+        """Decompress an lz4 frame of `size` bytes that says what it holds to the end of the column of values, where its
+        own are then moved down: one copy of them stays in the caches, not two. Returns how many bytes it holds; 0: it
+        is to be decompressed elsewhere.
+        """
+        cdef Py_ssize_t content = content_size(p, size)
+        cdef Memory place
+        # The bytes of headers must stay as they are until all batches are read.
+        if not self.values or self.headers or content == 0 or h.count > content // SMALLEST_RECORD:
+            return 0
+        if content + ROW_COST * h.count > self.limit or not self.has_room(h, content):
+            return 0
+        place.data = self.columns.rows.value + self.columns.value_end()
+        place.room = content
+        if size < RELEASED:
+            content = read_frame(p, size, content, &place)
+        else:
+            with nogil:
+                content = read_frame(p, size, content, &place)
+        return max(content, 0)
+
     cdef bint take_records(self, const Header* h, const uint8_t* data, Py_ssize_t size, Unpacked unpacked) except -1:
         """Read the records of a batch, which were decompressed if `unpacked` is not None; False if it is too much for
         this chunk.
         """
-        cdef int64_t cost = size + ROW_COST * h.count
-        cdef int64_t from_offset = self.from_offset, until_offset = self.until_offset
-        cdef Rows* rows
         cdef int64_t header_count
-        cdef int32_t bad = 0
-        cdef const char* reason
+        if not self.has_room(h, size):
+            return False
+        header_count = self.columns.rows.header_count
+        self.read(h, data, size)
+        if unpacked is not None and self.columns.rows.header_count > header_count:
+            self.kept.append(unpacked)
+            self.unpacked = None
+        return True
+
+    cdef bint has_room(self, const Header* h, Py_ssize_t size) except -1:
+        """Reserve room for the records of a batch; False if it is too much for this chunk."""
+        cdef int64_t cost = size + ROW_COST * h.count
         if cost > self.limit:
             raise BatchTooLargeError(size, self.limit)
         if self.columns is None:
@@ -182,8 +217,15 @@ cdef class Decoder:
         elif self.taken + ROW_COST * self.capacity + cost > self.limit:
             return False
         self.columns.reserve(self.capacity + h.count, self.taken + size)
-        rows = &self.columns.rows
-        header_count = rows.header_count
+        return True
+
+    cdef bint read(self, const Header* h, const uint8_t* data, Py_ssize_t size) except -1:
+        """Read the records of a batch for which there is room."""
+        cdef int64_t from_offset = self.from_offset, until_offset = self.until_offset
+        cdef Rows* rows = &self.columns.rows
+        cdef int64_t header_count = rows.header_count
+        cdef int32_t bad = 0
+        cdef const char* reason
         if size < RELEASED:
             reason = read_batch(h, data, data + size, from_offset, until_offset, rows, &bad)
         else:
@@ -195,9 +237,6 @@ cdef class Decoder:
                 raise BatchTooLargeError(size, self.limit)
             place = f"record {bad} of {h.count}: " if bad >= 0 else ""
             raise CorruptRecordError(place + reason.decode())
-        if unpacked is not None and rows.header_count > header_count:
-            self.kept.append(unpacked)
-            self.unpacked = None
         self.taken += size
         self.capacity += h.count
         return True

@@ -87,6 +87,14 @@ cdef bint has_room(Memory* memory, Py_ssize_t size, Py_ssize_t limit) noexcept n
     return True
 
 
+cdef Py_ssize_t content_size(const uint8_t* p, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t content
+    if size < CONTENT_SIZE_AT + 9 or not p[FLAGS_AT] & CONTENT_SIZE or load_little(p + CONTENT_SIZE_AT + 4) != 0:
+        return 0
+    content = load_little(p + CONTENT_SIZE_AT)
+    return content if content <= RATIO * size else 0
+
+
 cdef Py_ssize_t read_frame(const uint8_t* p, Py_ssize_t size, Py_ssize_t limit, Memory* memory) noexcept nogil:
     cdef const uint8_t* end = p + size
     cdef const uint8_t* descriptor = p + FLAGS_AT
@@ -103,12 +111,10 @@ cdef Py_ssize_t read_frame(const uint8_t* p, Py_ssize_t size, Py_ssize_t limit, 
     p += CONTENT_SIZE_AT
     if descriptor[0] & CONTENT_SIZE:
         # A size of 0 can mean that it is not known.
-        if size < CONTENT_SIZE_AT + 9 or load_little(p + 4) != 0 or not 0 < load_little(p) <= min(limit, RATIO * size):
+        content = content_size(descriptor - FLAGS_AT, size)
+        if not 0 < content <= limit or not has_room(memory, content, limit):
             return -1
-        content = load_little(p)
         p += 8
-        if not has_room(memory, content, limit):
-            return -1
     if p[0] != checksum(descriptor, p):
         return -1
     p += 1

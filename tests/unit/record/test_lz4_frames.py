@@ -19,6 +19,7 @@ from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.compression import compress, decompress
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.layout import ROW_BYTES
+from pyspark_log.storage.record.lz4_frame import header_checksum
 from tests.paths import ROOT
 
 NOISE = random.Random(1).randbytes(200_000)  # blocks that are stored as they are
@@ -108,6 +109,51 @@ def test_memory_is_used_again_for_batches_of_all_sizes_but_not_what_headers_are_
     chunk = decode(log, 0, len(log), headers=True, **EVERYTHING)
     assert chunk.num_rows == len(records)
     assert read(log) == records
+
+
+SIZES = st.one_of(st.none(), st.integers(0, 40), st.sampled_from([225, 255, 256, 257, 5000]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.lists(st.tuples(SIZES, SIZES), min_size=1, max_size=12), min_size=1, max_size=4),
+    st.integers(0, 8),
+    st.integers(0, 8),
+    st.booleans(),
+)
+def test_values_that_are_moved_within_their_column_stay_what_they_are(batches, left_out, right_out, keys):
+    """Those of frames that say their size are decompressed into the column of values."""
+    plain, packed, offset = b"", b"", 0
+    for batch in batches:
+        records = [
+            Record(*(None if size is None else TEXT[number * 97 :][:size] for size in sizes))
+            for number, sizes in enumerate(batch)
+        ]
+        plain += build(records, base_offset=offset)
+        frame = frame_of(stream_of(records), store_size=True)
+        packed += framed(records, frame, base_offset=offset)
+        offset += len(records)
+    options = {"from_offset": left_out, "until_offset": offset - right_out, "max_bytes": 1 << 20, "keys": keys}
+    expected, found = (decode(log, 0, len(log), **options) for log in (plain, packed))
+    for column in found.columns.values():
+        column.validate(full=True)
+    assert found.columns == expected.columns
+    assert (found.num_rows, found.next_offset) == (expected.num_rows, expected.next_offset)
+
+
+@pytest.mark.parametrize("claim", [1, 7, 8, 100, SIZE - 1, SIZE + 1, 10 * SIZE, 2**31, 2**32 + SIZE])
+def test_a_frame_that_lies_about_its_size_is_refused(claim):
+    """The records of the batch before it are not touched."""
+    frame = bytearray(frame_of(stream_of(RECORDS), store_size=True))
+    frame[6:14] = claim.to_bytes(8, "little")
+    frame[14] = header_checksum(bytes(frame[4:14]))
+    good = framed(RECORDS, frame_of(stream_of(RECORDS), store_size=True))
+    bad = framed(RECORDS, bytes(frame), base_offset=len(RECORDS))
+    chunk = decode(log := good + bad, 0, len(log), **EVERYTHING)
+    assert chunk.position == len(good)
+    assert chunk.columns["value"].to_pylist() == [record.value for record in RECORDS]
+    with pytest.raises(CorruptRecordError, match="lz4"):
+        decode(log, len(good), len(log), **EVERYTHING)
 
 
 @pytest.mark.parametrize("tail", [b"\0", b"garbage", frame_of(b"another")])
