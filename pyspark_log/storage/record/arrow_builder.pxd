@@ -48,12 +48,15 @@ cdef inline void clear_bit(uint8_t* bitmap, int64_t index) noexcept nogil:
     bitmap[index >> 3] &= <uint8_t>~(1 << (index & 7))
 
 
-cdef inline void copy_value(
-    uint8_t* to, const uint8_t* data, Py_ssize_t length, const uint8_t* end
-) noexcept nogil:
-    # Columns have room for a block after their last byte. Where values are moved down in their own column, the block
-    # must not reach the bytes that are read next.
-    if to <= data < to + BLOCK:
+# Columns have room for a block after their last byte.
+
+cdef inline void copy_key(uint8_t* to, const uint8_t* data, Py_ssize_t length, const uint8_t* end) noexcept nogil:
+    copy_short(to, to + length + BLOCK, data, length, end)
+
+
+cdef inline void copy_value(uint8_t* to, const uint8_t* data, Py_ssize_t length, const uint8_t* end) noexcept nogil:
+    # Where values are moved down in their own column, no block may reach the bytes that are read next.
+    if <size_t>(data - to) < BLOCK:
         memmove(to, data, length)
     else:
         copy_short(to, to + length + BLOCK, data, length, end)
