@@ -22,7 +22,7 @@ from pyspark_log.storage.record.parse_v2 cimport read_records
 from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD
 from pyspark_log.storage.record.arrow_builder cimport RowColumns, Rows
 from pyspark_log.storage.record.lz4_frame cimport Memory, content_size, read_frame
-from pyspark_log.storage.record.unpacked cimport RELEASED, Unpacked
+from pyspark_log.storage.record.unpacked cimport RELEASED, Unpacked, read_zstd, zstd_content
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
 cdef int MAGIC = layout.MAGIC
@@ -30,6 +30,7 @@ cdef int CODEC_MASK = layout.CODEC_MASK
 cdef int CONTROL = layout.CONTROL
 cdef int TRANSACTIONAL = layout.TRANSACTIONAL
 cdef int LZ4 = CODECS.index("lz4")
+cdef int ZSTD = CODECS.index("zstd")
 cdef int64_t ROW_COST = ROW_BYTES
 
 cdef const char* read_batch(
@@ -147,7 +148,7 @@ cdef class Decoder:
         if self.aborted is not None and h.attributes & TRANSACTIONAL and self.aborted(h.producer_id, h.base_offset):
             return True
         p += HEADER_SIZE
-        if (h.attributes & CODEC_MASK) == LZ4:
+        if h.attributes & CODEC_MASK:
             content = self.unpack_in_place(h, p, size)
             if content > 0:
                 return self.read(h, self.columns.rows.value + self.columns.value_end(), content)
@@ -173,12 +174,17 @@ cdef class Decoder:
         return self.unpacked
 
     cdef Py_ssize_t unpack_in_place(self, const Header* h, const uint8_t* p, Py_ssize_t size) except -1:
-        """Decompress an lz4 frame of `size` bytes that says what it holds to the end of the column of values, where its
+        """Decompress a frame of `size` bytes that says what it holds to the end of the column of values, where its
         own are then moved down: one copy of them stays in the caches, not two. Returns how many bytes it holds; 0: it
         is to be decompressed elsewhere.
         """
-        cdef Py_ssize_t content = content_size(p, size)
+        cdef int codec = h.attributes & CODEC_MASK
+        cdef Py_ssize_t content = 0
         cdef Memory place
+        if codec == LZ4:
+            content = content_size(p, size)
+        elif codec == ZSTD and size >= RELEASED:  # with less, the reader of a stream takes longer than the copy
+            content = zstd_content(p, p + size)
         # The bytes of headers must stay as they are until all batches are read.
         if not self.values or self.headers or content == 0 or h.count > content // SMALLEST_RECORD:
             return 0
@@ -186,6 +192,8 @@ cdef class Decoder:
             return 0
         place.data = self.columns.rows.value + self.columns.value_end()
         place.room = content
+        if codec == ZSTD:
+            return content if read_zstd(p, p + size, place.data, content) else 0
         if size < RELEASED:
             content = read_frame(p, size, content, &place)
         else:

@@ -9,6 +9,13 @@ cdef enum:
     RELEASED = 65536
 
 
+# The bytes that a zstd frame says it holds, if [p, stop) is one whole frame that says it; else 0.
+cdef int64_t zstd_content(const uint8_t* p, const uint8_t* stop) noexcept nogil
+
+# Decompresses such a frame without a checksum to `room` bytes of memory, which are as many as it says; whether it did.
+cdef bint read_zstd(const uint8_t* p, const uint8_t* stop, uint8_t* target, Py_ssize_t room) except -1
+
+
 cdef class Unpacked:
     # The decompressed records of one batch, and then of another, in memory that is used again where that is possible.
     cdef const uint8_t* data
