@@ -1,8 +1,8 @@
 """The decoder of record batches, and what finds and changes their headers.
 
 Inputs are Kafka's own batches and messages of all formats, cut, joined and changed at random. Some are changed
-before they are compressed and get the right CRC, so that the damage reaches the parsers with checks on, too. Each
-input is decoded with a choice of options, scanned and stamped.
+before they are compressed, or compressed and then changed, and get the right CRC, so that the damage reaches the
+readers of frames and records with checks on, too. Each input is decoded with a choice of options, scanned and stamped.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
+import lz4.frame
 from family import Family
 from mutations import changed
 
@@ -125,7 +126,12 @@ def _batch(pick: random.Random, data: bytes) -> bytes:
         header[layout.ATTRIBUTES_AT :] = changed(pick, bytes(header[layout.ATTRIBUTES_AT :]), 1, in_place=True)
     kept = header[layout.ATTRIBUTES_AT + 1] & ~layout.CODEC_MASK
     header[layout.ATTRIBUTES_AT + 1] = kept | layout.CODECS.index(codec)
-    return with_right_crc(header + bytes(compress(codec, records)))
+    stream = bytes(compress(codec, records))
+    if codec == "lz4" and pick.random() < 0.5:
+        stream = lz4.frame.compress(records, block_linked=False, store_size=False, content_checksum=pick.random() < 0.2)
+    if pick.random() < 0.3:
+        stream = changed(pick, stream, 3)
+    return with_right_crc(header + stream)
 
 
 def _message(pick: random.Random, data: bytes) -> bytes:

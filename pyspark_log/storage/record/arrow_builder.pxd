@@ -2,6 +2,7 @@
 # `RowColumns` has reserved the room before, so that no row needs a check of its own.
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memmove
 
 from pyspark_log.storage.record.wire cimport BLOCK, copy_short
 
@@ -47,11 +48,18 @@ cdef inline void clear_bit(uint8_t* bitmap, int64_t index) noexcept nogil:
     bitmap[index >> 3] &= <uint8_t>~(1 << (index & 7))
 
 
-cdef inline void copy_value(
-    uint8_t* to, const uint8_t* data, Py_ssize_t length, const uint8_t* end
-) noexcept nogil:
-    # Columns have room for a block after their last byte.
+# Columns have room for a block after their last byte.
+
+cdef inline void copy_key(uint8_t* to, const uint8_t* data, Py_ssize_t length, const uint8_t* end) noexcept nogil:
     copy_short(to, to + length + BLOCK, data, length, end)
+
+
+cdef inline void copy_value(uint8_t* to, const uint8_t* data, Py_ssize_t length, const uint8_t* end) noexcept nogil:
+    # Where values are moved down in their own column, no block may reach the bytes that are read next.
+    if <size_t>(data - to) < BLOCK:
+        memmove(to, data, length)
+    else:
+        copy_short(to, to + length + BLOCK, data, length, end)
 
 
 # Notes a header of the next row; returns what is wrong, or NULL.
@@ -69,6 +77,10 @@ cdef class RowColumns:
 
     # Reserves room for `rows` rows, with `size` bytes of keys and as many of values, in all.
     cdef int reserve(self, int64_t rows, Py_ssize_t size) except -1
+
+    # How many bytes of values there are.
+    cdef inline int32_t value_end(self) noexcept:
+        return self.rows.value_edge[self.rows.count]
 
     # The filled columns by name.
     cdef dict finish(self)

@@ -27,6 +27,7 @@ import pyarrow as pa
 import zstandard
 
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError
+from pyspark_log.storage.record.lz4_frame import header_checksum
 
 #: Any object with contiguous bytes.
 BytesLike = bytes | bytearray | memoryview
@@ -53,7 +54,6 @@ _LZ4_CONTENT_SIZE: Final = 0x08
 _LZ4_DICTIONARY: Final = 0x01
 _LZ4_DESCRIPTOR_AT: Final = 4  # flags, block size, content size; then a byte of checksum
 _LZ4_LONGEST_HEAD: Final = 15
-_LZ4_RATIO: Final = 255
 _LZ4_FASTEST: Final = 0
 _LZ4_HIGHEST: Final = 16
 
@@ -69,12 +69,12 @@ class _Contexts(threading.local):
 
     def __init__(self) -> None:
         self.snappy = pa.Codec("snappy")
-        self.lz4 = pa.Codec("lz4")
         self.zstd_reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
         self.zstd_writers: dict[int, zstandard.ZstdCompressor] = {}
 
 
-_contexts = _Contexts()
+#: This thread's.
+contexts: Final = _Contexts()
 
 
 def check_codec(codec: str, level: int | None) -> None:
@@ -179,7 +179,7 @@ def _snappy(data: BytesLike, _level: int | None) -> bytes:
     source = memoryview(data)
     pieces: list[BytesLike] = [_XERIAL_HEADER]
     for start in range(0, len(source), _XERIAL_BLOCK):
-        block = _contexts.snappy.compress(source[start : start + _XERIAL_BLOCK], asbytes=True)
+        block = contexts.snappy.compress(source[start : start + _XERIAL_BLOCK], asbytes=True)
         pieces += (_INT32.pack(len(block)), block)
     return b"".join(pieces)
 
@@ -220,7 +220,7 @@ def _unsnappy_block(block: memoryview, room: int, limit: int) -> BytesLike:
         raise BatchTooLargeError(len(block), limit)
     if size > len(block) * _SNAPPY_RATIO:
         raise CorruptRecordError(f"a snappy block of {len(block)} bytes claims to hold {size}")
-    result: bytes = _contexts.snappy.decompress(block, decompressed_size=size, asbytes=True)
+    result: bytes = contexts.snappy.decompress(block, decompressed_size=size, asbytes=True)
     return result
 
 
@@ -233,7 +233,7 @@ def _lz4(data: BytesLike, level: int | None) -> bytes:
     return result
 
 
-def _unlz4(data: BytesLike, limit: int) -> BytesLike:
+def _unlz4(data: BytesLike, limit: int) -> bytes:
     head = bytes(data[:_LZ4_LONGEST_HEAD])
     if head[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:
         raise CorruptRecordError("the lz4 stream does not start as an lz4 frame does")
@@ -244,29 +244,9 @@ def _unlz4(data: BytesLike, limit: int) -> BytesLike:
         raise CorruptRecordError("the lz4 frame has linked blocks, which Kafka does not read")
     if flags & _LZ4_DICTIONARY:
         raise CorruptRecordError("the lz4 frame needs a dictionary")
-    guess = max(4 * len(data), _FIRST_GUESS)
-    if flags & _LZ4_CONTENT_SIZE:
-        guess = int.from_bytes(head[6:14], "little")  # after magic, flags and block size
-        if guess > limit:
-            raise BatchTooLargeError(len(data), limit)
-        if guess > len(data) * _LZ4_RATIO:
-            raise CorruptRecordError(f"an lz4 frame of {len(data)} bytes claims to hold {guess}")
-        # In one piece, which is faster. A size of 0 can mean that it is not known.
-        if guess:
-            try:
-                whole: BytesLike = _contexts.lz4.decompress(data, guess)
-            except OSError:
-                pass  # more than the frame, or damaged: the loop below finds out
-            else:
-                return whole
-    return _unlz4_steps(data, limit, guess)
-
-
-def _unlz4_steps(data: BytesLike, limit: int, guess: int) -> bytes:
-    """Decompresses a frame to some `guess` bytes in steps that double."""
     frame = lz4.frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
-    size, step = 0, data
+    size, step, guess = 0, data, max(4 * len(data), _FIRST_GUESS)  # doubles
     while not frame.eof:
         piece = frame.decompress(step, max_length=min(guess, limit - size) + 1)
         size += len(piece)
@@ -289,55 +269,26 @@ def mend_lz4_header(data: BytesLike) -> BytesLike:
     if len(mended) < _LZ4_SHORTEST:
         return data
     end = _LZ4_DESCRIPTOR_AT + (10 if mended[_LZ4_DESCRIPTOR_AT] & _LZ4_CONTENT_SIZE else 2)
-    mended[end] = _xxh32_short(mended[_LZ4_DESCRIPTOR_AT:end]) >> 8 & 0xFF
+    mended[end] = header_checksum(bytes(mended[_LZ4_DESCRIPTOR_AT:end]))
     return mended
-
-
-def _xxh32_short(data: bytes | bytearray) -> int:
-    """XXH32 with seed 0 of less than 16 bytes."""
-    prime1, prime2, prime3, prime4, prime5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
-    value = prime5 + len(data)
-    whole = len(data) - len(data) % 4
-    for at in range(0, whole, 4):
-        value = _rotate(value + int.from_bytes(data[at : at + 4], "little") * prime3, 17) * prime4
-    for byte in data[whole:]:
-        value = _rotate(value + byte * prime5, 11) * prime1
-    value &= 0xFFFFFFFF
-    value = (value ^ value >> 15) * prime2 & 0xFFFFFFFF
-    value = (value ^ value >> 13) * prime3 & 0xFFFFFFFF
-    return value ^ value >> 16
-
-
-def _rotate(value: int, bits: int) -> int:
-    value &= 0xFFFFFFFF
-    return value << bits | value >> (32 - bits)
 
 
 def _zstd(data: BytesLike, level: int | None) -> bytes:
     effort = LEVELS["zstd"][2] if level is None else level
-    writer = _contexts.zstd_writers.get(effort)
+    writer = contexts.zstd_writers.get(effort)
     if writer is None:
-        writer = _contexts.zstd_writers[effort] = zstandard.ZstdCompressor(level=effort)
+        writer = contexts.zstd_writers[effort] = zstandard.ZstdCompressor(level=effort)
     return writer.compress(data)
 
 
 def _unzstd(data: BytesLike, limit: int) -> bytes:
-    size = zstandard.frame_content_size(data)
-    if size > limit:
+    if zstandard.frame_content_size(data) > limit:
         raise BatchTooLargeError(len(data), limit)
-    if size > 0:
-        try:
-            return _contexts.zstd_reader.decompress(data, allow_extra_data=False)
-        except zstandard.ZstdError:
-            pass  # more than one frame, or damaged: the loop below finds out
-    return _unzstd_frames(memoryview(data), limit)
-
-
-def _unzstd_frames(source: memoryview, limit: int) -> bytes:
+    source = memoryview(data)
     pieces: list[bytes] = []
     size = position = 0
     while position < len(source):
-        frame = _contexts.zstd_reader.decompressobj()
+        frame = contexts.zstd_reader.decompressobj()
         while not frame.eof:
             step = source[position : position + _ZSTD_STEP]
             if not step:

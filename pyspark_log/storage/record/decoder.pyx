@@ -6,15 +6,14 @@ is made for its rows, and its records are read, without a Python object for any.
 Any bytes give rows or a CorruptRecordError.
 """
 
+from functools import cache
+
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
 from pyspark_log.config import MAX_BATCH_BYTES
-from pyspark_log.storage.record.compression import decompress, mend_lz4_header
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 
 cimport cython
-from cpython.buffer cimport PyBUF_READ
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 from pyspark_log.storage.record.headers cimport Bytes, Header, check_crc, read_header
@@ -22,6 +21,8 @@ from pyspark_log.storage.record.parse_legacy cimport read_messages, survey, wrap
 from pyspark_log.storage.record.parse_v2 cimport read_records
 from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD
 from pyspark_log.storage.record.arrow_builder cimport RowColumns, Rows
+from pyspark_log.storage.record.lz4_frame cimport Memory, content_size, read_frame
+from pyspark_log.storage.record.unpacked cimport RELEASED, Unpacked, read_zstd, zstd_content
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
 cdef int MAGIC = layout.MAGIC
@@ -29,13 +30,8 @@ cdef int CODEC_MASK = layout.CODEC_MASK
 cdef int CONTROL = layout.CONTROL
 cdef int TRANSACTIONAL = layout.TRANSACTIONAL
 cdef int LZ4 = CODECS.index("lz4")
+cdef int ZSTD = CODECS.index("zstd")
 cdef int64_t ROW_COST = ROW_BYTES
-
-cdef enum:
-    # Records of that many bytes are read without Python's lock, so that other threads can run; with fewer, giving it
-    # back and asking for it again takes longer than it is worth.
-    RELEASED = 65536
-
 
 cdef const char* read_batch(
     const Header* h, const uint8_t* data, const uint8_t* end, int64_t from_offset, int64_t until_offset, Rows* rows,
@@ -85,7 +81,8 @@ cdef class Decoder:
     cdef bint keys
     cdef bint values
     cdef bint headers
-    cdef list kept  # decompressed streams that noted headers point into
+    cdef Unpacked unpacked  # the batch at `position`, if it is compressed
+    cdef list kept  # earlier ones that noted headers point into
     cdef Py_ssize_t end
     cdef Py_ssize_t max_bytes
     cdef Py_ssize_t taken  # bytes of records read
@@ -142,8 +139,8 @@ cdef class Decoder:
         """Read a batch of format 2, or a single message."""
         cdef const uint8_t* p = self.source.data + self.position
         cdef Py_ssize_t size = h.size - HEADER_SIZE
-        cdef int codec = h.attributes & CODEC_MASK
-        cdef Bytes held
+        cdef Unpacked unpacked = None
+        cdef Py_ssize_t content
         if h.magic < MAGIC:
             return self.take_records(h, p, h.size, None)
         if h.attributes & CONTROL:
@@ -151,40 +148,76 @@ cdef class Decoder:
         if self.aborted is not None and h.attributes & TRANSACTIONAL and self.aborted(h.producer_id, h.base_offset):
             return True
         p += HEADER_SIZE
-        if not codec:
-            if h.count > size // SMALLEST_RECORD:
-                raise CorruptRecordError(f"{h.count} records do not fit into {size} bytes")
-            return self.take_records(h, p, size, None)
-        held = self.decompressed(codec, PyMemoryView_FromMemory(<char*>p, size, PyBUF_READ))
-        if h.count > held.view.len // SMALLEST_RECORD:
-            raise CorruptRecordError(f"{h.count} records do not fit into {held.view.len} bytes")
-        return self.take_records(h, held.data, held.view.len, held)
+        if h.attributes & CODEC_MASK:
+            content = self.unpack_in_place(h, p, size)
+            if content > 0:
+                return self.read(h, self.columns.rows.value + self.columns.value_end(), content)
+        if h.attributes & CODEC_MASK:
+            unpacked = self.unpack(h, p)
+            p, size = unpacked.data, unpacked.size
+        if h.count > size // SMALLEST_RECORD:
+            raise CorruptRecordError(f"{h.count} records do not fit into {size} bytes")
+        return self.take_records(h, p, size, unpacked)
 
     cdef bint take_set(self, Header* h) except -1:
         """Read a compressed set of messages of format 0 or 1, and complete its header."""
         cdef const uint8_t* p = self.source.data + self.position
-        cdef const uint8_t* stop = p + h.size
+        cdef Unpacked unpacked = self.unpack(h, wrapped_set(p, p + h.size))
+        survey(unpacked.data, unpacked.data + unpacked.size, self.check_crcs, h)
+        return self.continues(h) and self.take_records(h, unpacked.data, unpacked.size, unpacked)
+
+    cdef Unpacked unpack(self, const Header* h, const uint8_t* stream):
+        """Decompress the batch at `position`."""
+        if self.unpacked is None:
+            self.unpacked = Unpacked.__new__(Unpacked)
+        self.unpacked.load(h, stream, self.source.data + self.position + h.size, self.limit)
+        return self.unpacked
+
+    cdef Py_ssize_t unpack_in_place(self, const Header* h, const uint8_t* p, Py_ssize_t size) except -1:
+        """Decompress a frame of `size` bytes that says what it holds to the end of the column of values, where its
+        own are then moved down: one copy of them stays in the caches, not two. Returns how many bytes it holds; 0: it
+        is to be decompressed elsewhere.
+        """
         cdef int codec = h.attributes & CODEC_MASK
-        cdef Bytes held
-        p = wrapped_set(p, stop)
-        stream = PyMemoryView_FromMemory(<char*>p, stop - p, PyBUF_READ)
-        if h.magic == 0 and codec == LZ4:
-            stream = mend_lz4_header(stream)
-        held = self.decompressed(codec, stream)
-        survey(held.data, held.data + held.view.len, self.check_crcs, h)
-        return self.continues(h) and self.take_records(h, held.data, held.view.len, held)
+        cdef Py_ssize_t content = 0
+        cdef Memory place
+        if codec == LZ4:
+            content = content_size(p, size)
+        elif codec == ZSTD and size >= RELEASED:  # with less, the reader of a stream takes longer than the copy
+            content = zstd_content(p, p + size)
+        # The bytes of headers must stay as they are until all batches are read.
+        if not self.values or self.headers or content == 0 or h.count > content // SMALLEST_RECORD:
+            return 0
+        if content + ROW_COST * h.count > self.limit or not self.has_room(h, content):
+            return 0
+        place.data = self.columns.rows.value + self.columns.value_end()
+        place.room = content
+        if codec == ZSTD:
+            return content if read_zstd(p, p + size, place.data, content) else 0
+        if size < RELEASED:
+            content = read_frame(p, size, content, &place)
+        else:
+            with nogil:
+                content = read_frame(p, size, content, &place)
+        return max(content, 0)
 
-    cdef Bytes decompressed(self, int codec, stream):
-        return Bytes(decompress(CODECS[codec], stream, self.limit), 0, 0)
-
-    cdef bint take_records(self, const Header* h, const uint8_t* data, Py_ssize_t size, Bytes held) except -1:
-        """Read the records of a batch; False if it is too much for this chunk."""
-        cdef int64_t cost = size + ROW_COST * h.count
-        cdef int64_t from_offset = self.from_offset, until_offset = self.until_offset
-        cdef Rows* rows
+    cdef bint take_records(self, const Header* h, const uint8_t* data, Py_ssize_t size, Unpacked unpacked) except -1:
+        """Read the records of a batch, which were decompressed if `unpacked` is not None; False if it is too much for
+        this chunk.
+        """
         cdef int64_t header_count
-        cdef int32_t bad = 0
-        cdef const char* reason
+        if not self.has_room(h, size):
+            return False
+        header_count = self.columns.rows.header_count
+        self.read(h, data, size)
+        if unpacked is not None and self.columns.rows.header_count > header_count:
+            self.kept.append(unpacked)
+            self.unpacked = None
+        return True
+
+    cdef bint has_room(self, const Header* h, Py_ssize_t size) except -1:
+        """Reserve room for the records of a batch; False if it is too much for this chunk."""
+        cdef int64_t cost = size + ROW_COST * h.count
         if cost > self.limit:
             raise BatchTooLargeError(size, self.limit)
         if self.columns is None:
@@ -192,8 +225,15 @@ cdef class Decoder:
         elif self.taken + ROW_COST * self.capacity + cost > self.limit:
             return False
         self.columns.reserve(self.capacity + h.count, self.taken + size)
-        rows = &self.columns.rows
-        header_count = rows.header_count
+        return True
+
+    cdef bint read(self, const Header* h, const uint8_t* data, Py_ssize_t size) except -1:
+        """Read the records of a batch for which there is room."""
+        cdef int64_t from_offset = self.from_offset, until_offset = self.until_offset
+        cdef Rows* rows = &self.columns.rows
+        cdef int64_t header_count = rows.header_count
+        cdef int32_t bad = 0
+        cdef const char* reason
         if size < RELEASED:
             reason = read_batch(h, data, data + size, from_offset, until_offset, rows, &bad)
         else:
@@ -205,8 +245,6 @@ cdef class Decoder:
                 raise BatchTooLargeError(size, self.limit)
             place = f"record {bad} of {h.count}: " if bad >= 0 else ""
             raise CorruptRecordError(place + reason.decode())
-        if held is not None and rows.header_count > header_count:
-            self.kept.append(held)
         self.taken += size
         self.capacity += h.count
         return True
@@ -225,14 +263,22 @@ cdef class Decoder:
     cdef Chunk finish(self):
         cdef Chunk chunk = Chunk.__new__(Chunk)
         if self.columns is None:
-            self.columns = RowColumns.__new__(RowColumns)
-            self.columns.begin(0, 0, self.keys, self.values, 0 if self.headers else -1)
-        chunk.columns = self.columns.finish()
-        chunk.num_rows = self.columns.rows.count
+            chunk.columns = no_rows(self.keys, self.values, self.headers)
+        else:
+            chunk.columns = self.columns.finish()
+            chunk.num_rows = self.columns.rows.count
         chunk.position = self.position
         chunk.next_offset = self.next_offset
         chunk.follows = self.follows
         return chunk
+
+
+@cache
+def no_rows(bint keys, bint values, bint headers):
+    """The columns of a chunk without rows. They are made once, since a reader gets them for each incomplete batch."""
+    cdef RowColumns columns = RowColumns.__new__(RowColumns)
+    columns.begin(0, 0, keys, values, 0 if headers else -1)
+    return columns.finish()
 
 
 def decode(

@@ -7,10 +7,12 @@ any bytes give rows or a reason why not.
 
 from pyspark_log.storage.record import layout
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 
 from pyspark_log.storage.record.headers cimport Header
-from pyspark_log.storage.record.arrow_builder cimport HeaderField, Rows, clear_bit, copy_value, note_header, time_fits
+from pyspark_log.storage.record.arrow_builder cimport (
+    HeaderField, Rows, clear_bit, copy_key, copy_value, note_header, time_fits,
+)
 from pyspark_log.storage.record.record_fields cimport RecordFields, pass_bytes, take_any, take_usual
 from pyspark_log.storage.record.wire cimport read_varint
 
@@ -72,10 +74,15 @@ cdef const char* read_records(
     cdef int64_t header_start = 0
     cdef int64_t key_nulls = 0, value_nulls = 0, headers_nulls = 0
     cdef bint want_headers = rows.headers_edge != NULL
-    cdef bint keep
+    cdef bint keep, is_usual
+    # What holds for all records of most batches is looked at once: all are in the range, and the short time delta of a
+    # usual record leads to no time that does not fit.
+    cdef bint all_kept = from_offset <= base_offset and header.last_offset < until_offset
+    cdef bint near_times = not append_time and -(INT64_MAX // 2000) < base_timestamp < INT64_MAX // 2000
 
     for index in range(records):
-        if not take_usual(p, end, &record):
+        is_usual = take_usual(p, end, &record)
+        if not is_usual:
             reason = take_any(p, end, &other)
             if reason != NULL:
                 break
@@ -95,7 +102,7 @@ cdef const char* read_records(
             break
         previous = record.offset_delta
         offset = base_offset + record.offset_delta
-        keep = from_offset <= offset < until_offset
+        keep = all_kept or from_offset <= offset < until_offset
         if want_headers:
             header_start = rows.header_count
         if record.header_count != 0:
@@ -108,13 +115,13 @@ cdef const char* read_records(
         time = max_timestamp
         if not append_time:
             time = <int64_t>(<uint64_t>base_timestamp + <uint64_t>record.time_delta)
-        if not time_fits(time):
+        if not (near_times and is_usual) and not time_fits(time):
             reason = b"its timestamp does not fit a column of microseconds"
             break
         out_offset[row] = offset
         out_time[row] = time * 1000
         if record.key_length > 0 and out_key != NULL:
-            copy_value(out_key + key_end, record.key, record.key_length, end)
+            copy_key(out_key + key_end, record.key, record.key_length, end)
             key_end += record.key_length
         elif record.key_length < 0:
             clear_bit(rows.key_valid, row)

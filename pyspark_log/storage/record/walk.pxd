@@ -4,6 +4,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from pyspark_log.storage.record.headers cimport Bytes, Header
+from pyspark_log.storage.record.unpacked cimport Unpacked
 
 
 cdef struct Record:
@@ -43,7 +44,7 @@ cdef class BatchWalk:
     cdef int64_t limit  # the most bytes that it may become
     cdef Header header
     cdef bint is_opened
-    cdef Bytes held  # its decompressed bytes
+    cdef Unpacked held  # its decompressed bytes; None: no batch was compressed yet
     cdef const uint8_t* data  # its records or messages, once it is opened
     cdef const uint8_t* data_end
 

@@ -8,12 +8,9 @@ any bytes give records or a fault. `record/builder.pyx` describes the layout of 
 """
 
 from pyspark_log.storage.record import layout
-from pyspark_log.storage.record.layout import CODECS, ROW_BYTES
-from pyspark_log.storage.record.compression import decompress, mend_lz4_header
+from pyspark_log.storage.record.layout import ROW_BYTES
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 
-from cpython.buffer cimport PyBUF_READ
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from pyspark_log.storage.record.headers cimport MESSAGE_TIME_AT, Bytes, Header, check_crc, corrupt, read_header
@@ -21,6 +18,7 @@ from pyspark_log.storage.record.parse_legacy cimport fields, measure, survey, ta
 from pyspark_log.storage.record.arrow_builder cimport time_fits
 from pyspark_log.storage.record.parse_v2 cimport read_record_headers
 from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD, RecordFields, take_any, take_usual
+from pyspark_log.storage.record.unpacked cimport Unpacked
 from pyspark_log.storage.record.wire cimport load_i64
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
@@ -28,7 +26,6 @@ cdef int MAGIC = layout.MAGIC
 cdef Py_ssize_t MAGIC_AT = layout.MAGIC_AT
 cdef int CODEC_MASK = layout.CODEC_MASK
 cdef int LOG_APPEND_TIME = layout.LOG_APPEND_TIME
-cdef int LZ4 = CODECS.index("lz4")
 cdef int64_t ROW_COST = ROW_BYTES
 
 
@@ -80,12 +77,11 @@ cdef class BatchWalk:
         elif codec:
             p = wrapped_set(p, stop)
         if codec:
-            stream = PyMemoryView_FromMemory(<char*>p, stop - p, PyBUF_READ)
-            if self.header.magic == 0 and codec == LZ4:
-                stream = mend_lz4_header(stream)
-            self.held = Bytes(decompress(CODECS[codec], stream, self.limit), 0, 0)
+            if self.held is None:
+                self.held = Unpacked.__new__(Unpacked)
+            self.held.load(&self.header, p, stop, self.limit)
             p = self.held.data
-            stop = p + self.held.view.len
+            stop = p + self.held.size
         if self.header.magic < MAGIC and codec:
             survey(p, stop, True, &self.header)
         elif self.header.magic == MAGIC and self.header.count > (stop - p) // SMALLEST_RECORD:

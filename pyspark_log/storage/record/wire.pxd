@@ -2,7 +2,7 @@
 # Inline code only.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 cdef enum:
     # Values up to that length are copied in whole blocks, which is faster than a call of `memcpy`.
@@ -56,9 +56,10 @@ cdef inline void store_i64(uint8_t* p, int64_t value) noexcept nogil:
 cdef inline void copy_short(
     uint8_t* to, const uint8_t* to_end, const uint8_t* data, Py_ssize_t length, const uint8_t* end
 ) noexcept nogil:
-    # Copies bytes that are mostly few. Up to a block more is read and written, where both ends leave room for it.
+    # Copies bytes that are mostly few. Up to a block more is read and written, where both ends leave room for it. They
+    # may be moved down by a block or more.
     if length > SHORT or end - data < length + BLOCK or to_end - to < length + BLOCK:
-        memcpy(to, data, length)
+        memmove(to, data, length)
         return
     while length > 0:
         memcpy(to, data, BLOCK)

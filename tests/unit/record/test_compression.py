@@ -237,7 +237,7 @@ def test_lz4_second_frame_is_not_read():
 @pytest.mark.parametrize(
     ("at", "value", "match"),
     [(0, 0x05, "does not start"), (4, 0x61, "dictionary"), (6, 0x00, "damaged"), (5, 0x70, "damaged"),
-     (4, 0x68, "claims to hold|become more")],
+     (4, 0x68, "damaged")],
 )
 def test_lz4_header_errors(at, value, match):
     frame = bytearray(lz4.frame.compress(TEXT, block_linked=False, store_size=False))

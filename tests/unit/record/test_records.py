@@ -642,6 +642,11 @@ def test_times_beyond_microseconds_name_their_offset(base):
     refuse(data, "record 0 of 3: its timestamp")
 
 
+def test_the_last_time_that_fits_microseconds_is_read_and_the_next_is_refused():
+    data = patched(build(THREE), layout.BASE_TIMESTAMP_AT, 8, (2**63 - 1) // 1000 - 1)
+    refuse(data, "record 2 of 3: its timestamp")
+
+
 def test_header_key_that_is_no_utf8_is_replaced():
     records = "18 00 00 00 01 01 02 06 61ff62 02 78"
     assert read(batch_around(records))[0].headers == (("a\ufffdb", b"x"),)

@@ -1,0 +1,146 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Reads lz4 frames as the clients of Kafka write them: of independent blocks, which have no checksums of their own.
+
+The blocks are decompressed by the C function of the package lz4, into memory that is used again: for the small batches
+of a log its Python function takes longer than the decompression. Format:
+https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md
+"""
+
+from importlib.util import find_spec
+from os import fsencode
+
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdlib cimport realloc
+from libc.string cimport memcpy
+
+cdef extern from "<dlfcn.h>" nogil:
+    void* dlopen(const char* path, int flags)
+    void* dlsym(void* library, const char* name)
+    int RTLD_NOW
+
+# int LZ4_decompress_safe(const char* source, char* target, int size, int room): bytes written, or negative. It reads
+# and writes nothing outside of both, whatever the source holds.
+ctypedef int (*DecompressBlock)(const uint8_t*, uint8_t*, int, int) noexcept nogil
+
+cdef enum:
+    MAGIC = 0x184D2204
+    VERSION = 0x40
+    INDEPENDENT = 0x20
+    CONTENT_SIZE = 0x08
+    FLAGS_AT = 4
+    CONTENT_SIZE_AT = 6  # if the flags have it; then comes the checksum
+    # A block of so many bytes holds at most 255 times as many.
+    RATIO = 255
+
+
+cdef DecompressBlock find_function() except? NULL:
+    """NULL: the package has none, and its Python functions do all the work."""
+    cdef void* library = NULL
+    spec = find_spec("lz4.frame._frame")
+    if spec is not None and spec.origin is not None:
+        library = dlopen(fsencode(spec.origin), RTLD_NOW)
+    return <DecompressBlock>dlsym(library, b"LZ4_decompress_safe") if library != NULL else NULL
+
+
+cdef DecompressBlock decompress_block = find_function()
+
+
+cdef inline uint32_t load_little(const uint8_t* p) noexcept nogil:
+    return p[0] | <uint32_t>p[1] << 8 | <uint32_t>p[2] << 16 | <uint32_t>p[3] << 24
+
+
+cdef inline uint32_t rotated(uint32_t value, int bits) noexcept nogil:
+    return value << bits | value >> (32 - bits)
+
+
+cdef uint8_t checksum(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    # The second byte of the XXH32, with seed 0, of less than 16 bytes.
+    cdef uint32_t value = 0x165667B1 + <uint32_t>(end - p)
+    while end - p >= 4:
+        value = rotated(value + load_little(p) * <uint32_t>0xC2B2AE3D, 17) * <uint32_t>0x27D4EB2F
+        p += 4
+    while p < end:
+        value = rotated(value + p[0] * <uint32_t>0x165667B1, 11) * <uint32_t>0x9E3779B1
+        p += 1
+    value = (value ^ value >> 15) * <uint32_t>0x85EBCA77
+    value = (value ^ value >> 13) * <uint32_t>0xC2B2AE3D
+    return <uint8_t>((value ^ value >> 16) >> 8)
+
+
+def header_checksum(bytes descriptor not None):
+    """The checksum of a frame's descriptor, its header from the flags on: of less than 16 bytes."""
+    cdef const uint8_t* p = descriptor
+    return checksum(p, p + len(descriptor))
+
+
+cdef bint has_room(Memory* memory, Py_ssize_t size, Py_ssize_t limit) noexcept nogil:
+    # Makes room for `size` bytes, or for more, up to `limit`.
+    cdef uint8_t* grown
+    if size <= memory.room:
+        return True
+    size = min(max(size, 2 * memory.room), limit)
+    grown = <uint8_t*>realloc(memory.data, size)
+    if grown == NULL:
+        return False
+    memory.data = grown
+    memory.room = size
+    return True
+
+
+cdef Py_ssize_t content_size(const uint8_t* p, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t content
+    if size < CONTENT_SIZE_AT + 9 or not p[FLAGS_AT] & CONTENT_SIZE or load_little(p + CONTENT_SIZE_AT + 4) != 0:
+        return 0
+    content = load_little(p + CONTENT_SIZE_AT)
+    return content if content <= RATIO * size else 0
+
+
+cdef Py_ssize_t read_frame(const uint8_t* p, Py_ssize_t size, Py_ssize_t limit, Memory* memory) noexcept nogil:
+    cdef const uint8_t* end = p + size
+    cdef const uint8_t* descriptor = p + FLAGS_AT
+    cdef Py_ssize_t content = -1, filled = 0, most, room
+    cdef uint32_t length
+    cdef bint is_stored
+    cdef int written
+    if decompress_block == NULL or size < CONTENT_SIZE_AT + 1 or load_little(p) != MAGIC:
+        return -1
+    # Other flags are of checksums, linked blocks and dictionaries; other sizes of blocks do not exist.
+    if p[FLAGS_AT] & ~CONTENT_SIZE != VERSION | INDEPENDENT or not 0x40 <= p[5] <= 0x70 or p[5] & 0x0F:
+        return -1
+    most = 1 << (8 + 2 * (p[5] >> 4))
+    p += CONTENT_SIZE_AT
+    if descriptor[0] & CONTENT_SIZE:
+        # A size of 0 can mean that it is not known.
+        content = content_size(descriptor - FLAGS_AT, size)
+        if not 0 < content <= limit or not has_room(memory, content, limit):
+            return -1
+        p += 8
+    if p[0] != checksum(descriptor, p):
+        return -1
+    p += 1
+    while end - p >= 4:
+        length = load_little(p)
+        p += 4
+        if length == 0:
+            return filled if filled == content or content < 0 < filled else -1
+        is_stored = length >> 31 != 0
+        length &= 0x7FFFFFFF
+        if length > most or length > end - p:
+            return -1
+        room = min(most, (limit if content < 0 else content) - filled)
+        if content < 0:
+            room = min(room, RATIO * <Py_ssize_t>length)
+            if not has_room(memory, filled + room, limit):
+                return -1
+        if is_stored:
+            if length > room:
+                return -1
+            memcpy(memory.data + filled, p, length)
+            filled += length
+        else:
+            written = decompress_block(p, memory.data + filled, <int>length, <int>room)
+            if written < 0:
+                return -1
+            filled += written
+        p += length
+    return -1
