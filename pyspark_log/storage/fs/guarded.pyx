@@ -42,16 +42,17 @@ cdef class GuardedLock:
     Attributes:
         stayed: whether nothing else has had the lock since its user had it before: what that one knows of what is
             locked is still so.
+        in_a_row: how often this process has locked it before, each time within a turn of the time before.
     """
 
     cdef object _mutex
     cdef object _file  # the locked one, open; also while the lock is kept
     cdef object _user
     cdef readonly bint stayed
+    cdef readonly int in_a_row
     cdef bint _is_held
     cdef kept_lock _kept
     cdef long long _locked_at, _unlocked_at
-    cdef int _in_a_row
 
     def __cinit__(self, *_):
         GuardedLock.reset(self)
@@ -86,12 +87,12 @@ cdef class GuardedLock:
             raise LockTimeoutError(f"{self.path}: another thread of this process has held it for {timeout} s")
         was_kept = take_kept_lock(&self._kept)
         if not was_kept:
+            self.in_a_row = self.in_a_row + 1 if asked_at - self._unlocked_at < <long long>TURN else 0
             try:
                 self._file = self.lock_file(deadline, timeout)
             except BaseException:
                 mutex.release()
                 raise
-            self._in_a_row = self._in_a_row + 1 if asked_at - self._unlocked_at < <long long>TURN else 0
             self._locked_at = monotonic_ns()
         self.stayed = was_kept and user is not None and user is self._user
         self._user = user
@@ -113,7 +114,7 @@ cdef class GuardedLock:
         cdef long long now = monotonic_ns()
         assert self._is_held, f"{self.path} is not locked"
         self._is_held = False
-        if may_keep and self._user is not None and self._in_a_row >= <int>USES_IN_A_ROW and now < until:
+        if may_keep and self._user is not None and self.in_a_row >= <int>USES_IN_A_ROW and now < until:
             if keep_lock(&self._kept, self._file.fd, until):
                 self._unlocked_at = until
                 self._mutex.release()

@@ -25,10 +25,11 @@ from pyspark_log.errors import LockTimeoutError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.guarded import GuardedLock
 
-# Polling keeps timeouts possible in any thread. The first attempts come within microseconds, as most holders release
-# soon. The one waiter that has its turn goes on like that, so that the lock is not free for long; others have time.
+# Polling keeps timeouts possible in any thread. The first pause, in seconds, is short, as most holders release soon;
+# each is twice the one before, up to the longest. The one waiter that has its turn keeps them short, so that the lock is
+# not free for long. A process that has just had the lock lets others try first.
 _FIRST_PAUSE = 0.00002
-_LAST_PAUSE, _LAST_PAUSE_IN_TURN = 0.001, 0.0002
+_LONGEST_PAUSE, _LONGEST_PAUSE_IN_TURN = 0.001, 0.0002
 
 
 class Mutex:
@@ -90,8 +91,9 @@ class FileLock(GuardedLock):
                     self._main = files.open_write(self.path)
                     self._opened = os.fstat(self._main.fd)
                     self._turn = files.open_or_create(self.path + ".turn")
-                _flock(self._turn, deadline, timeout, _LAST_PAUSE)
-                _flock(self._main, deadline, timeout, _LAST_PAUSE_IN_TURN)
+                pause = _LONGEST_PAUSE if self.in_a_row else _FIRST_PAUSE
+                _flock(self._turn, deadline, timeout, pause, _LONGEST_PAUSE)
+                _flock(self._main, deadline, timeout, _FIRST_PAUSE, _LONGEST_PAUSE_IN_TURN)
                 fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
                 if self._is_current():
                     return self._main
@@ -107,8 +109,7 @@ class FileLock(GuardedLock):
         return os.path.samestat(self._opened, os.stat(self.path))
 
 
-def _flock(file: files.File, deadline: float, timeout: float, last_pause: float) -> None:
-    pause = _FIRST_PAUSE
+def _flock(file: files.File, deadline: float, timeout: float, pause: float, longest: float) -> None:
     while True:
         try:
             fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,7 +120,7 @@ def _flock(file: files.File, deadline: float, timeout: float, last_pause: float)
                     "continue it or end it"
                 ) from None
             time.sleep(pause)
-            pause = min(2 * pause, last_pause)
+            pause = min(2 * pause, longest)
         else:
             return
 
