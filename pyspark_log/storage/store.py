@@ -29,6 +29,7 @@ from pyspark_log.storage.log_manager import (
     LogDirDescription,
     LogManager,
     TopicAdmin,
+    append_batch,
     append_batches,
     append_rows,
     cleaning,
@@ -382,10 +383,8 @@ class Store:
                 written here; nothing was appended.
             OSError, OutcomeUnknownError: it can be sent again: a batch that was appended is recognised.
         """
-        [outcome] = self.append_batches(topic, partition, [batch], sync=sync)
-        if isinstance(outcome, PylogError):
-            raise outcome
-        return outcome
+        check_not_internal(topic)
+        return append_batch(self.logs.writer(topic, partition), batch, self.logs.clock(), sync=sync)
 
     def append_batches(
         self, topic: str, partition: int, batches: Sequence[bytes], *, sync: bool = False

@@ -73,7 +73,7 @@ cdef class GuardedLock:
 
         Args:
             timeout: in seconds.
-            user: any object that stands for the user of the lock, if it may be kept for that one after `release`.
+            user: any object, the same for each use by one user, if it may be kept for that one after `release`.
 
         Raises:
             LockTimeoutError: naming the process that holds it, if the system reports it.

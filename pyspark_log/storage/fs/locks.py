@@ -26,8 +26,8 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.fs.guarded import GuardedLock
 
 # Polling keeps timeouts possible in any thread. The first pause, in seconds, is short, as most holders release soon;
-# each is twice the one before, up to the longest. The one waiter that has its turn keeps them short, so that the lock is
-# not free for long. A process that has just had the lock lets others try first.
+# each is twice the one before, up to the longest. The one waiter that has its turn keeps them short, so that the lock
+# is not free for long. A process that has just had the lock lets others try first.
 _FIRST_PAUSE = 0.00002
 _LONGEST_PAUSE, _LONGEST_PAUSE_IN_TURN = 0.001, 0.0002
 

@@ -77,16 +77,19 @@ def _broken_rule(one: BatchHeader) -> str:  # noqa: PLR0911  (a rule each)
         return f"a batch of format {one.magic}; only format {MAGIC} is written"
     if one.base_offset != 0:
         return f"base offset {one.base_offset}; the offsets are given here, so it must be 0"
-    if one.is_control:
-        return "a control batch; clients send none"
     if one.count < 1 or one.count != one.last_offset_delta + 1:
         return f"{one.count} records, and {one.last_offset_delta} as the last offset delta"
-    if one.timestamp_type != 0:
-        return "its times are said to be those of the append, which only the log can say"
-    if one.delete_horizon is not None:
-        return "it has a delete horizon, which only compaction sets"
+    if one.has_flags:
+        if one.is_control:
+            return "a control batch; clients send none"
+        if one.timestamp_type != 0:
+            return "its times are said to be those of the append, which only the log can say"
+        if one.delete_horizon is not None:
+            return "it has a delete horizon, which only compaction sets"
+        if one.is_transactional and one.producer_id < 0:
+            return "a part of a transaction without a producer id"
     if one.producer_id < 0:
-        return "a part of a transaction without a producer id" if one.is_transactional else ""
+        return ""
     if one.producer_epoch < 0 or one.base_sequence < 0:
         return (
             f"producer id {one.producer_id} with epoch {one.producer_epoch} and first sequence number "

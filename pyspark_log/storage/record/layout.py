@@ -119,6 +119,11 @@ class BatchHeader(NamedTuple):
         return CODECS[self.attributes & CODEC_MASK]
 
     @property
+    def has_flags(self) -> bool:
+        """Whether its attributes say anything but the codec."""
+        return self.attributes & ~CODEC_MASK != 0
+
+    @property
     def timestamp_type(self) -> int:
         """0: time of creation; 1: time of the append (`max_timestamp`, for all records); -1: format 0 has none."""
         if self.magic == 0:
