@@ -63,10 +63,10 @@ class Holds:
             self._acquire(lock, *args, **kwargs)
             since[lock.path] = time.perf_counter()
 
-        def release(lock):
+        def release(lock, *args):
             held = time.perf_counter() - since[lock.path]
             self.longest[lock.path] = max(held, self.longest.get(lock.path, 0))
-            self._release(lock)
+            self._release(lock, *args)
 
         locks.FileLock.acquire, locks.FileLock.release = acquire, release
         return self

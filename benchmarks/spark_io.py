@@ -1,6 +1,6 @@
 """What the store adds to Spark's own cost of a Python data source, in batch reads and writes.
 
-    python benchmarks/spark_io.py [--rows 2000000] [--partitions 4] [--rounds 7] [--folder DIR] [--kafka] [--document]
+    python benchmarks/spark_io.py [--rows 3000000] [--partitions 4] [--rounds 7] [--folder DIR] [--kafka] [--document]
 
 Reads: all rows of a topic into Spark's `noop` sink, beside a data source that yields the same Arrow batches ready-made.
 Writes: the rows of that source into a new topic, beside a sink that drops what it gets, and Parquet. Records have keys
@@ -225,7 +225,7 @@ def run(
 
 def main() -> None:
     parser = tables.parser(__doc__)
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--kafka", action="store_true")
     given = parser.parse_args()
