@@ -152,7 +152,6 @@ cdef class Decoder:
             content = self.unpack_in_place(h, p, size)
             if content > 0:
                 return self.read(h, self.columns.rows.value + self.columns.value_end(), content)
-        if h.attributes & CODEC_MASK:
             unpacked = self.unpack(h, p)
             p, size = unpacked.data, unpacked.size
         if h.count > size // SMALLEST_RECORD:
