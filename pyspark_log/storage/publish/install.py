@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 
 # What a decision adds to a partition is copied if it is at most segment.bytes / 8, within these bounds (bytes): the
 # copy is quick, and the segment would be a small one. More is copied only if nothing else is possible.
-_COPY_LEAST, _COPY_MOST = 4 * 1024 * 1024, 64 * 1024 * 1024
+_COPY_LEAST, _COPY_MOST = 4 * 1024 * 1024, 32 * 1024 * 1024
 # Beyond that, a file becomes a segment if it has segment.bytes / 8, or this much.
-_INSTALL_MOST = 16 * 1024 * 1024
+_INSTALL_MOST = 8 * 1024 * 1024
 
 _READY = re.compile(r"[0-9]{20}\.(log|index|timeindex)")
 _OFFSET, _EPOCH = struct.Struct(">q"), struct.Struct(">i")
