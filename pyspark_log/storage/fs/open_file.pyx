@@ -7,19 +7,11 @@ that moment would be lost.
 
 import os
 
-cdef extern from *:
-    """
-    #include <fcntl.h>
-    #include <unistd.h>
-
-    static void begin_writing(int fd, long long position, long long size) {
-    #ifdef SYNC_FILE_RANGE_WRITE
-        (void)!sync_file_range(fd, position, size, SYNC_FILE_RANGE_WRITE);
-    #endif
-    }
-    """
+cdef extern from "<unistd.h>":
     int c_close "close" (int fd) nogil
-    void begin_writing(int fd, long long position, long long size) nogil
+
+cdef extern from "early_sync.h":
+    bint early_sync(int fd, const char *path, long long position, long long size) nogil
 
 
 cdef class OpenFile:
@@ -47,11 +39,16 @@ cdef class OpenFile:
     def begin_sync(self, long long position, long long size):
         """Has the system begin to write bytes of the file to the disk, if it can be asked to: a later sync waits less.
 
-        It does not wait, and what goes wrong is reported by the sync.
+        It does not wait, and what goes wrong is reported by the sync. Returns whether a sync was begun in the
+        background, as it is after each 16 MiB of all files (`early_sync.h`).
         """
         cdef int fd = self.fd
+        cdef bint began
+        cdef bytes path = os.fsencode(self.path)
+        cdef const char *c_path = path
         with nogil:
-            begin_writing(fd, position, size)
+            began = early_sync(fd, c_path, position, size)
+        return began
 
     def __dealloc__(self):
         if self.fd >= 0:

@@ -36,6 +36,8 @@ _MEMORY = 32 * 1024 * 1024
 # so that a file's cost is small against its content; up to _OWN_FILES are open at a time.
 _OWN_FILE_SIZE = _MEMORY // 64
 _OWN_FILES = 64
+# A partition with this much gets one before that, so that the disk has its part of the work early.
+_BEGIN = 2 * 1024 * 1024
 # What goes to a file that is there is written in pieces of this many bytes: while they are in the processor's cache.
 _PIECE = _OWN_FILE_SIZE // 2
 # After how many more bytes the disk begins to write such a file, so that its sync has little left to wait for.
@@ -247,7 +249,7 @@ class StagedWriter:
         run.size += len(batch)
         run.batches.append(batch)
         self._size += len(batch)
-        if place in self._own and run.size >= _PIECE:
+        if run.size >= (_PIECE if place in self._own else _BEGIN):
             self._write(place, _OWN_FILE_SIZE)
         elif self._size > _MEMORY:
             self._spill()

@@ -178,6 +178,24 @@ def test_each_partition_gets_files_of_its_own(store):
     assert [content(store, "many", p) for p in range(3)] == [expected(("p", 200))] * 3
 
 
+def test_what_one_partition_gets_is_written_while_the_task_is_at_work(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("many", 2)
+    writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["many"]))
+    values = {0: [os.urandom(500_000) for _ in range(9)], 1: [b"little"]}
+    for partition, few in values.items():
+        for value in few:
+            data = pa.record_batch({"value": [value], "partition": pa.array([partition], pa.int32())})
+            writer.append("many", data)
+    (own,) = staged_files(store)
+    assert os.path.getsize(f"{store.path}/staging/{own}") > 4_000_000
+    parts = writer.finish()
+    assert {part.file == own for part in parts if part.partition == 0} == {True}
+    publish(store.decisions, "q", 0, parts)
+    for partition, few in values.items():
+        assert [v for b in store.read("many", partition) for v in b["value"].to_pylist()] == few
+
+
 def test_partitions_that_get_little_share_a_file_and_are_copied(store):
     store.create_topic("many", 3, CONFIG)
     parts = stage(store, "p", 30, "many", partitions=3)
@@ -187,10 +205,10 @@ def test_partitions_that_get_little_share_a_file_and_are_copied(store):
 
 
 def test_the_real_sizes(tmp_path):
-    """Some 70 MB in one partition are a segment; 30 MB are copied."""
+    """Some 40 MB in one partition are a segment; 30 MB are copied."""
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)
-    for number, (count, segments) in enumerate([(30, 1), (70, 2)]):
+    for number, (count, segments) in enumerate([(30, 1), (40, 2)]):
         writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
         value = os.urandom(100_000)
         for _ in range(count):
@@ -199,7 +217,7 @@ def test_the_real_sizes(tmp_path):
         assert len(parts) == 1
         publish(store.decisions, "q", number, parts)
         assert len(store.segment_files("t", 0)) == segments
-    assert sum(batch.num_rows for batch in store.read("t", 0)) == 1000
+    assert sum(batch.num_rows for batch in store.read("t", 0)) == 700
     assert not verify(store.path).damaged
 
 
