@@ -3,11 +3,12 @@
     python benchmarks/spark_io.py [--rows 3000000] [--partitions 4] [--rounds 7] [--folder DIR] [--kafka] [--document]
 
 Reads: all rows of a topic into Spark's `noop` sink, beside a data source that yields the same Arrow batches ready-made.
-Writes: the rows of that source into a new topic, beside a sink that drops what it gets, and Parquet. Records have keys
-of 8 bytes and values of 100 random ones. The ways take turns; medians, a ratio within each round. MB/s (10**6 bytes)
-count keys and values. Nothing is compressed. A write into a topic ends when it is published and synced to the disk, one
-into Parquet before. "Set up" is with the setting for writes of small rows (docs/spark.md, "Large micro-batches"). With
---kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars` first).
+Writes: the rows of that source into a new topic, beside Parquet and two sinks in Python: one drops what it gets, one
+writes its bytes to plain files and syncs them. Records have keys of 8 bytes and values of 100 random ones. The ways take
+turns; medians, a ratio within each round. MB/s (10**6 bytes) count keys and values. Nothing is compressed. A write into
+a topic ends when it is published and synced to the disk, one into Parquet before. "Set up" is with the setting for
+writes of small rows (docs/spark.md, "Large micro-batches"). With --kafka also Spark's Kafka connector and a broker on
+this machine (`make kafka-jars` first).
 """
 
 from __future__ import annotations
@@ -121,6 +122,31 @@ class DroppingWriter(DataSourceArrowWriter):
         pass
 
 
+class PlainFile(DataSource):
+    """A sink whose tasks write the bytes of keys and values to a file each, and sync it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "plain_file"
+
+    def writer(self, schema, overwrite):
+        return PlainFileWriter(self.options["path"])
+
+
+class PlainFileWriter(DroppingWriter):
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        file, path = tempfile.mkstemp(dir=self.folder)
+        for batch in iterator:
+            for column in batch.columns:
+                os.write(file, column.buffers()[-1])
+        os.fdatasync(file)
+        os.close(file)
+        return WriterCommitMessage()
+
+
 def take_turns(
     works: dict[str, Callable[[], None]], rounds: int, tidy: Callable[[], None] = lambda: None
 ) -> dict[str, list[float]]:
@@ -154,6 +180,7 @@ def make_session() -> SparkSession:
     spark = streams.session()
     spark.dataSource.register(ReadyMade)
     spark.dataSource.register(Dropping)
+    spark.dataSource.register(PlainFile)
     return spark
 
 
@@ -199,6 +226,9 @@ def run(
     def drop() -> None:
         ready.select("key", "value").write.format("dropping").mode("append").save()
 
+    def write_plain() -> None:
+        ready.select("key", "value").write.format("plain_file").mode("append").save(targets[-1])
+
     def read(df) -> None:
         df.write.format("noop").mode("overwrite").save()
 
@@ -209,6 +239,7 @@ def run(
     writes = {
         "sink that drops": drop,
         "sink that drops, set up": lambda: unbounded(spark, drop),
+        "sink of plain files, synced, set up": lambda: unbounded(spark, write_plain),
         "pylog, exactly once, synced": write_topic,
         "pylog, set up": lambda: unbounded(spark, write_topic),
         "Parquet, neither synced nor compressed": write_parquet,

@@ -1,6 +1,6 @@
 """What large micro-batches cost: a topic of 4 partitions into `noop` and into a topic, 190,000 rows a micro-batch.
 
-    python benchmarks/streaming.py [--batches 3] [--rows 190000] [--rounds 7] [--kafka] [--folder FOLDER] [--document]
+    python benchmarks/streaming.py [--batches 8] [--rows 190000] [--rounds 7] [--kafka] [--folder FOLDER] [--document]
 
 Keys have 8 bytes, values 100, half of them text. Each way in turn, in several rounds, with --batches warm triggers. The
 first rows of the table are the bound of a streaming source and a streaming sink in Python: a source whose Arrow batches
@@ -150,7 +150,7 @@ def noop(df: DataFrame) -> None:
 
 def main() -> None:
     parser = tables.parser(__doc__)
-    parser.add_argument("--batches", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("--rows", type=int, default=190_000)
     parser.add_argument("--kafka", action="store_true")
     parser.add_argument("--only", default="", help="the ways whose names begin with this")
