@@ -4,9 +4,9 @@
 
 Reads: all rows of a topic into Spark's `noop` sink, beside a data source that yields the same Arrow batches ready-made.
 Writes: the rows of that source into a new topic, beside Parquet and two sinks in Python: one drops what it gets, one
-writes its bytes to plain files and syncs them. Records have keys of 8 bytes and values of 100 random ones. The ways take
-turns; medians, a ratio within each round. MB/s (10**6 bytes) count keys and values. Nothing is compressed. A write into
-a topic ends when it is published and synced to the disk, one into Parquet before. "Set up" is with the setting for
+writes its bytes to plain files and syncs them. Records have keys of 8 bytes and values of 100 random ones. The ways
+take turns; medians, a ratio within each round. MB/s (10**6 bytes) count keys and values. Nothing is compressed. A write
+into a topic ends when it is published and synced to the disk, one into Parquet before. "Set up" is with the setting for
 writes of small rows (docs/spark.md, "Large micro-batches"). With --kafka also Spark's Kafka connector and a broker on
 this machine (`make kafka-jars` first).
 """
@@ -138,7 +138,7 @@ class PlainFileWriter(DroppingWriter):
         self.folder = folder
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        file, path = tempfile.mkstemp(dir=self.folder)
+        file, _ = tempfile.mkstemp(dir=self.folder)
         for batch in iterator:
             for column in batch.columns:
                 os.write(file, column.buffers()[-1])

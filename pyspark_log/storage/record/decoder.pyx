@@ -21,8 +21,10 @@ from pyspark_log.storage.record.parse_legacy cimport read_messages, survey, wrap
 from pyspark_log.storage.record.parse_v2 cimport read_records
 from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD
 from pyspark_log.storage.record.arrow_builder cimport RowColumns, Rows
-from pyspark_log.storage.record.lz4_frame cimport Memory, content_size, read_frame
-from pyspark_log.storage.record.unpacked cimport RELEASED, Unpacked, read_zstd, zstd_content
+from pyspark_log.storage.record.lz4_frame cimport content_size, read_frame
+from pyspark_log.storage.record.native_codec cimport RELEASED, Memory
+from pyspark_log.storage.record.unpacked cimport Unpacked, read_zstd
+from pyspark_log.storage.record.zstd_frame cimport frame_room
 
 cdef Py_ssize_t HEADER_SIZE = layout.HEADER_SIZE
 cdef int MAGIC = layout.MAGIC
@@ -179,11 +181,14 @@ cdef class Decoder:
         """
         cdef int codec = h.attributes & CODEC_MASK
         cdef Py_ssize_t content = 0
+        cdef bint is_exact
         cdef Memory place
         if codec == LZ4:
             content = content_size(p, size)
-        elif codec == ZSTD and size >= RELEASED:  # with less, the reader of a stream takes longer than the copy
-            content = zstd_content(p, p + size)
+        elif codec == ZSTD:
+            content = frame_room(p, p + size, &is_exact)
+            if not is_exact:
+                return 0
         # The bytes of headers must stay as they are until all batches are read.
         if not self.values or self.headers or content == 0 or h.count > content // SMALLEST_RECORD:
             return 0
@@ -192,7 +197,7 @@ cdef class Decoder:
         place.data = self.columns.rows.value + self.columns.value_end()
         place.room = content
         if codec == ZSTD:
-            return content if read_zstd(p, p + size, place.data, content) else 0
+            return content if read_zstd(p, p + size, place.data, content, True) == content else 0
         if size < RELEASED:
             content = read_frame(p, size, content, &place)
         else:

@@ -1,9 +1,6 @@
 from libc.stdint cimport uint8_t
 
-
-cdef struct Memory:
-    uint8_t* data  # NULL: none yet; of `malloc`
-    Py_ssize_t room
+from pyspark_log.storage.record.native_codec cimport Memory
 
 
 # Decompresses an lz4 frame to the start of `memory`, which grows as needed, to at most `limit` bytes. Returns how many

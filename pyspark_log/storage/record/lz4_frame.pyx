@@ -6,17 +6,10 @@ of a log its Python function takes longer than the decompression. Format:
 https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md
 """
 
-from importlib.util import find_spec
-from os import fsencode
-
 from libc.stdint cimport uint8_t, uint32_t
-from libc.stdlib cimport realloc
 from libc.string cimport memcpy
 
-cdef extern from "<dlfcn.h>" nogil:
-    void* dlopen(const char* path, int flags)
-    void* dlsym(void* library, const char* name)
-    int RTLD_NOW
+from pyspark_log.storage.record.native_codec cimport Memory, find_function, has_room
 
 # int LZ4_decompress_safe(const char* source, char* target, int size, int room): bytes written, or negative. It reads
 # and writes nothing outside of both, whatever the source holds.
@@ -33,16 +26,8 @@ cdef enum:
     RATIO = 255
 
 
-cdef DecompressBlock find_function() except? NULL:
-    """NULL: the package has none, and its Python functions do all the work."""
-    cdef void* library = NULL
-    spec = find_spec("lz4.frame._frame")
-    if spec is not None and spec.origin is not None:
-        library = dlopen(fsencode(spec.origin), RTLD_NOW)
-    return <DecompressBlock>dlsym(library, b"LZ4_decompress_safe") if library != NULL else NULL
-
-
-cdef DecompressBlock decompress_block = find_function()
+# NULL: the package has none, and its Python functions do all the work.
+cdef DecompressBlock decompress_block = <DecompressBlock>find_function("lz4.frame._frame", b"LZ4_decompress_safe")
 
 
 cdef inline uint32_t load_little(const uint8_t* p) noexcept nogil:
@@ -71,20 +56,6 @@ def header_checksum(bytes descriptor not None):
     """The checksum of a frame's descriptor, its header from the flags on: of less than 16 bytes."""
     cdef const uint8_t* p = descriptor
     return checksum(p, p + len(descriptor))
-
-
-cdef bint has_room(Memory* memory, Py_ssize_t size, Py_ssize_t limit) noexcept nogil:
-    # Makes room for `size` bytes, or for more, up to `limit`.
-    cdef uint8_t* grown
-    if size <= memory.room:
-        return True
-    size = min(max(size, 2 * memory.room), limit)
-    grown = <uint8_t*>realloc(memory.data, size)
-    if grown == NULL:
-        return False
-    memory.data = grown
-    memory.room = size
-    return True
 
 
 cdef Py_ssize_t content_size(const uint8_t* p, Py_ssize_t size) noexcept nogil:

@@ -1,19 +1,13 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from pyspark_log.storage.record.headers cimport Bytes, Header
-from pyspark_log.storage.record.lz4_frame cimport Memory
+from pyspark_log.storage.record.native_codec cimport Memory
 
-cdef enum:
-    # So many bytes are worked on without Python's lock, so that other threads can run; with fewer, giving it back and
-    # asking for it again takes longer than it is worth.
-    RELEASED = 65536
-
-
-# The bytes that a zstd frame says it holds, if [p, stop) is one whole frame that says it; else 0.
-cdef int64_t zstd_content(const uint8_t* p, const uint8_t* stop) noexcept nogil
-
-# Decompresses such a frame without a checksum to `room` bytes of memory, which are as many as it says; whether it did.
-cdef bint read_zstd(const uint8_t* p, const uint8_t* stop, uint8_t* target, Py_ssize_t room) except -1
+# Decompresses a zstd frame to `room` bytes of memory, which are as many as it says it holds (`is_exact`), or more.
+# Returns how many it holds; -1: it is damaged, holds more, or another reader must say.
+cdef Py_ssize_t read_zstd(
+    const uint8_t* p, const uint8_t* stop, uint8_t* target, Py_ssize_t room, bint is_exact
+) except -2
 
 
 cdef class Unpacked:

@@ -1,8 +1,10 @@
-"""Batches in zstd frames: one frame that says its size, as Kafka's clients write it, and all others."""
+"""Batches in zstd frames: one whole frame, as Kafka's clients write it, and all others."""
 
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import pytest
 import zstandard
@@ -16,6 +18,7 @@ from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.compression import decompress
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.layout import ROW_BYTES
+from tests.paths import ROOT
 
 # So large that it is decompressed into the column of values, and so small that it is not.
 LARGE = [Record(b"%d" % number, random.Random(number).randbytes(9_000), offset=number) for number in range(20)]
@@ -54,14 +57,15 @@ def without_loop(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_loop")
+@pytest.mark.parametrize("says_size", [True, False])
 @pytest.mark.parametrize("checksum", [True, False])
 @pytest.mark.parametrize("size", [0, 1, 200, 255, 256, 257, 5_000, 65_791, 65_792, 70_000, 400_000])
 @pytest.mark.parametrize("kind", ["noise", "zeros"])
-def test_usual_frames_of_all_sizes(kind, size, checksum):
+def test_usual_frames_of_all_sizes(kind, size, checksum, says_size):
     value = random.Random(1).randbytes(size) if kind == "noise" else bytes(size)
     records = [Record(b"key", value), Record(None, None, offset=1)]
-    frame = zstandard.ZstdCompressor(write_checksum=checksum).compress(stream_of(records))
-    data = framed(records, frame)
+    options = {"write_checksum": checksum, "write_content_size": says_size}
+    data = framed(records, zstandard.ZstdCompressor(**options).compress(stream_of(records)))
     assert read(data) == records
     assert outcome(data)[0]["value"].to_pylist() == [value, None]
 
@@ -78,16 +82,41 @@ def test_other_frames_are_read_and_what_follows_them_is_refused(records):
 
 
 @BOTH
+def test_without_its_functions_the_package_reads_all_frames(tmp_path, records):
+    stream = stream_of(records)
+    frames = [zstandard.ZstdCompressor(write_content_size=size).compress(stream) for size in (True, False)]
+    (tmp_path / "batches").write_bytes(b"".join(framed(records, frame) for frame in frames))
+    script = """
+import importlib.util, sys
+importlib.util.find_spec = lambda name: None
+from record_tools import EVERYTHING
+from pyspark_log.storage.record import scan
+from pyspark_log.storage.record.decoder import decode
+
+with open(sys.argv[1], "rb") as file:
+    data = file.read()
+for header in scan(data, 0, len(data)):
+    chunk = decode(data, header.position, header.end, **EVERYTHING)
+    print([len(value) for value in chunk.columns["value"].to_pylist()])
+"""
+    path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'unit'}"}
+    command = [sys.executable, "-c", script, str(tmp_path / "batches")]
+    found = subprocess.run(command, env=path, capture_output=True, text=True, check=True)
+    assert found.stdout == 2 * f"{[len(record.value) for record in records]}\n"
+
+
+@BOTH
 def test_a_wrong_checksum_is_found(records):
     frame = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(stream_of(records)))
     frame[-1] ^= 1
     assert "zstd" in outcome(framed(records, bytes(frame)))
 
 
+@pytest.mark.parametrize("says_size", [True, False])
 @BOTH
-def test_the_limit_is_that_of_the_decompressed_bytes(records):
+def test_the_limit_is_that_of_the_decompressed_bytes(records, says_size):
     stream = stream_of(records)
-    data = framed(records, zstandard.ZstdCompressor().compress(stream))
+    data = framed(records, zstandard.ZstdCompressor(write_content_size=says_size).compress(stream))
     limit = len(stream) + ROW_BYTES * len(records)
     assert decode(data, 0, len(data), max_batch_bytes=limit, **EVERYTHING).num_rows == len(records)
     for less in (limit - 1, len(stream) - 1, 1000, 1):
@@ -119,12 +148,14 @@ def test_a_frame_that_lies_about_its_size_is_refused(records, change):
 @given(
     st.booleans(),
     st.booleans(),
+    st.booleans(),
     st.lists(st.tuples(st.one_of(st.integers(0, 20), st.integers(0, 200_000)), st.integers(1, 255)), max_size=3),
     st.integers(0, 10),
 )
-def test_a_changed_frame_holds_what_the_library_says(large, checksum, changes, cut):
+def test_a_changed_frame_holds_what_the_library_says(large, checksum, says_size, changes, cut):
     records = LARGE if large else SMALL
-    frame = bytearray(zstandard.ZstdCompressor(write_checksum=checksum).compress(stream_of(records)))
+    writer = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=says_size)
+    frame = bytearray(writer.compress(stream_of(records)))
     for at, flip in changes:
         frame[at % len(frame)] ^= flip
     frame = bytes(frame[: len(frame) - cut])
