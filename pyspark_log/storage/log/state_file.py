@@ -20,7 +20,7 @@ import logging
 import os
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cache, partial
 from typing import NamedTuple, TypeVar
@@ -411,8 +411,7 @@ def store(file: files.File, before: Loaded, state: PartitionState, *, durable: b
         durable: True syncs it before returning, in the pair of slots that ordinary moves leave alone.
         sync: True syncs an ordinary move too.
     """
-    pair = (2, 3) if durable else (0, 1)
-    slot = min(pair, key=before.seqs.__getitem__)
+    slot = _older(before.seqs, 2 if durable else 0)
     if state.seq != before.state.seq + 1 or state.generation >> 32:
         state = state._replace(seq=before.state.seq + 1, generation=state.generation % (1 << 32))
     encoded, at = encode_slot(state), slot * SLOT_DISTANCE
@@ -429,6 +428,11 @@ def store(file: files.File, before: Loaded, state: PartitionState, *, durable: b
     return Loaded(state, slot, tuple(seqs), data and data[:at] + encoded + data[at + SLOT_SIZE :])
 
 
+def _older(seqs: Sequence[int], first: int) -> int:
+    """The slot of a pair, of which `first` is one, that is written next."""
+    return first + (seqs[first + 1] < seqs[first])
+
+
 class MovingEnd:
     """Moves of the log end, one after the other, while nothing else of the state changes. The lock is held.
 
@@ -439,14 +443,13 @@ class MovingEnd:
     def __init__(self, file: files.File, loaded: Loaded) -> None:
         self.next_offset, self.position = loaded.state.next_offset, loaded.state.position
         self._file, self._loaded = file, loaded
-        self._seq, self._number = loaded.state.seq, loaded.slot
+        self._seq, self._number, self._seqs = loaded.state.seq, loaded.slot, list(loaded.seqs)
         self._slot = bytearray(encode_slot(loaded.state))
-        self._moved: dict[int, tuple[int, bytes]] = {}  # sequence number and bytes of each slot that was written since
+        self._moved: dict[int, bytes] = {}  # the bytes of each slot that was written since
 
     def move(self, next_offset: int, position: int) -> None:
         """Writes the next slot, as `store` does. OSError: readers may have seen it, or not."""
-        pair = self._loaded.seqs
-        number = 1 - self._number if self._number < 2 else int(pair[1] < pair[0])
+        number = _older(self._seqs, 0)
         slot, seq = self._slot, self._seq + 1
         _SEQ.pack_into(slot, _SEQ_AT, seq)
         _END.pack_into(slot, _END_AT, next_offset, position)
@@ -458,23 +461,22 @@ class MovingEnd:
         except OSError:
             _undo(self._file, self.loaded(), number)
             raise
-        self._moved[number] = seq, encoded
+        self._moved[number], self._seqs[number] = encoded, seq
         self._seq, self._number, self.next_offset, self.position = seq, number, next_offset, position
 
     def loaded(self) -> Loaded:
         """The state and the slots as they are in the file now."""
         if not self._moved:
             return self._loaded
-        seqs, data = list(self._loaded.seqs), bytearray(self._loaded.data)
-        for number, (seq, encoded) in self._moved.items():
-            seqs[number] = seq
+        data = bytearray(self._loaded.data)
+        for number, encoded in self._moved.items():
             if data:
                 data[number * SLOT_DISTANCE : number * SLOT_DISTANCE + SLOT_SIZE] = encoded
         end = self.next_offset
         state = self._loaded.state._replace(
             seq=self._seq, next_offset=end, high_watermark=end, position=self.position
         )
-        return Loaded(state, self._number, tuple(seqs), bytes(data))
+        return Loaded(state, self._number, tuple(self._seqs), bytes(data))
 
 
 def _undo(file: files.File, before: Loaded, slot: int) -> None:

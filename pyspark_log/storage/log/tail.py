@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark_log.config import LONG_MAX, TopicConfig
-from pyspark_log.errors import OutcomeUnknownError
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.appends import Appended, Outcomes
+from pyspark_log.storage.log.appends import Appended, Outcomes, end_not_moved
 from pyspark_log.storage.log.state_file import Flags, Intent, Loaded, MovingEnd, PartitionState
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 from pyspark_log.storage.segment import SegmentWriter
@@ -62,10 +61,7 @@ class Tail:
         try:
             end.move(next_offset, position)
         except OSError as error:
-            raise OutcomeUnknownError(
-                f"{self.segment.log.path}: the log end could not be moved to {next_offset} ({error}); read it before "
-                "trying again"
-            ) from error
+            raise end_not_moved(self.segment.log.path, next_offset, error) from error
         self._unindexed += headers
         self._until_entry -= len(data)
         self.needs_index = self._until_entry + headers[-1].size < 0

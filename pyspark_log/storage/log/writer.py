@@ -23,7 +23,7 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, FileLock, contextmanager, files
 from pyspark_log.storage.log import retention, state_file
-from pyspark_log.storage.log.appends import Appended, Extent, Outcomes, PendingAppend
+from pyspark_log.storage.log.appends import Appended, Extent, Outcomes, PendingAppend, end_not_moved
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.producers.state import Duplicate
@@ -391,9 +391,7 @@ class LogWriter(HeldLog):
             self.save(moved, durable=False)
         except OSError as error:
             self.invalidate()
-            raise OutcomeUnknownError(
-                f"{self.place}: the log end could not be moved to {end} ({error}); read it before trying again"
-            ) from error
+            raise end_not_moved(self.place, end, error) from error
         for one in numbered:
             self.producers.enter(one)
         self.producers.pass_over(numbered[-1].header.next_offset if numbered else base, end)
