@@ -6,11 +6,11 @@
    as the system reports it once to each opening. */
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "c_thread.h"
 
 /* After how many bytes, of all files together, the cache of the disk is emptied. */
 #define EARLY_SYNC_DUE (16 * 1024 * 1024)
@@ -31,29 +31,9 @@ static void *early_sync_thread(void *path) {
     return NULL;
 }
 
-static int early_sync_begin_thread(const char *path) {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, before;
-    int error;
-    char *copy = strdup(path);
-    if (copy == NULL)
-        return 0;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    /* Signals are for the threads of the program. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&thread, &attributes, early_sync_thread, copy);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    if (error)
-        free(copy);
-    return !error;
-}
-
 /* Begins to write a part of a file; returns whether a sync of the file was begun, too. */
 static int early_sync(int fd, const char *path, long long position, long long size) {
+    char *copy;
     pid_t owner = __atomic_load_n(&early_sync_owner, __ATOMIC_ACQUIRE), self = getpid();
     (void)!sync_file_range(fd, position, size, SYNC_FILE_RANGE_WRITE);
     if (__atomic_add_fetch(&early_sync_waiting, size, __ATOMIC_RELAXED) < EARLY_SYNC_DUE || owner == self)
@@ -61,8 +41,10 @@ static int early_sync(int fd, const char *path, long long position, long long si
     if (!__atomic_compare_exchange_n(&early_sync_owner, &owner, self, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return 0; /* Another thread was faster. */
     __atomic_store_n(&early_sync_waiting, 0, __ATOMIC_RELAXED);
-    if (early_sync_begin_thread(path))
+    copy = strdup(path);
+    if (copy != NULL && begin_c_thread(early_sync_thread, copy))
         return 1;
+    free(copy);
     __atomic_store_n(&early_sync_owner, 0, __ATOMIC_RELEASE);
     return 0;
 }

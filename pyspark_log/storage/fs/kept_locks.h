@@ -5,9 +5,10 @@
    that, whatever the process does then: it needs no interpreter. */
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <time.h>
+
+#include "c_thread.h"
 
 typedef struct kept_lock {
     struct kept_lock *next;
@@ -81,24 +82,12 @@ static void kept_in_child(void) {
 }
 
 static int kept_begin_thread(void) {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, before;
-    int error;
     if (!kept_forks_are_seen) {
         if (pthread_atfork(kept_before_fork, kept_in_parent, kept_in_child))
             return 0;
         kept_forks_are_seen = 1;
     }
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    /* Signals are for the threads of the program. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&thread, &attributes, kept_thread, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return !error;
+    return begin_c_thread(kept_thread, NULL);
 }
 
 /* Keeps a locked file until then; 0: it cannot be kept, as the system gives no thread. */
