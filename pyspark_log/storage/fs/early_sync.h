@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef SYNC_FILE_RANGE_WRITE
+
 #include "c_thread.h"
 
 /* After how many bytes, of all files together, the cache of the disk is emptied. */
@@ -17,8 +19,6 @@
 
 static long long early_sync_waiting = 0; /* bytes since then */
 static pid_t early_sync_owner = 0;       /* the process whose thread is at it; a forked child has no such thread */
-
-#ifdef SYNC_FILE_RANGE_WRITE
 
 static void *early_sync_thread(void *path) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

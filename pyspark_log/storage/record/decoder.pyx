@@ -197,8 +197,8 @@ cdef class Decoder:
         place.data = self.columns.rows.value + self.columns.value_end()
         place.room = content
         if codec == ZSTD:
-            return content if read_zstd(p, p + size, place.data, content, True) == content else 0
-        if size < RELEASED:
+            content = read_zstd(p, p + size, place.data, content, True)
+        elif size < RELEASED:
             content = read_frame(p, size, content, &place)
         else:
             with nogil:

@@ -40,6 +40,7 @@ cdef int64_t frame_room(const uint8_t* p, const uint8_t* stop, bint* is_exact) n
     cdef uint64_t content = 0, block
     cdef int64_t most = 0
     cdef int flags, width
+    is_exact[0] = False
     if stop - p < 14 or load_little(p, 4) != MAGIC:
         return 0
     flags = p[FLAGS_AT]
