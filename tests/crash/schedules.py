@@ -8,13 +8,13 @@ import contextlib
 import fcntl
 import os
 import threading
-import types
 import weakref
 
 from pyspark_log.storage.fs import files, locks
 from tests.store_tools import Stopped
 
 _current = threading.local()
+_flock = locks._flock
 
 
 class _Tables:
@@ -111,23 +111,23 @@ def _is_free(fd):
     return True
 
 
-def wait_for(fd, operation):
-    """As `fcntl.flock`, but a program that would have to try again stands still."""
+def wait_for(file, *patience):
+    """As `locks._flock`, but a program that would have to try again stands still."""
     program = getattr(_current, "program", None)
+    if program is None:
+        return _flock(file, *patience)
     while True:
         try:
-            return fcntl.flock(fd, operation)
+            return fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if program is None:
-                raise
-            program.stand(waits=fd)
+            program.stand(waits=file.fd)
 
 
 @contextlib.contextmanager
 def stepping(changes=None, flock=wait_for):
     """Inside, programs can be run step by step; each change that is made is added to `changes`.
 
-    `flock`: takes the locks, in the place of `fcntl.flock`.
+    `flock`: takes the locks, in the place of `locks._flock`.
     """
 
     def before(change):
@@ -137,16 +137,14 @@ def stepping(changes=None, flock=wait_for):
         if changes is not None:
             changes.append(change)
 
-    own = locks._table, locks.fcntl
-    locks._table = _Tables()
-    constants = {name: value for name, value in vars(fcntl).items() if name.startswith("LOCK_")}
-    locks.fcntl = types.SimpleNamespace(flock=flock, **constants)
+    own = locks._table, locks._flock
+    locks._table, locks._flock = _Tables(), flock
     files.set_observer(before)
     try:
         yield
     finally:
         files.set_observer(None)
-        locks._table, locks.fcntl = own
+        locks._table, locks._flock = own
 
 
 class EveryOrder:

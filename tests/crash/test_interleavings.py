@@ -123,7 +123,7 @@ def test_two_kills_in_every_order_of_two_appends(store_of, records):
     assert every_order(store_of, records, 2) > 50
 
 
-def no_lock(_fd, _operation):
+def no_lock(_file, *_patience):
     """Every program gets every lock."""
 
 

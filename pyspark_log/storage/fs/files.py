@@ -107,15 +107,7 @@ class File(OpenFile):
         """Writes all of `data` at `position`. OSError: any part of it may have been written."""
         if _observer is not None:
             _notify("write", self.path, position=position, data=data)
-        self._write(data, position)
-
-    def _write(self, data: bytes | bytearray | memoryview, position: int) -> None:
-        try:
-            done = os.pwrite(self.fd, data, position)
-            while done < len(data):
-                done += os.pwrite(self.fd, memoryview(data)[done:], position + done)
-        except OSError as error:
-            raise _named(error, self.path) from None
+        self.write_all(data, position)
 
     def truncate(self, size: int) -> None:
         """Makes the file `size` bytes long."""
@@ -175,7 +167,7 @@ class BackgroundWriter(Background):
                 raises that of the last one.
         """
         _notify("write", file.path, position=position, data=data)
-        self.begin(file._write, data, position)
+        self.begin(file.write_all, data, position)
 
 
 def open_read(path: str) -> File:

@@ -24,7 +24,7 @@ cdef extern from "kept_locks.h":
     bint keep_lock(kept_lock *one, int fd, long long until) nogil
     bint take_kept_lock(kept_lock *one) nogil
 
-#: A lock is kept no longer than this after it was locked, in ns: so long at most others wait for it.
+#: For so long, in ns, a lock may be kept before its user looks whether others wait for it.
 TURN = 1_000_000
 #: A lock is kept after so many uses, each within a turn of the one before: a process that appends now and then would gain
 #: nothing, and make others wait.
@@ -35,9 +35,10 @@ cdef class GuardedLock:
     """The base class of `locks.FileLock`: the lock between threads, around that between processes.
 
     A subclass has `lock_file(deadline, timeout)`, which locks the file and returns it open, or raises with nothing
-    locked; and `close_files()`.
+    locked; `may_stay_locked()`, whether no other process waits for the locked file; and `close_files()`.
 
-    A lock that is used in a row is kept locked between two uses, for a millisecond in all (`kept_locks.h`).
+    A lock that is used in a row is kept locked between two uses (`kept_locks.h`): for a millisecond, and for another
+    one each time that no other process waits for it then.
 
     Attributes:
         stayed: whether nothing else has had the lock since its user had it before: what that one knows of what is
@@ -52,7 +53,7 @@ cdef class GuardedLock:
     cdef readonly int in_a_row
     cdef bint _is_held
     cdef kept_lock _kept
-    cdef long long _locked_at, _unlocked_at
+    cdef long long _turn_began, _unlocked_at
 
     def __cinit__(self, *_):
         GuardedLock.reset(self)
@@ -93,7 +94,7 @@ cdef class GuardedLock:
             except BaseException:
                 mutex.release()
                 raise
-            self._locked_at = monotonic_ns()
+            self._turn_began = monotonic_ns()
         self.stayed = was_kept and user is not None and user is self._user
         self._user = user
         self._is_held = True
@@ -110,23 +111,29 @@ cdef class GuardedLock:
 
     def release(self, bint may_keep=True):
         """Releases the lock; `may_keep`: or keeps it for its user, if it has one."""
-        cdef long long until = self._locked_at + <long long>TURN
         cdef long long now = monotonic_ns()
         assert self._is_held, f"{self.path} is not locked"
         self._is_held = False
-        if may_keep and self._user is not None and self.in_a_row >= <int>USES_IN_A_ROW and now < until:
-            if keep_lock(&self._kept, self._file.fd, until):
-                self._unlocked_at = until
-                self._mutex.release()
-                return
-        self._unlocked_at = now
         try:
+            if may_keep and self._user is not None and self.in_a_row >= <int>USES_IN_A_ROW and self._keep(now):
+                return
+            self._unlocked_at = now
             fcntl.flock(self._file.fd, fcntl.LOCK_UN)
         except BaseException:
             self.close_files()  # Closing unlocks, too: other hosts must not wait for a lock that is not held.
             raise
         finally:
             self._mutex.release()
+
+    cdef bint _keep(self, long long now) except -1:
+        """Keeps the lock to the end of its turn, or of another one if no other process waits; False: it does not."""
+        cdef long long turn = <long long>TURN
+        if now >= self._turn_began + turn:
+            if not self.may_stay_locked():
+                return False
+            self._turn_began = now
+        self._unlocked_at = self._turn_began + turn
+        return keep_lock(&self._kept, self._file.fd, self._unlocked_at)
 
     def held_if_kept(self, user):
         """Holds the lock in a `with` block if it was kept for that user, without waiting; gives whether it does."""

@@ -103,6 +103,16 @@ class FileLock(GuardedLock):
             self.close_files()
             raise
 
+    def may_stay_locked(self) -> bool:
+        """Whether no other process waits for the lock, the first of which has the turn, and the path names the file."""
+        assert self._turn is not None
+        try:
+            fcntl.flock(self._turn.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
+        return self._is_current()
+
     def _is_current(self) -> bool:
         """Whether the path still names the open file; False if the folder was replaced by a copy of it."""
         assert self._opened is not None

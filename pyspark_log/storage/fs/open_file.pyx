@@ -36,6 +36,16 @@ cdef class OpenFile:
         if fd >= 0:
             os.close(fd)
 
+    def write_all(self, data, long long position):
+        """Writes all of `data` at `position`, unobserved. OSError: any part of it may have been written."""
+        cdef Py_ssize_t done, size = len(data)
+        try:
+            done = os.pwrite(self.fd, data, position)
+            while done < size:
+                done += os.pwrite(self.fd, memoryview(data)[done:], position + done)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from None
+
     def begin_sync(self, long long position, long long size):
         """Has the system begin to write bytes of the file to the disk, if it can be asked to: a later sync waits less.
 

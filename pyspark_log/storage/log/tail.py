@@ -29,6 +29,7 @@ class Tail:
         self.start = state.next_offset
         self.segment, self._end = segment, MovingEnd(state_file, loaded)
         self._epoch, self._reserve = state.leader_epoch, state.reserve
+        self._limits = segment.limits()
         self.renew()
         self._unindexed: list[BatchHeader] = []
 
@@ -74,7 +75,9 @@ class Tail:
 
     def renew(self) -> None:
         """Goes on after the segment has taken in the batches."""
-        self._limits, self._until_entry = self.segment.limits(), self.segment.until_entry
+        self._until_entry = self.segment.until_entry
+        if self.segment.indexes_are_full:
+            self._limits = self.segment.limits()  # Nothing fits any more.
         self.needs_index = False
 
     def loaded(self) -> Loaded:

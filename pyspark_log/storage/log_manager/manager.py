@@ -272,12 +272,13 @@ class LogManager:
         if path not in self._writers and not files.exists(path):
             self.make_state(topic, partition)
         with self._mutex.lock:
-            found = self._writers.pop(path, None)
+            found = self._writers.get(path)
             if found is None or found.config is not topic.config:
                 found = LogWriter(topic.place(partition), topic.config, self.log_dirs, self.clock)
+                self._writers[path] = found
+            self._writers.move_to_end(path)
             self._used[path] = found.place
             # A writer that is dropped here while it is in use is closed when it is done.
-            self._writers[path] = found
             if len(self._writers) > _OPEN_WRITERS:
                 self._writers.popitem(last=False)
         return found

@@ -397,13 +397,13 @@ class SegmentWriter:
             self.position > self._config.segment_bytes - size
             or self._waited(timestamp) > self._config.segment_ms - self._jitter
             or last_offset - self.base_offset > INT_MAX
-            or self._indexes_are_full
+            or self.indexes_are_full
         )
 
     def limits(self) -> SegmentLimits:
-        """What surely needs no other segment by `must_roll`, until index entries are added."""
+        """What surely needs no other segment by `must_roll`, until the indexes are full."""
         first = self._first_timestamp
-        if first is None or first < 0 or self._indexes_are_full:
+        if first is None or first < 0 or self.indexes_are_full:
             return SegmentLimits(0, 0, NO_TIMESTAMP)
         config = self._config
         return SegmentLimits(
@@ -416,7 +416,8 @@ class SegmentWriter:
         return self._schedule.until_entry
 
     @property
-    def _indexes_are_full(self) -> bool:
+    def indexes_are_full(self) -> bool:
+        """Whether another segment must begin, as an index has no place left."""
         most = self._config.segment_index_bytes
         # One place of the time index is kept for the closing entry.
         return self._index.count >= most // OffsetIndex.WIDTH or self._times.count >= most // TimeIndex.WIDTH - 1

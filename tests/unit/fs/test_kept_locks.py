@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pyspark_log.storage.fs import locks
+from pyspark_log.storage.fs import guarded, locks
 from pyspark_log.storage.fs.files import open_read
 from tests.processes import PROCESSES
 
@@ -98,6 +98,77 @@ def test_its_user_learns_whether_it_had_the_lock_all_the_time(path):
     until_unlocked(path)
     with lock.held(PATIENCE, user):
         assert not lock.stayed
+
+
+def uses_until(lock, is_seen):
+    """Uses a lock in a row until something is seen after a use."""
+    user, deadline = object(), time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with lock.held(PATIENCE, user):
+            stayed = lock.stayed
+        if is_seen(stayed):
+            return
+    raise AssertionError("not seen")
+
+
+def test_a_lock_stays_with_its_user_as_long_as_no_process_waits(path):
+    began = time.monotonic()
+
+    def stays_for_ten_turns(stayed):
+        nonlocal began
+        if not stayed:
+            began = time.monotonic()
+        return time.monotonic() - began > 0.010
+
+    uses_until(locks.lock_for(path), stays_for_ten_turns)
+
+
+def test_a_lock_is_given_back_after_a_turn_if_a_process_waits(path):
+    lock, user = locks.lock_for(path), object()
+    for _ in range(5):
+        kept(lock, user)
+        with open_read(path + ".turn") as turn:
+            with lock.held(PATIENCE, user):
+                fcntl.flock(turn.fd, fcntl.LOCK_EX)
+                time.sleep(2 * guarded.TURN / 1e9)
+            assert not is_locked(path)
+
+
+def test_a_lock_is_not_kept_when_another_file_has_its_path(path, tmp_path):
+    lock, user = locks.lock_for(path), object()
+    for number in range(5):
+        kept(lock, user)
+        with lock.held(PATIENCE, user):
+            (tmp_path / "other").write_bytes(b"." * number)
+            (tmp_path / "other").replace(path)
+            time.sleep(2 * guarded.TURN / 1e9)
+        with lock.held(PATIENCE, user):
+            assert not lock.stayed
+            assert lock.file.size() == number
+
+
+def test_an_interrupt_while_the_lock_looks_for_processes_that_wait_unlocks_all(path, monkeypatch):
+    lock, looks = locks.lock_for(path), []
+    look, real = locks.FileLock.may_stay_locked, fcntl.flock
+
+    def looking(self):
+        looks.append(self)
+        return look(self)
+
+    def flock(fd, operation):
+        if looks and operation == fcntl.LOCK_UN:
+            raise KeyboardInterrupt
+        real(fd, operation)
+
+    monkeypatch.setattr(locks.FileLock, "may_stay_locked", looking)
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
+    with pytest.raises(KeyboardInterrupt):
+        uses_until(lock, lambda _: False)
+    monkeypatch.undo()
+    assert not is_locked(path)
+    assert not is_locked(path + ".turn")
+    with lock.held(0):
+        pass
 
 
 def test_another_user_of_the_same_process_may_have_changed_what_is_locked(path):

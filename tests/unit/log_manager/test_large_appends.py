@@ -179,7 +179,7 @@ def test_a_full_disk_leaves_what_was_there(store, observe):
 def test_a_failed_write_in_the_background_is_reported(store, monkeypatch):
     data = large(3)
     store.append("t", data.slice(0, 10))
-    real, calls = files.File._write, []
+    real, calls = files.File.write_all, []
 
     def full(self, given, position):
         if len(given) > 100_000:
@@ -188,7 +188,7 @@ def test_a_failed_write_in_the_background_is_reported(store, monkeypatch):
                 raise OSError(errno.ENOSPC, "No space left on device", self.path)
         real(self, given, position)
 
-    monkeypatch.setattr(files.File, "_write", full)
+    monkeypatch.setattr(files.File, "write_all", full)
     with pytest.raises(OSError, match="No space"):
         store.append("t", data)
     monkeypatch.undo()
