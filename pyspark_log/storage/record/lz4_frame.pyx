@@ -9,7 +9,7 @@ https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from pyspark_log.storage.record.native_codec cimport Memory, find_function, has_room
+from pyspark_log.storage.record.native_codec cimport Memory, find_function, has_room, module_library
 
 # int LZ4_decompress_safe(const char* source, char* target, int size, int room): bytes written, or negative. It reads
 # and writes nothing outside of both, whatever the source holds.
@@ -27,7 +27,9 @@ cdef enum:
 
 
 # NULL: the package has none, and its Python functions do all the work.
-cdef DecompressBlock decompress_block = <DecompressBlock>find_function("lz4.frame._frame", b"LZ4_decompress_safe")
+cdef DecompressBlock decompress_block = <DecompressBlock>find_function(
+    module_library("lz4.frame._frame"), b"LZ4_decompress_safe"
+)
 
 
 cdef inline uint32_t load_little(const uint8_t* p) noexcept nogil:

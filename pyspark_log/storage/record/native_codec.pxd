@@ -28,5 +28,10 @@ cdef inline bint has_room(Memory* memory, Py_ssize_t size, Py_ssize_t limit) noe
     return True
 
 
-# A C function in the file of an extension module, which is not imported; NULL: there is none.
-cdef void* find_function(str module, const char* name) except? NULL
+# A library of the system, by the name of its file; or the file of an extension module, which is not imported. NULL:
+# there is none.
+cdef void* system_library(str file) except? NULL
+cdef void* module_library(str module) except? NULL
+
+# A function of it; NULL: there is none.
+cdef void* find_function(void* library, const char* name) noexcept

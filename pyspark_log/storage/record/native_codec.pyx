@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Finds C functions that codecs' packages contain.
+"""Finds C functions of codecs, in libraries of the system and in extension modules of packages.
 
 For the small batches of a log a package's Python function takes longer than the decompression.
 """
@@ -13,9 +13,14 @@ cdef extern from "<dlfcn.h>" nogil:
     int RTLD_NOW
 
 
-cdef void* find_function(str module, const char* name) except? NULL:
-    cdef void* library = NULL
+cdef void* system_library(str file) except? NULL:
+    return dlopen(fsencode(file), RTLD_NOW)
+
+
+cdef void* module_library(str module) except? NULL:
     spec = find_spec(module)
-    if spec is not None and spec.origin is not None:
-        library = dlopen(fsencode(spec.origin), RTLD_NOW)
-    return dlsym(library, name) if library != NULL else NULL
+    return NULL if spec is None or spec.origin is None else dlopen(fsencode(spec.origin), RTLD_NOW)
+
+
+cdef void* find_function(void* library, const char* name) noexcept:
+    return NULL if library == NULL else dlsym(library, name)

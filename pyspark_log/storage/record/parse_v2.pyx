@@ -76,9 +76,10 @@ cdef const char* read_records(
     cdef bint want_headers = rows.headers_edge != NULL
     cdef bint keep, is_usual
     # What holds for all records of most batches is looked at once: all are in the range, and the short time delta of a
-    # usual record leads to no time that does not fit.
+    # usual record, which has no headers, leads to no time that does not fit.
     cdef bint all_kept = from_offset <= base_offset and header.last_offset < until_offset
-    cdef bint near_times = not append_time and -(INT64_MAX // 2000) < base_timestamp < INT64_MAX // 2000
+    cdef bint near_times = -(INT64_MAX // 2000) < base_timestamp < INT64_MAX // 2000
+    cdef bint is_plain = all_kept and near_times and not append_time and not want_headers
 
     for index in range(records):
         is_usual = take_usual(p, end, &record)
@@ -102,22 +103,27 @@ cdef const char* read_records(
             break
         previous = record.offset_delta
         offset = base_offset + record.offset_delta
-        keep = all_kept or from_offset <= offset < until_offset
-        if want_headers:
-            header_start = rows.header_count
-        if record.header_count != 0:
-            reason = read_record_headers(record.headers, record.stop, record.header_count, keep and want_headers, rows)
-            if reason != NULL:
+        if is_plain and is_usual:
+            time = base_timestamp + record.time_delta
+        else:
+            keep = all_kept or from_offset <= offset < until_offset
+            if want_headers:
+                header_start = rows.header_count
+            if record.header_count != 0:
+                reason = read_record_headers(
+                    record.headers, record.stop, record.header_count, keep and want_headers, rows
+                )
+                if reason != NULL:
+                    break
+            if not keep:
+                continue
+            # A sum that overflows 64 bits wraps, as in Kafka, and is then out of range.
+            time = max_timestamp
+            if not append_time:
+                time = <int64_t>(<uint64_t>base_timestamp + <uint64_t>record.time_delta)
+            if not time_fits(time):
+                reason = b"its timestamp does not fit a column of microseconds"
                 break
-        if not keep:
-            continue
-        # A sum that overflows 64 bits wraps, as in Kafka, and is then out of range.
-        time = max_timestamp
-        if not append_time:
-            time = <int64_t>(<uint64_t>base_timestamp + <uint64_t>record.time_delta)
-        if not (near_times and is_usual) and not time_fits(time):
-            reason = b"its timestamp does not fit a column of microseconds"
-            break
         out_offset[row] = offset
         out_time[row] = time * 1000
         if record.key_length > 0 and out_key != NULL:

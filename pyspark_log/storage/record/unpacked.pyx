@@ -5,13 +5,11 @@ The frames that Kafka's clients write are read here, as fast as the libraries ca
 others, and says what is wrong with damaged ones.
 """
 
-from zstandard import ZstdError
-
 from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.layout import CODECS
 from pyspark_log.storage.record.compression import contexts, decompress, mend_lz4_header
 
-from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
+from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free
@@ -19,7 +17,7 @@ from libc.stdlib cimport free
 from pyspark_log.storage.record.headers cimport Bytes, Header
 from pyspark_log.storage.record.lz4_frame cimport read_frame
 from pyspark_log.storage.record.native_codec cimport RELEASED, has_room
-from pyspark_log.storage.record.zstd_frame cimport CHECKSUM, FLAGS_AT, ZstdReader, frame_room
+from pyspark_log.storage.record.zstd_frame cimport ZstdReader, frame_room
 
 cdef int CODEC_MASK = layout.CODEC_MASK
 cdef int LZ4 = CODECS.index("lz4")
@@ -29,17 +27,8 @@ cdef int ZSTD = CODECS.index("zstd")
 cdef Py_ssize_t read_zstd(
     const uint8_t* p, const uint8_t* stop, uint8_t* target, Py_ssize_t room, bint is_exact
 ) except -2:
-    cdef Py_ssize_t held
-    if stop - p < RELEASED or p[FLAGS_AT] & CHECKSUM or not is_exact:
-        held = (<ZstdReader>contexts.zstd_frames).read(p, stop - p, target, room)
-        return held if held == room or not is_exact else -1
-    # The package's own function takes a microsecond more, and then a twentieth less: it was compiled in another way.
-    stream = PyMemoryView_FromMemory(<char*>p, stop - p, PyBUF_READ)
-    memory = PyMemoryView_FromMemory(<char*>target, room, PyBUF_WRITE)
-    try:
-        return room if contexts.zstd_reader.stream_reader(stream).readinto(memory) == room else -1
-    except ZstdError:
-        return -1
+    cdef Py_ssize_t held = (<ZstdReader>contexts.zstd_frames).read(p, stop - p, target, room)
+    return held if held == room or not is_exact else -1
 
 
 cdef class Unpacked:

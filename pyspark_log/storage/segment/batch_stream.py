@@ -87,34 +87,46 @@ class BatchStream:
         wanted = min(self._window, end - start)
         if not wanted <= len(self._buffer) <= self._most:
             self._buffer = memoryview(bytearray(wanted))
-        position, tries = start, 0
+        position, rest, tries = start, self._buffer[:0], 0
         while position < end:
-            filled = min(len(self._buffer), end - position)
-            found = file.pread_into(self._buffer[:filled], position)
-            if found < filled:
-                raise LogDamagedError(
-                    f"{self._topic}-{self._partition}: {file.path} has {position + found} bytes, it had {end}: "
-                    "something cut it while it was read; restore it from a copy"
-                )
-            at, taken = 0, -1
+            filled = self._fill(file, position, rest, end)
+            at, before = 0, -1
             try:
-                while taken < at < filled:
-                    taken = at
+                while before < at < filled:
+                    before = at
                     at, value = take(self._buffer, at, filled)
-                    if at > taken:
+                    if at > before:
                         tries = 0
                     self.position = position + at
                     yield value
+                rest = self._buffer[at:filled]
                 if at == 0:
                     self._grow(filled, end - position)
             except CorruptRecordError as error:
                 tries += 1
                 if tries == self._tries:
                     raise error.located(position, file.path, self._topic, self._partition) from None
+                rest = self._buffer[:0]  # It is read again.
             position += at
             wanted = min(self._most, end - position)
             if len(self._buffer) < wanted:
                 self._buffer = memoryview(bytearray(wanted))
+
+    def _fill(self, file: Readable, position: int, rest: memoryview, end: int) -> int:
+        """Fills the buffer with `rest`, the bytes at `position` of the file, and with those that follow them there.
+
+        Returns where they end. LogDamagedError.
+        """
+        held = len(rest)
+        self._buffer[:held] = rest
+        filled = min(len(self._buffer), end - position)
+        found = held + file.pread_into(self._buffer[held:filled], position + held)
+        if found < filled:
+            raise LogDamagedError(
+                f"{self._topic}-{self._partition}: {file.path} has {position + found} bytes, it had {end}: "
+                "something cut it while it was read; restore it from a copy"
+            )
+        return filled
 
     def _grow(self, filled: int, left: int) -> None:
         """Enlarges the buffer to the size of the batch at its start, by its length field. CorruptRecordError."""

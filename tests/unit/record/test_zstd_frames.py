@@ -81,27 +81,35 @@ def test_other_frames_are_read_and_what_follows_them_is_refused(records):
         assert "zstd" in outcome(framed(records, writer.compress(stream) + tail))
 
 
+@pytest.mark.parametrize("functions", ["of the system", "of the package", "none"])
 @BOTH
-def test_without_its_functions_the_package_reads_all_frames(tmp_path, records):
+def test_frames_are_read_by_whatever_functions_there_are(tmp_path, records, functions):
     stream = stream_of(records)
     frames = [zstandard.ZstdCompressor(write_content_size=size).compress(stream) for size in (True, False)]
     (tmp_path / "batches").write_bytes(b"".join(framed(records, frame) for frame in frames))
     script = """
 import importlib.util, sys
-importlib.util.find_spec = lambda name: None
+if sys.argv[2] == "none":
+    importlib.util.find_spec = lambda name: None
 from record_tools import EVERYTHING
-from pyspark_log.storage.record import scan
+from pyspark_log.storage.record import scan, unpacked
 from pyspark_log.storage.record.decoder import decode
 
+if sys.argv[2] != "none":
+    unpacked.decompress = None  # which reads without them
 with open(sys.argv[1], "rb") as file:
     data = file.read()
 for header in scan(data, 0, len(data)):
     chunk = decode(data, header.position, header.end, **EVERYTHING)
     print([len(value) for value in chunk.columns["value"].to_pylist()])
 """
-    path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'unit'}"}
-    command = [sys.executable, "-c", script, str(tmp_path / "batches")]
-    found = subprocess.run(command, env=path, capture_output=True, text=True, check=True)
+    environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'unit'}"}
+    if functions != "of the system":
+        (tmp_path / "libzstd.so.1").write_bytes(b"")  # no library, and nothing else is looked for
+        environment["LD_LIBRARY_PATH"] = str(tmp_path)
+    command = [sys.executable, "-c", script, str(tmp_path / "batches"), functions]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert found.stderr == ""
     assert found.stdout == 2 * f"{[len(record.value) for record in records]}\n"
 
 
@@ -142,6 +150,15 @@ def test_a_frame_that_lies_about_its_size_is_refused(records, change):
         with pytest.raises(CorruptRecordError):
             decode(log, len(good), len(log), **EVERYTHING)
     assert chunk.columns["value"].to_pylist()[: len(records)] == [record.value for record in records]
+
+
+@pytest.mark.parametrize("window", [0, 17 << 3 | 1, 19 << 3, 31 << 3], ids=["1 KiB", "144 MiB", "512 MiB", "2 TiB"])
+@BOTH
+def test_a_window_that_is_smaller_than_a_block_or_too_large_is_refused(records, window):
+    frame = bytearray(zstandard.ZstdCompressor(write_content_size=False).compress(stream_of(records)))
+    assert not frame[4] & 0x20
+    frame[5] = window
+    assert "zstd" in outcome(framed(records, bytes(frame)))
 
 
 @settings(max_examples=400, deadline=None)

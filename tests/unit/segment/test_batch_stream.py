@@ -30,20 +30,25 @@ def pieces(stream, file, start=0, end=None):
 
 
 class Stale:
-    """A file whose first reads return zeros for its bytes from a position on."""
+    """A file whose first reads of the byte at a position return zeros from there on.
 
-    def __init__(self, file, position, reads):
+    `found`: how many bytes each read has returned.
+    """
+
+    def __init__(self, file, position=0, reads=0):
         self.file, self.path, self.position, self.reads = file, file.path, position, reads
+        self.found = []
 
     def size(self):
         return self.file.size()
 
     def pread_into(self, buffer, position):
         found = self.file.pread_into(buffer, position)
-        if self.reads:
+        self.found.append(found)
+        at = self.position - position
+        if self.reads and 0 <= at < found:
             self.reads -= 1
-            zeros = len(buffer) - (self.position - position)
-            buffer[self.position - position :] = bytes(zeros)
+            buffer[at:] = bytes(len(buffer) - at)
         return found
 
 
@@ -91,10 +96,26 @@ def test_a_file_that_is_shorter_than_the_region_is_damage(log):
 def test_a_bad_batch_is_read_again_as_often_as_was_asked(log):
     """The first read takes the batches before it."""
     fourth = scan(log.pread(log.size(), 0), 0, log.size())[3].position
-    assert pieces(BatchStream(10_000, tries=3), Stale(log, fourth, 3)) == [[0, 1, 2], [3, 4, 5]]
+    assert pieces(BatchStream(10_000, tries=3), Stale(log, fourth, 2)) == [[0, 1, 2], [3, 4, 5]]
     with pytest.raises(CorruptRecordError) as raised:
-        pieces(BatchStream(10_000, tries=3), Stale(log, fourth, 4))
+        pieces(BatchStream(10_000, tries=3), Stale(log, fourth, 3))
     assert raised.value.position == fourth
+
+
+@pytest.mark.parametrize("sizes", [[250], [400], [1000], [10, 10, 1050]])
+def test_no_byte_is_read_twice(tmp_path, sizes):
+    """Though most buffers end within a batch, of which there can be more in it than of those before it."""
+    values = [bytes([number]) * size for number, size in enumerate(sizes * (40 // len(sizes)))]
+    data = bytearray(b"".join(build([Record(None, value)]) for value in values))
+    assign_offsets(data, 0, len(data), 0, 0)
+    (tmp_path / "log").write_bytes(data)
+    found = []
+    with files.open_read(str(tmp_path / "log")) as file:
+        log = Stale(file)
+        for taken in BatchStream(10_000, window=1200).read(log, 0, len(data), take):
+            found += taken
+    assert found == list(range(len(values)))
+    assert sum(log.found) == len(data)
 
 
 def test_intact_batches_end_before_the_first_that_is_incomplete_bad_or_does_not_follow(log):
