@@ -11,6 +11,9 @@ from pyspark_log.storage.log.state_file import Flags, Intent, Loaded, MovingEnd,
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 from pyspark_log.storage.segment import SegmentWriter
 
+# The segment takes in the batches after so many, if none of them gets an index entry before.
+_MOST_BATCHES = 1024
+
 
 class Tail:
     """Appends batches that need nothing else: no sync, no other segment, no look at their producers.
@@ -21,7 +24,8 @@ class Tail:
     Attributes:
         start: the log end at its beginning.
         segment: the active segment.
-        needs_index: whether one of the batches that were appended gets an index entry, which is not written yet.
+        needs_index: whether one of the batches that were appended gets an index entry, which is not written yet; or
+            there are many of them.
     """
 
     def __init__(self, state_file: files.File, loaded: Loaded, segment: SegmentWriter) -> None:
@@ -65,7 +69,7 @@ class Tail:
             raise end_not_moved(self.segment.log.path, next_offset, error) from error
         self._unindexed += headers
         self._until_entry -= len(data)
-        self.needs_index = self._until_entry + headers[-1].size < 0
+        self.needs_index = self._until_entry + headers[-1].size < 0 or len(self._unindexed) >= _MOST_BATCHES
         return [Appended(header.base_offset, header.next_offset) for header in headers]
 
     def unindexed(self) -> list[BatchHeader]:

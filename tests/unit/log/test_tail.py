@@ -18,6 +18,7 @@ from record_tools import Record, build
 
 from pyspark_log.errors import OutcomeUnknownError, OutOfOrderSequenceError
 from pyspark_log.storage.fs import files, guarded
+from pyspark_log.storage.log import tail
 from pyspark_log.storage.log.tail import Tail
 from pyspark_log.storage.store import Store
 from tests.store_tools import Stopped, faults, store_with, values
@@ -66,6 +67,20 @@ def test_appends_in_a_row_are_made_at_the_tail(store, tails):
     assert tails["made"] > 40
     assert values(store) == content(store.path) == [b"%d" % number for number in range(50)]
     assert faults(store.path) == []
+
+
+def test_a_tail_keeps_few_batches_in_memory_though_none_gets_an_index_entry(tmp_path, tails, monkeypatch):
+    monkeypatch.setattr(tail, "_MOST_BATCHES", 8)
+    store = Store.create(tmp_path / "s")
+    store.create_topic("t", 1, {"index.interval.bytes": str(1 << 30)})
+    kept = []
+    for number in range(50):
+        store.append("t", rows(b"%d" % number))
+        made = store.logs.writer("t", 0)._tail
+        kept.append(0 if made is None else len(made._unindexed))
+    assert max(kept) == 7
+    assert tails["made"] > 40
+    assert values(store) == content(store.path) == [b"%d" % number for number in range(50)]
 
 
 APPENDS = st.lists(
