@@ -1,6 +1,7 @@
 """A Spark standalone cluster on the loopback interface, of processes made from PySpark's own jars."""
 
 import contextlib
+import http
 import http.client
 import json
 import os
@@ -80,12 +81,13 @@ class Cluster:
             time.sleep(0.1)
 
     def _workers_alive(self):
-        """What the master's page says; -1 while there is none."""
+        """What the master's page says; -1 while there is none. Its server answers before it has that page."""
         page = http.client.HTTPConnection(HOST, self._page, timeout=120)
         with contextlib.closing(page):
             try:
                 page.request("GET", "/json/")
-                return json.load(page.getresponse())["aliveworkers"]
+                answer = page.getresponse()
+                return json.load(answer)["aliveworkers"] if answer.status == http.HTTPStatus.OK else -1
             except OSError:
                 return -1
 
