@@ -57,12 +57,11 @@ def fill(
 
     def take(buffer: memoryview, at: int, filled: int) -> tuple[int, bool]:
         nonlocal follows, full
-        if at == 0:
-            throttle(filled)
         taken, follows, full = keys.take(
             buffer, at, filled, from_offset=start, until_offset=end, follows=follows, max_batch_bytes=max_batch_bytes,
             aborted=aborted.hold,
         )  # fmt: skip
+        throttle(taken - at)
         return taken, full or follows >= end
 
     if start == end:

@@ -184,9 +184,9 @@ def _rewrite(cleaning: Round, sources: Sequence[Source], until: int, output: _Ou
                 cleaning.throttle(len(piece))
 
         def take(buffer: memoryview, at: int, filled: int) -> tuple[int, None]:
-            if at == 0:
-                cleaning.throttle(filled)
-            return batches.take(buffer, at, filled), None
+            taken = batches.take(buffer, at, filled)
+            cleaning.throttle(taken - at)
+            return taken, None
 
         ends = [source.segment.base_offset for source in sources[1:]] + [until]
         for source, end in zip(sources, ends, strict=True):

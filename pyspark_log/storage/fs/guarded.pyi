@@ -9,6 +9,7 @@ _T = TypeVar("_T")
 
 DEFAULT_TIMEOUT: float
 TURN: int
+MOST_TURNS: int
 USES_IN_A_ROW: int
 
 class GuardedLock:

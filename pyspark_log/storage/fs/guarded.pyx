@@ -3,7 +3,8 @@
 
 Python runs the handlers of signals at the beginning of a function in Python, and when one in C returns to Python. So a
 KeyboardInterrupt can arrive between a lock and the `try` that is to release it, or at the beginning of the function
-that releases it: the lock would stay held, and the next call wait for it in vain. Here both ends of a `with` are in C.
+that releases it: the lock would stay held, and the next call wait for it in vain. Here both ends of a `with` are in C,
+and what they call in Python leaves the lock free if it is interrupted.
 """
 
 import fcntl
@@ -26,6 +27,8 @@ cdef extern from "kept_locks.h":
 
 #: For so long, in ns, a lock may be kept before its user looks whether others wait for it.
 TURN = 1_000_000
+#: After so many turns it is released in any case. What a user looks at when it gets the lock is looked at that often.
+MOST_TURNS = 16
 #: A lock is kept after so many uses, each within a turn of the one before: a process that appends now and then would gain
 #: nothing, and make others wait.
 USES_IN_A_ROW = 16
@@ -38,7 +41,7 @@ cdef class GuardedLock:
     locked; `may_stay_locked()`, whether no other process waits for the locked file; and `close_files()`.
 
     A lock that is used in a row is kept locked between two uses (`kept_locks.h`): for a millisecond, and for another
-    one each time that no other process waits for it then.
+    one if nothing waits for it then, up to 16 in all.
 
     Attributes:
         stayed: whether nothing else has had the lock since its user had it before: what that one knows of what is
@@ -53,7 +56,8 @@ cdef class GuardedLock:
     cdef readonly int in_a_row
     cdef bint _is_held
     cdef kept_lock _kept
-    cdef long long _turn_began, _unlocked_at
+    cdef long long _locked_at, _turn_began, _unlocked_at
+    cdef int _waiting  # threads of this process
 
     def __cinit__(self, *_):
         GuardedLock.reset(self)
@@ -68,6 +72,7 @@ cdef class GuardedLock:
         self._mutex = threading.Lock()
         self._file = self._user = None
         self._is_held = False
+        self._waiting = 0
 
     def acquire(self, double timeout=DEFAULT_TIMEOUT, user=None):
         """Acquires the lock, waiting `timeout` seconds at most.
@@ -84,7 +89,12 @@ cdef class GuardedLock:
         cdef double deadline = time.monotonic() + timeout
         cdef long long asked_at = monotonic_ns()
         cdef bint was_kept
-        if not mutex.acquire(True, timeout):
+        self._waiting += 1
+        try:
+            has_mutex = mutex.acquire(True, timeout)
+        finally:
+            self._waiting -= 1
+        if not has_mutex:
             raise LockTimeoutError(f"{self.path}: another thread of this process has held it for {timeout} s")
         was_kept = take_kept_lock(&self._kept)
         if not was_kept:
@@ -94,7 +104,7 @@ cdef class GuardedLock:
             except BaseException:
                 mutex.release()
                 raise
-            self._turn_began = monotonic_ns()
+            self._locked_at = self._turn_began = monotonic_ns()
         self.stayed = was_kept and user is not None and user is self._user
         self._user = user
         self._is_held = True
@@ -126,10 +136,10 @@ cdef class GuardedLock:
             self._mutex.release()
 
     cdef bint _keep(self, long long now) except -1:
-        """Keeps the lock to the end of its turn, or of another one if no other process waits; False: it does not."""
+        """Keeps the lock to the end of its turn, or of another one if it may have that; False: it does not."""
         cdef long long turn = <long long>TURN
         if now >= self._turn_began + turn:
-            if not self.may_stay_locked():
+            if now >= self._locked_at + turn * <int>MOST_TURNS or self._waiting or not self.may_stay_locked():
                 return False
             self._turn_began = now
         self._unlocked_at = self._turn_began + turn

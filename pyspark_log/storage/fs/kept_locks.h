@@ -1,8 +1,8 @@
 /* Locks of files that are kept for a moment after their use, and a thread that gives them back in time.
 
    To lock and unlock a file, and to look at what others may have done meanwhile, takes longer than a small append. So a
-   process that appends in a row keeps the lock between two appends, but never beyond a given time, after which it must
-   ask for more. The thread sees to that, whatever the process does then: it needs no interpreter. */
+   process that appends in a row keeps the lock between two appends, but never beyond a given time. The thread sees to
+   that, whatever the process does then: it needs no interpreter. */
 
 #include <pthread.h>
 #include <sys/file.h>

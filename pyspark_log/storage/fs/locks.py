@@ -104,14 +104,14 @@ class FileLock(GuardedLock):
             raise
 
     def may_stay_locked(self) -> bool:
-        """Whether no other process waits for the lock, the first of which has the turn, and the path names the file."""
+        """Whether no other process waits for the lock: the first of those that wait has the turn."""
         assert self._turn is not None
         try:
             fcntl.flock(self._turn.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
-        return self._is_current()
+            fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
+        except OSError:
+            return False  # Whatever it is: the use of the lock has ended well, and the next one reports it.
+        return True
 
     def _is_current(self) -> bool:
         """Whether the path still names the open file; False if the folder was replaced by a copy of it."""

@@ -18,8 +18,9 @@ _MOST_BATCHES = 1024
 class Tail:
     """Appends batches that need nothing else: no sync, no other segment, no look at their producers.
 
-    It does what `LogWriter` does for these, in the same order: bytes, then the log end, then index entries. It lives no
-    longer than the process keeps the lock; what it has changed is taken over then (`LogWriter.take_over`).
+    It does what `LogWriter` does for these, in the same order: bytes, then the log end, then index entries. It is used
+    for as long as the process keeps the lock; the next one that takes the lock takes over what it has changed
+    (`LogWriter.take_over`).
 
     Attributes:
         start: the log end at its beginning.

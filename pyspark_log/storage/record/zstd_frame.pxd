@@ -10,5 +10,5 @@ cdef class ZstdReader:
     cdef void* context
 
     # Decompresses such a frame to `room` bytes of memory. Returns how many it holds; -1: it is damaged, holds more, or
-    # the package lacks the functions, and another reader must say.
+    # neither library has the functions, and another reader must say.
     cdef Py_ssize_t read(self, const uint8_t* p, Py_ssize_t size, uint8_t* target, Py_ssize_t room) noexcept

@@ -36,7 +36,7 @@ cdef enum:
     REPEATED = 1  # the type of a block that is one byte
     COMPRESSED = 2
     LARGEST_BLOCK = 1 << 17  # decompressed; and not larger than the window
-    LARGEST_WINDOW = 17 << 3  # the package reads none that is larger: 128 MiB
+    LARGEST_WINDOW = 1 << 27  # `compression.decompress` reads none that is larger
 
 
 cdef inline uint64_t load_little(const uint8_t* p, int count) noexcept nogil:
@@ -49,7 +49,7 @@ cdef inline uint64_t load_little(const uint8_t* p, int count) noexcept nogil:
 
 cdef int64_t frame_room(const uint8_t* p, const uint8_t* stop, bint* is_exact) noexcept nogil:
     cdef uint64_t content = 0, block
-    cdef int64_t most = 0, largest = LARGEST_BLOCK, size
+    cdef int64_t most = 0, window = 0, largest, size
     cdef int flags, width, kind
     is_exact[0] = False
     if stop - p < 14 or load_little(p, 4) != MAGIC:
@@ -59,22 +59,26 @@ cdef int64_t frame_room(const uint8_t* p, const uint8_t* stop, bint* is_exact) n
         return 0
     p += WINDOW_AT
     if not flags & SINGLE_SEGMENT:
-        if p[0] > LARGEST_WINDOW:
-            return 0
-        largest = min(largest, (<int64_t>8 + (p[0] & 7)) << (p[0] >> 3) + 7)
+        window = (<int64_t>8 + (p[0] & 7)) << (p[0] >> 3) + 7
         p += 1
     width = 1 << (flags >> 6)
     is_exact[0] = width > 1 or flags & SINGLE_SEGMENT
     if is_exact[0]:
         content = load_little(p, width) + (256 if width == 2 else 0)
         p += width
+    # Not all versions of the library refuse what is refused here.
+    if flags & SINGLE_SEGMENT:
+        window = <int64_t>min(content, <uint64_t>INT32_MAX)
+    if window > LARGEST_WINDOW:
+        return 0
+    largest = min(LARGEST_BLOCK, window)
     while stop - p >= 3:
         block = load_little(p, 3)
         p += 3
         kind = block >> 1 & 3
         size = <int64_t>(block >> 3)
         if kind != COMPRESSED and size > largest:
-            return 0  # Not all versions of the library refuse it.
+            return 0
         most += largest if kind == COMPRESSED else size
         if kind == REPEATED:
             size = 1
@@ -83,7 +87,7 @@ cdef int64_t frame_room(const uint8_t* p, const uint8_t* stop, bint* is_exact) n
         p += size
         if block & 1:
             p += 4 if flags & CHECKSUM else 0
-            if p != stop or content > <uint64_t>INT32_MAX:
+            if p != stop or most > INT32_MAX or content > <uint64_t>most:
                 return 0
             return <int64_t>content if is_exact[0] else most
     return 0
@@ -101,7 +105,7 @@ cdef class ZstdReader:
         cdef size_t written
         if self.context == NULL:
             return -1
-        if size < RELEASED:
+        if size < RELEASED and room < 16 * RELEASED:
             written = decompress(self.context, target, room, p, size)
         else:
             with nogil:

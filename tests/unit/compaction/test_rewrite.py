@@ -639,8 +639,8 @@ def test_a_group_of_too_many_offsets_is_refused(log):
 
 
 def test_the_throttle_is_told_of_all_bytes(log):
-    log.put(pair("a", "1"))
-    log.put(pair("a", "2"))
+    for number in range(6):  # More than are read at a time, and not a whole number of them.
+        log.put(pair("a", "1" * 600_000), pair(f"{number}", "2" * 30_000))
     log.roll()
     told: list[int] = []
     rewritten = log.clean(throttle=told.append)

@@ -1,5 +1,6 @@
 """A lock that is used in a row stays locked between two uses: for whom, how long, and what its user may rely on."""
 
+import errno
 import fcntl
 import os
 import threading
@@ -134,17 +135,56 @@ def test_a_lock_is_given_back_after_a_turn_if_a_process_waits(path):
             assert not is_locked(path)
 
 
-def test_a_lock_is_not_kept_when_another_file_has_its_path(path, tmp_path):
+def test_a_lock_is_given_back_after_a_turn_if_a_thread_waits(path, monkeypatch):
+    monkeypatch.setattr(guarded, "MOST_TURNS", 1 << 20)
+    lock, user, waits = locks.lock_for(path), object(), threading.Event()
+
+    def wait():
+        waits.set()
+        with lock.held(PATIENCE, user):
+            stayed.append(lock.stayed)
+
+    for _ in range(5):
+        kept(lock, user)
+        thread, stayed = threading.Thread(target=wait), []
+        with lock.held(PATIENCE, user):
+            thread.start()
+            assert waits.wait(PATIENCE)
+            time.sleep(0.05)
+        thread.join()
+        assert stayed == [False]
+
+
+def test_a_lock_is_given_back_after_some_turns_so_another_file_of_its_path_is_found(path, tmp_path):
     lock, user = locks.lock_for(path), object()
     for number in range(5):
         kept(lock, user)
         with lock.held(PATIENCE, user):
             (tmp_path / "other").write_bytes(b"." * number)
             (tmp_path / "other").replace(path)
-            time.sleep(2 * guarded.TURN / 1e9)
+            time.sleep(guarded.MOST_TURNS * guarded.TURN / 1e9)
         with lock.held(PATIENCE, user):
             assert not lock.stayed
             assert lock.file.size() == number
+
+
+def test_a_use_ends_well_though_it_cannot_be_seen_what_waits(path):
+    """What was done under the lock is done; to raise an error would mean that it is not."""
+    lock, user, real = locks.lock_for(path), object(), fcntl.flock
+
+    def fails(fd, operation):
+        if operation == fcntl.LOCK_EX | fcntl.LOCK_NB:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        real(fd, operation)
+
+    for _ in range(5):
+        kept(lock, user)
+        lock.acquire(PATIENCE, user)
+        time.sleep(2 * guarded.TURN / 1e9)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(locks.fcntl, "flock", fails)
+            lock.release()
+        assert not is_locked(path)
 
 
 def test_an_interrupt_while_the_lock_looks_for_processes_that_wait_unlocks_all(path, monkeypatch):

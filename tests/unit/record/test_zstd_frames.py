@@ -161,6 +161,18 @@ def test_a_window_that_is_smaller_than_a_block_or_too_large_is_refused(records, 
     assert "zstd" in outcome(framed(records, bytes(frame)))
 
 
+def test_a_compressed_block_that_is_larger_than_the_window_is_refused():
+    """Also where the frame says its size, which would be enough to read it."""
+    records = [Record(None, b"ab" * 3000)]
+    stream = stream_of(records)
+    blocks = zstandard.ZstdCompressor(write_content_size=False).compress(stream)[6:]
+    size_of_two_bytes, window = b"\x40", b"\0"
+    size = (len(stream) - 256).to_bytes(2, "little")
+    frame = zstandard.MAGIC_NUMBER.to_bytes(4, "little") + size_of_two_bytes + window + size + blocks
+    assert zstandard.get_frame_parameters(frame).content_size == len(stream)
+    assert "zstd" in outcome(framed(records, frame))
+
+
 @settings(max_examples=400, deadline=None)
 @given(
     st.booleans(),
