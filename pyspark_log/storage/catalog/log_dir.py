@@ -160,11 +160,11 @@ class LogDir:
 
     def _due(self) -> bool:
         try:
-            written = files.status_of(f"{self.path}/{HIGH_WATERMARK}").st_mtime
+            written = files.status_of(f"{self.path}/{HIGH_WATERMARK}").st_mtime_ns // 1_000_000
         except OSError:
             return True
         # A time in the future says nothing: the clock was set back.
-        return not 0 <= self._clock() / 1000 - written < INTERVAL
+        return not 0 <= self._clock() - written < INTERVAL * 1000
 
     def _write(self) -> None:
         with self._mutex.lock:
