@@ -120,6 +120,7 @@ def test_a_manifest_of_a_newer_version_says_so(tmp_path):
 
 
 def test_the_holder_is_who_has_the_newest_run_and_since_when(store):
+    store.logs.clock.read = itertools.count(1_700_000_000_000).__next__
     publish(store.decisions, "q", 0, stage(store, rows(b"a")), run="r1")
     first = store.decisions.last["q"]
     assert first.holder == Origin(first.host, first.process, first.time)

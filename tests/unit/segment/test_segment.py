@@ -126,11 +126,18 @@ def test_roll_by_size_closes_the_time_index_with_the_largest_time(store):
     assert all(Path(path).stat().st_size <= 4000 for path in store.segment_files("t", 0))
 
 
-def test_a_full_index_rolls(tmp_path):
+@pytest.mark.parametrize(
+    ("step", "segments"), [pytest.param(0, 5, id="of offsets"), pytest.param(1, 10, id="of times")]
+)
+def test_a_full_index_rolls(tmp_path, step, segments):
+    """40 bytes are 5 entries of the offset index, and 3 of the time index, of which the last closes a segment.
+
+    The first batch of a segment has no entry in either, and records of the same time have one in the time index.
+    """
     store = Store.create(tmp_path / "store")
-    store.create_topic("t", 1, {"index.interval.bytes": "0", "segment.index.bytes": "40"})
-    _writes(store, 30)
-    assert len(store.segment_files("t", 0)) > 5
+    store.create_topic("t", 1, {"index.interval.bytes": "0", "segment.index.bytes": "40", "retention.ms": "-1"})
+    _writes(store, 30, timestamp=lambda number: pa.array([1_700_000_000_000 + step * number], pa.int64()))
+    assert len(store.segment_files("t", 0)) == segments
     assert all(path.stat().st_size <= 40 for path in _folder(store).glob("*index"))
     assert values(store) == [b"%06d" % number for number in range(30)]
 
