@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -480,8 +481,7 @@ def test_who_helps_leaves_a_log_alone_that_is_too_large_for_that(store, monkeypa
 
 def test_the_rate_of_io_is_bounded(monkeypatch):
     slept, now = [], [100.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    monkeypatch.setattr("time.sleep", slept.append)
+    monkeypatch.setattr(cleaner, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=slept.append))
     rate = IoRate(1000)
     rate(500)
     assert slept == [0.5]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -336,7 +337,8 @@ def test_what_a_writer_is_about_to_write_is_no_fault(path, monkeypatch):
     kafka_files.write_offsets(file, {at: 10**6})
     # It is held up for a while.
     later = iter([10**6, 10**6, 1])
-    monkeypatch.setattr(time, "sleep", lambda _: kafka_files.write_offsets(file, {at: next(later)}))
+    sleep = SimpleNamespace(sleep=lambda _: kafka_files.write_offsets(file, {at: next(later)}))
+    monkeypatch.setattr(verify_log_dir, "time", sleep)
     assert found(path) == []
 
 
