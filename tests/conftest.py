@@ -11,6 +11,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import foreign_threads
 from tests.scratch import IN_MEMORY
 from tests.spark_home import spark_home
 
@@ -36,6 +37,11 @@ def pytest_configure(config):
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", IN_MEMORY)
     if (home := spark_home()) is not None:
         os.environ.setdefault("SPARK_HOME", str(home))
+
+
+def pytest_sessionstart():
+    """When pytest has set its hooks for exceptions that nobody catches."""
+    foreign_threads.let_pass()
 
 
 class _Spread(LoadScopeScheduling):
