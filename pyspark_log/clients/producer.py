@@ -170,7 +170,8 @@ class Producer:
         self._has_work.notify()
         if not self._has_room.wait_for(lambda: self._size < self._memory or self._closed, self._patience):
             raise TimeoutError(
-                f"{self._size} bytes of records wait, of {self._memory} (buffer_memory), for {self._patience} s now"
+                f"the send buffer has been full for {self._patience} s: {self._size} bytes of records wait, "
+                f"of {self._memory} (buffer_memory)"
             )
 
     def _begin(self, topic: str) -> SentRecords:
@@ -236,6 +237,10 @@ class Producer:
             if self._thread.is_alive():
                 raise TimeoutError(f"not all records were appended within {timeout} s")
         _open.discard(self)
+
+    def __repr__(self) -> str:
+        waiting = "closed" if self._closed else f"waiting_bytes={self._size}"
+        return f"Producer({waiting}, store={self._store.path!r})"
 
     def __enter__(self) -> Producer:
         return self

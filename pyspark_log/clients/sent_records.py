@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,6 +58,7 @@ class SentRecords:
         self.due = due
         self.size = 0
         self.finished = threading.Event()
+        self._callbacks = list[Callable[[], None]]()
         self._count = 0  # after `finished`
         self._values = list[Data]()
         self._keys = list[Data]()
@@ -109,6 +113,7 @@ class SentRecords:
         # A Delivery may be kept for long.
         self._values, self._keys, self._timestamps, self._partitions, self._headers = [], [], [], [], {}
         self.finished.set()
+        self._call_back()
 
     def _append_each_partition(self, append: Append, rows: pa.RecordBatch) -> None:
         """Appends what a partition has, whatever happens to others. Raises what `append` raises for all of them."""
@@ -176,6 +181,18 @@ class SentRecords:
         for half in self._halves:
             half.append(append, spread)
 
+    def when_finished(self, callback: Callable[[], None]) -> None:
+        """Calls back once, after `finished`: in this thread if that is set, else in the one that sets it."""
+        self._callbacks.append(callback)
+        if self.finished.is_set():
+            self._call_back()
+
+    def _call_back(self) -> None:
+        # Two threads may be here at once: `pop` gives each callback to one of them.
+        with contextlib.suppress(IndexError):
+            while True:
+                self._callbacks.pop()()
+
     def outcome(self, row: int) -> RecordMetadata | Exception:
         """Where a record is, or why it was not appended, after `finished`."""
         if self._halves is not None:
@@ -192,7 +209,7 @@ class SentRecords:
 
 
 class Delivery:
-    """What becomes of one record that was sent."""
+    """What becomes of one record that was sent. `await` it in asyncio, or call `result`."""
 
     __slots__ = ("_records", "_row")
 
@@ -220,6 +237,31 @@ class Delivery:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
+
+    def future(self) -> Future[RecordMetadata]:
+        """The same as a future, for `concurrent.futures.wait` and `asyncio.wrap_future`. It cannot be cancelled."""
+        found = Future[RecordMetadata]()
+        found.set_running_or_notify_cancel()
+        self._records.when_finished(partial(self._settle, found))
+        return found
+
+    def _settle(self, future: Future[RecordMetadata]) -> None:
+        outcome = self._records.outcome(self._row)
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        """Waits as `result` does, while the event loop goes on; with the same errors."""
+        import asyncio  # noqa: PLC0415  (a program that awaits has it loaded; others need not)
+
+        return asyncio.wrap_future(self.future()).__await__()
+
+    def __repr__(self) -> str:
+        if not self.done():
+            return f"<Delivery to {self._records.topic!r}, pending: await it, or call result() or future()>"
+        return f"<Delivery: {self._records.outcome(self._row)!r}>"
 
     def _outcome(self, timeout: float | None) -> RecordMetadata | Exception:
         if not self._records.finished.wait(timeout):

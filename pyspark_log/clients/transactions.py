@@ -47,6 +47,7 @@ from pyspark_log.storage.publish import (
     publish,
     revoke,
 )
+from pyspark_log.storage.record import Rows, to_arrow
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
@@ -147,23 +148,25 @@ class Transaction:
         self._failed = False
         self._fate = _Fate.OPEN
 
-    def append(self, topic: str, data: pa.RecordBatch | pa.Table) -> None:
+    def append(self, topic: str, data: Rows) -> None:
         """Adds records, which readers see once the transaction is committed.
 
         Args:
             topic: an existing topic.
-            data: the columns of Store.append.
+            data: as for Store.append.
 
         Raises:
             TransactionStateError: the transaction has ended, is being committed, or can only be aborted.
+            InvalidConfigError: the data are no rows; nothing was staged.
             UnknownTopicError, InvalidTopicError, InvalidRecordError, OSError: as Store.append says. A part of the
                 records may be staged by then, so the transaction can only be aborted.
         """
         self._check_open()
+        rows = to_arrow(data)
         try:
             if topic not in self._topics:
                 self._topics.update(StagingPlan.make(self._owner.store.logs, [topic]).topics)
-            for batch in data.to_batches() if isinstance(data, pa.Table) else [data]:
+            for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
                 self._writer.append(topic, batch)
         except BaseException:
             self._failed = True

@@ -38,7 +38,7 @@ from pyspark_log.storage.log_manager import (
     remove_log_dir,
 )
 from pyspark_log.storage.publish import DecisionLog
-from pyspark_log.storage.record import RowBuilder, row_schema
+from pyspark_log.storage.record import RowBuilder, Rows, row_schema, to_arrow
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.topic import Topic
 from pyspark_log.types import (
@@ -333,16 +333,17 @@ class Store:
     # ---- records
 
     def append(
-        self, topic: str, data: pa.RecordBatch | pa.Table, *, partition: int | None = None, sync: bool = False,
+        self, topic: str, data: Rows, *, partition: int | None = None, sync: bool = False,
         compression_type: str | None = None,
     ) -> list[AppendResult]:
         """Appends records.
 
         Args:
             topic: an existing topic.
-            data: the columns `value` (binary or string; null is a tombstone), and as wanted `key` (the same),
-                `headers` (list of structs of key and value), `timestamp` (a time, or whole ms; null: now) and
-                `partition` (null: by the key, or spread).
+            data: Arrow data (of pyarrow, Polars, DuckDB, or anything else with `__arrow_c_stream__`), a pandas
+                DataFrame, or a list of dicts. The columns are `value` (binary or string; null is a tombstone), and as
+                wanted `key` (the same), `headers` (a list of structs of key and value; in dicts also of pairs of name
+                and value), `timestamp` (a time, or whole ms; null: now) and `partition` (null: by the key, or spread).
             partition: the partition for all records.
             sync: True: returns when the records survive a power loss; else they survive the end of any process,
                 and a power loss as far as the topic's flush.messages and flush.ms ensure.
@@ -355,13 +356,13 @@ class Store:
         Raises:
             UnknownTopicError: no such topic or partition.
             InvalidTopicError: one of the engine's own topics.
-            InvalidConfigError: no such codec.
+            InvalidConfigError: no such codec, or the data are no rows.
             InvalidRecordError: a column or record is refused; nothing was appended.
             OSError, OutcomeUnknownError, or another PylogError: only the partitions in the error's `results`, a list
                 of AppendResult, have their records.
         """
         check_not_internal(topic)
-        return append_rows(self.logs, topic, data, partition, sync, compression_type)
+        return append_rows(self.logs, topic, to_arrow(data), partition, sync, compression_type)
 
     def append_batch(self, topic: str, partition: int, batch: bytes, *, sync: bool = False) -> AppendResult:
         """Appends a record batch as a Kafka client sends it; once, if its producer is idempotent.

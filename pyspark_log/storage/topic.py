@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from pyspark_log.arguments import to_ms
-from pyspark_log.errors import InvalidConfigError
 from pyspark_log.storage.log import READ_BYTES, StateWatch
-from pyspark_log.storage.record import row_schema
+from pyspark_log.storage.record import Rows, row_schema
 from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, AppendResult, OffsetAndTimestamp, TopicDescription
 
 if TYPE_CHECKING:
     from pyspark_log.storage.store import Store
 
-#: What can be appended: Arrow data, a pandas DataFrame, or rows as dicts.
-Rows: TypeAlias = "pa.RecordBatch | pa.Table | Sequence[Mapping[str, Any]] | Any"
 #: Where a read begins or ends: an offset, EARLIEST or LATEST for all partitions; a time; or an offset for each one.
 Bound: TypeAlias = "int | datetime | Mapping[int, int]"
 
@@ -55,13 +52,8 @@ class Topic:
     # ---- writing
 
     def append(self, rows: Rows, *, partition: int | None = None, sync: bool = False) -> list[AppendResult]:
-        """Appends rows; the columns and errors are those of Store.append.
-
-        Args:
-            rows: Arrow data, a pandas DataFrame, or dicts (`[{"key": "a", "value": "b"}]`).
-            partition, sync: as Store.append.
-        """
-        return self.store.append(self.name, _arrow(rows), partition=partition, sync=sync)
+        """Appends rows, such as `[{"key": "a", "value": "b"}]`; arguments and errors are those of Store.append."""
+        return self.store.append(self.name, rows, partition=partition, sync=sync)
 
     # ---- reading
 
@@ -169,7 +161,7 @@ class Topic:
 
 
 class Scan:
-    """Records to read, lazily. Can be read more than once.
+    """Records to read, lazily, by whatever reads Arrow: Polars, DuckDB, pyarrow. Can be read more than once.
 
     Attributes:
         ranges: each partition's first offset and exclusive end.
@@ -197,8 +189,12 @@ class Scan:
                 headers=self._headers, isolation_level=self._isolation_level,
             )  # fmt: skip
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The records as Arrow's PyCapsule interface defines it: `pl.DataFrame(scan)`, DuckDB's `FROM scan`."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
     def to_reader(self) -> pa.RecordBatchReader:
-        """An Arrow reader, for tools that accept one (DuckDB, Polars, a Parquet writer); streams the batches."""
+        """An Arrow reader, which streams the batches: for a Parquet writer, say."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     def to_table(self) -> pa.Table:
@@ -208,16 +204,3 @@ class Scan:
     def to_pandas(self) -> Any:  # noqa: ANN401  (pandas need not be installed)
         """All of it as a pandas DataFrame. ImportError: pandas is not installed."""
         return self.to_table().to_pandas()
-
-
-def _arrow(rows: Rows) -> pa.RecordBatch | pa.Table:
-    """Converts rows to Arrow data. InvalidConfigError: they cannot be converted."""
-    if isinstance(rows, (pa.RecordBatch, pa.Table)):
-        return rows
-    if hasattr(rows, "__dataframe__") or hasattr(rows, "iloc"):
-        return pa.Table.from_pandas(rows, preserve_index=False)
-    if isinstance(rows, Sequence) and all(isinstance(row, Mapping) for row in rows):
-        return pa.Table.from_pylist([dict(row) for row in rows])
-    raise InvalidConfigError(
-        f"rows: expected Arrow data, a pandas DataFrame or a list of dicts, got {type(rows).__name__}"
-    )

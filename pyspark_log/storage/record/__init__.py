@@ -30,13 +30,14 @@ from pyspark_log.storage.record.layout import (
     BatchHeader,
     crcs_of,
 )
-from pyspark_log.storage.record.rows import RowBuilder, WriteColumns, row_schema
+from pyspark_log.storage.record.rows import RowBuilder, Rows, WriteColumns, row_schema, to_arrow
 from pyspark_log.storage.record.walk import check_records
 
 __all__ = [
     "ATTRIBUTES_AT", "BASE_OFFSET_AT", "CODECS", "CODEC_MASK", "CRC_AT", "HEADER_SIZE", "LEADER_EPOCH_AT", "LENGTH_AT",
     "LENGTH_PREFIX", "LOG_APPEND_TIME", "MAGIC", "MAGIC_AT", "MAX_MARKER_BYTES", "MAX_TIMESTAMP_AT",
     "SMALLEST_MESSAGE", "BatchBuilder", "BatchHeader", "BytesLike", "Chunk", "ControlRecordError", "EndTxnMarker",
-    "RecordColumns", "RowBuilder", "WriteColumns", "assign_offsets", "check_records", "crc32c", "crcs_of", "decode",
-    "decode_end_txn_marker", "empty_batch", "headers_in", "row_schema", "scan", "set_log_append_time",
+    "RecordColumns", "RowBuilder", "Rows", "WriteColumns", "assign_offsets", "check_records", "crc32c", "crcs_of",
+    "decode", "decode_end_txn_marker", "empty_batch", "headers_in", "row_schema", "scan", "set_log_append_time",
+    "to_arrow",
 ]  # fmt: skip

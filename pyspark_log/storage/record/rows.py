@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,6 +11,17 @@ import pyarrow.compute as pc
 from pyspark_log.errors import InvalidConfigError, InvalidRecordError
 from pyspark_log.storage.record.arrow_view import BYTES_TYPES
 from pyspark_log.storage.record.builder import RecordColumns
+
+
+class ArrowStream(Protocol):
+    """Data that can be read as Arrow: tables, batches and readers of pyarrow, data frames of Polars, pandas, DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A capsule with the data, as Arrow's PyCapsule interface defines it."""
+
+
+#: Rows to append: Arrow data, or dicts.
+Rows: TypeAlias = ArrowStream | Sequence[Mapping[str, Any]]
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -65,6 +77,59 @@ class RowBuilder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
+def to_arrow(rows: Rows) -> pa.RecordBatch | pa.Table:
+    """Converts rows to Arrow data.
+
+    Args:
+        rows: Arrow data in any form, a pandas DataFrame, or a sequence of dicts. The headers of a dict are pairs of
+            name and value, or dicts with `key` and `value`.
+
+    Raises:
+        InvalidConfigError: they are no rows.
+        InvalidRecordError: a value cannot be converted.
+    """
+    if isinstance(rows, (pa.RecordBatch, pa.Table)):
+        return rows
+    try:
+        if hasattr(rows, "iloc"):  # Before its Arrow stream, in which the index is a column.
+            return pa.Table.from_pandas(rows, preserve_index=False)
+        if hasattr(rows, "__arrow_c_stream__"):
+            return pa.table(rows)
+        if isinstance(rows, Sequence) and all(isinstance(row, Mapping) for row in rows):
+            return _table(rows)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise InvalidRecordError(f"the rows cannot be converted to Arrow data: {error}") from error
+    if isinstance(rows, Mapping):
+        raise InvalidConfigError("rows: expected a list of dicts, got one dict; write [{...}] to append one row")
+    raise InvalidConfigError(
+        "rows: expected Arrow data (pyarrow, Polars, DuckDB), a pandas DataFrame or a list of dicts, "
+        f"got {type(rows).__name__}"
+    )
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Dicts as a table. A column that is missing in a dict is null there."""
+    columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+    headers = columns.pop("headers", None)
+    arrays = {name: pa.array(values) for name, values in columns.items()}
+    if headers is not None:
+        arrays["headers"] = pa.array([None if one is None else _pairs(one) for one in headers], HEADERS)
+    return pa.table(arrays)
+
+
+def _pairs(headers: Iterable[object]) -> list[tuple[object, ...]]:
+    """The headers of a record as pairs of name and value."""
+    if isinstance(headers, Mapping):
+        raise TypeError("headers: expected pairs of a name and a value, got a mapping: pass its items()")
+    return [(one["key"], one.get("value")) if isinstance(one, Mapping) else _pair(one) for one in headers]
+
+
+def _pair(header: object) -> tuple[object, ...]:
+    if isinstance(header, (tuple, list)) and len(header) == 2:
+        return tuple(header)
+    raise TypeError(f"headers: expected a pair of a name and a value, got {header!r:.80}")
+
+
 class WriteColumns:
     """The columns of records to be written, found by name and converted to the types that the kernels take.
 
@@ -108,8 +173,10 @@ def _bytes(array: pa.Array, name: str, where: str) -> pa.Array:
     kind = array.type
     if kind.id in BYTES_TYPES:
         return array
-    if pa.types.is_fixed_size_binary(kind) or pa.types.is_null(kind):
-        return array.cast(pa.binary())
+    if pa.types.is_string_view(kind):
+        return _cast(array, pa.string(), name, where)
+    if pa.types.is_fixed_size_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_null(kind):
+        return _cast(array, pa.binary(), name, where)
     raise InvalidRecordError(f"{where}: column '{name}' is of type {kind}; it must be binary or string")
 
 

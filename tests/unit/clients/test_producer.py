@@ -1,5 +1,7 @@
 """The producer of single records: where they end up, what is said of each, and that none is lost or doubled."""
 
+import asyncio
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -396,3 +398,64 @@ def test_offsets_of_two_producers_in_small_segments(store):
         thread.join()
     found = all_values(store, "small")
     assert [found[one.result(0).offset] for one in sent.values()] == list(sent)
+
+
+def test_a_delivery_is_awaited(store):
+    async def send():
+        sent = [producer.send("t", b"%d" % number, partition=number % 3) for number in range(9)]
+        first = asyncio.ensure_future(sent[0])
+        await asyncio.sleep(0)
+        assert not first.done()  # They wait for the producer, and the event loop goes on.
+        producer.flush()
+        return [await first, *await asyncio.gather(*sent[1:])], await sent[0]
+
+    with Producer(store, linger_ms=3_600_000) as producer:
+        places, again = asyncio.run(send())
+    assert [(at.partition, at.offset) for at in places] == [(number % 3, number // 3) for number in range(9)]
+    assert again == places[0]
+
+
+def test_an_awaited_delivery_raises_what_became_of_the_record(store):
+    async def send():
+        return await asyncio.gather(
+            producer.send("t", b"v", partition=0, timestamp_ms=-5), producer.send("t", b"w", partition=0),
+            return_exceptions=True,
+        )
+
+    with Producer(store) as producer:
+        refused, appended = asyncio.run(send())
+    assert isinstance(refused, InvalidRecordError)
+    assert appended.offset == 0
+
+
+def test_an_event_loop_that_ended_before_does_not_stop_the_producer(store):
+    async def send():
+        asyncio.ensure_future(producer.send("t", b"given up", partition=0))  # noqa: RUF006
+        await asyncio.sleep(0)
+
+    with Producer(store, linger_ms=3_600_000) as producer:
+        asyncio.run(send())
+        producer.flush()
+        after = producer.send("t", b"after", partition=0)
+        producer.flush()
+    assert after.result(0).offset == 1
+
+
+def test_deliveries_as_futures(store):
+    with Producer(store, linger_ms=3_600_000) as producer:
+        sent = [producer.send("t", b"v", partition=number) for number in range(3)]
+        futures = [one.future() for one in sent]
+        assert not futures[0].cancel()
+        producer.flush()
+    done, _ = concurrent.futures.wait([*futures, sent[0].future()], PATIENCE)
+    assert {one.result() for one in done} == {one.result() for one in sent}
+
+
+def test_what_a_producer_and_a_delivery_look_like(store):
+    with Producer(store, linger_ms=3_600_000) as producer:
+        delivery = producer.send("t", b"v", partition=0)
+        assert repr(producer) == f"Producer(waiting_bytes=65, store={store.path!r})"
+        with pytest.raises(AssertionError, match=r"await it, or call result\(\) or future\(\)"):
+            asyncio.wrap_future(delivery, loop=object())
+    assert repr(producer) == f"Producer(closed, store={store.path!r})"
+    assert repr(delivery) == "<Delivery: RecordMetadata(topic='t', partition=0, offset=0)>"
