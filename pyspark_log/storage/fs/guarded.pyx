@@ -8,8 +8,11 @@ and what they call in Python leaves the lock free if it is interrupted.
 """
 
 import fcntl
+import os
 import threading
 import time
+
+from posix.stat cimport fstat, stat, struct_stat
 
 from pyspark_log.errors import LockTimeoutError
 
@@ -37,11 +40,13 @@ USES_IN_A_ROW = 16
 cdef class GuardedLock:
     """The base class of `locks.FileLock`: the lock between threads, around that between processes.
 
-    A subclass has `lock_file(deadline, timeout)`, which locks the file and returns it open, or raises with nothing
-    locked; `may_stay_locked()`, whether no other process waits for the locked file; and `close_files()`.
+    A subclass has `path`, the file that is locked; `lock_file(deadline, timeout)`, which locks the file and returns it
+    open, or raises with nothing locked; `may_stay_locked()`, whether no other process waits for the locked file; and
+    `close_files()`.
 
     A lock that is used in a row is kept locked between two uses (`kept_locks.h`): for a millisecond, and for another
-    one if nothing waits for it then, up to 16 in all.
+    one if nothing waits for it then, up to 16 in all. Each use checks that the path still names the locked file: a
+    store's folder can be replaced by a copy at any time.
 
     Attributes:
         stayed: whether nothing else has had the lock since its user had it before: what that one knows of what is
@@ -97,27 +102,47 @@ cdef class GuardedLock:
         if not has_mutex:
             raise LockTimeoutError(f"{self.path}: another thread of this process has held it for {timeout} s")
         was_kept = take_kept_lock(&self._kept)
-        if not was_kept:
-            self.in_a_row = self.in_a_row + 1 if asked_at - self._unlocked_at < <long long>TURN else 0
-            try:
+        try:
+            if was_kept and not self.is_current(self._file):
+                was_kept = False
+                self.close_files()  # which unlocks the file
+            if not was_kept:
+                self.in_a_row = self.in_a_row + 1 if asked_at - self._unlocked_at < <long long>TURN else 0
                 self._file = self.lock_file(deadline, timeout)
-            except BaseException:
-                mutex.release()
-                raise
-            self._locked_at = self._turn_began = monotonic_ns()
+                self._locked_at = self._turn_began = monotonic_ns()
+        except BaseException:
+            mutex.release()
+            raise
         self.stayed = was_kept and user is not None and user is self._user
         self._user = user
         self._is_held = True
 
     cdef bint _acquire_kept(self, user):
         """Acquires the lock if it was kept for this user since; else does nothing."""
-        if not self._mutex.acquire(False):
+        cdef object mutex = self._mutex
+        if not mutex.acquire(False):
             return False
-        if user is not None and user is self._user and take_kept_lock(&self._kept):
-            self.stayed = self._is_held = True
-            return True
-        self._mutex.release()
+        try:
+            if user is not None and user is self._user and take_kept_lock(&self._kept):
+                if self.is_current(self._file):
+                    self.stayed = self._is_held = True
+                    return True
+                self.close_files()
+        except BaseException:
+            mutex.release()
+            raise
+        mutex.release()
         return False
+
+    cpdef bint is_current(self, file) except -1:
+        """Whether the path still names this open file: a store's folder can be replaced by a copy of it."""
+        cdef struct_stat named, opened
+        cdef bytes path = os.fsencode(self.path)
+        cdef const char *c_path = path
+        return (
+            stat(c_path, &named) == 0 and fstat(file.fd, &opened) == 0
+            and named.st_ino == opened.st_ino and named.st_dev == opened.st_dev
+        )
 
     def release(self, bint may_keep=True):
         """Releases the lock; `may_keep`: or keeps it for its user, if it has one."""

@@ -63,7 +63,6 @@ class FileLock(GuardedLock):
         self.path = path
         self._main: files.File | None = None
         self._turn: files.File | None = None
-        self._opened: os.stat_result | None = None  # of the main one
 
     @property
     def file(self) -> files.File:
@@ -89,13 +88,12 @@ class FileLock(GuardedLock):
             while True:
                 if self._main is None or self._turn is None:
                     self._main = files.open_write(self.path)
-                    self._opened = os.fstat(self._main.fd)
                     self._turn = files.open_or_create(self.path + ".turn")
                 pause = _LONGEST_PAUSE if self.in_a_row else _FIRST_PAUSE
                 _flock(self._turn, deadline, timeout, pause, _LONGEST_PAUSE)
                 _flock(self._main, deadline, timeout, _FIRST_PAUSE, _LONGEST_PAUSE_IN_TURN)
                 fcntl.flock(self._turn.fd, fcntl.LOCK_UN)
-                if self._is_current():
+                if self.is_current(self._main):
                     return self._main
                 self.close_files()
         except BaseException:
@@ -112,11 +110,6 @@ class FileLock(GuardedLock):
         except OSError:
             return False  # Whatever it is: the use of the lock has ended well, and the next one reports it.
         return True
-
-    def _is_current(self) -> bool:
-        """Whether the path still names the open file; False if the folder was replaced by a copy of it."""
-        assert self._opened is not None
-        return os.path.samestat(self._opened, os.stat(self.path))
 
 
 def _flock(file: files.File, deadline: float, timeout: float, pause: float, longest: float) -> None:

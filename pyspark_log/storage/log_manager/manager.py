@@ -60,6 +60,8 @@ class TopicLogs:
         self.config = TopicConfig.resolve(description.configs, configs)
         self._log_dirs = log_dirs
         self._readers: dict[int, LogReader] = {}
+        #: The partitions that are known to be recovered since the machine was started.
+        self.recovered: set[int] = set()
 
     def check(self, partition: int) -> None:
         """Raises UnknownTopicError if the topic does not have that partition."""
@@ -153,7 +155,6 @@ class LogManager:
         self.log_dirs = LogDirs(path, cluster_id, log_dirs, next_log_dir, self.clock)
         self._topics: dict[str, TopicLogs] = {}
         self._writers: OrderedDict[str, LogWriter] = OrderedDict()  # by their state files
-        self._recovered: set[PartitionPath] = set()  # those that were written to since the machine was started
         self._used: dict[str, PartitionPath] = {}  # those that `writer` returned since the last `close`
         self._mutex = Mutex()
 
@@ -225,9 +226,10 @@ class LogManager:
         Without that readers would meet what is left of records that were never synced, until the next write.
         UnknownTopicError.
         """
-        reader = self.topic(topic).reader(partition)
+        opened = self.topic(topic)
+        reader = opened.reader(partition)
         try:
-            self._recover(reader.place)
+            self._recover(opened, partition)
         except (PylogError, OSError) as error:
             # The error is reported to the reader of that partition.
             log.info("%s: %s could not be recovered after a power loss: %s", self.path, reader.place, error)
@@ -243,24 +245,25 @@ class LogManager:
             UnknownTopicError: there is no such topic.
             LockTimeoutError, LogDamagedError, OSError: the readable end may be too low.
         """
-        reader = self.topic(topic).reader(partition)
+        opened = self.topic(topic)
+        reader = opened.reader(partition)
         try:
-            self._recover(reader.place)
+            self._recover(opened, partition)
         except OSError as error:
             if error.errno not in _MAY_NOT_WRITE:
                 raise
         return reader
 
-    def _recover(self, place: PartitionPath) -> None:
-        if place in self._recovered:
+    def _recover(self, topic: TopicLogs, partition: int) -> None:
+        if partition in topic.recovered:
             return
-        loaded = state_file.read(place.state_path)
+        loaded = state_file.read(topic.state_path(partition))
         if loaded is None:
             return
         if loaded.state.boot != state_file.this_boot() and not is_shared(f"{self.path}/{STATE_FOLDER}"):
-            with self.writer(place.topic, place.partition).hold(_RECOVERY_TIMEOUT):
+            with self.writer_of(topic, partition).hold(_RECOVERY_TIMEOUT):
                 pass
-        self._recovered.add(place)
+        topic.recovered.add(partition)
 
     def writer(self, topic: str, partition: int) -> LogWriter:
         """The writer of a partition. UnknownTopicError."""
