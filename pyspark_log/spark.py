@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 
 from pyspark_log.arguments import to_ms
 from pyspark_log.errors import InvalidConfigError
-from pyspark_log.spark_connector.columns import row_schema
-from pyspark_log.spark_connector.publish_together import Publish
+from pyspark_log.spark_connector.columns import check_columns, row_schema
+from pyspark_log.spark_connector.publish_together import Publish, own_publish_id
 from pyspark_log.spark_connector.transform import ArrowFunction, encode
 
 __all__ = ["Position", "Topics", "publish_each", "read", "read_stream", "write", "write_stream"]
@@ -111,7 +111,7 @@ def write(
     timestamp_column: str | None = None,
     options: _Options | None = None,
 ) -> None:
-    """A batch write, which appends.
+    """A batch write, which appends: there is no mode to choose.
 
     Args:
         df: the rows: `value`, and optionally key, headers, partition, topic.
@@ -137,7 +137,7 @@ def write_stream(
     *,
     checkpoint: _Path,
     name: str | None = None,
-    mode: Literal["append", "complete"] = "append",
+    mode: Literal["append", "update", "complete"] = "append",
     interval: str | None = None,
     available_now: bool = False,
     publish_id: str | None = None,
@@ -152,23 +152,32 @@ def write_stream(
         path, topic, timestamp_column: as for `write`.
         checkpoint: the query's checkpoint location.
         name: the query's name.
-        mode: the output mode.
+        mode: the output mode. Spark refuses `update` for a sink in Python, so `foreachBatch` writes the rows then,
+            each micro-batch in one publish.
         interval: how often a micro-batch starts, such as "10 seconds"; None: as soon as the one before is done.
         available_now: whether the query ends when it has written what there is at its start.
         publish_id: names the query beyond its checkpoint.
-        publish_offsets: whether the offsets that it has read are committed with its output.
-        options: more options, by their names in docs/spark.md.
+        publish_offsets: whether the offsets that it has read are committed with its output; not in mode `update`.
+        options: more options, by their names in docs/spark.md; not in mode `update`.
 
     Raises:
-        InvalidConfigError: an interval and `available_now`.
+        InvalidConfigError: an interval and `available_now`, or what mode `update` does not take.
+        ConnectorError: in mode `update`, a column is refused; in other modes the query fails.
     """
     if interval is not None and available_now:
         raise InvalidConfigError("interval and available_now: a query has one trigger")
-    given = _texts({
-        "topic": topic, "checkpointLocation": os.fspath(checkpoint), "publishId": publish_id,
-        "publishOffsets": publish_offsets or None, "timestampColumn": timestamp_column,
-    })  # fmt: skip
-    writer = df.writeStream.format("pylog").outputMode(mode).options(**(given | _texts(options)))
+    writer = df.writeStream.outputMode(mode).option("checkpointLocation", os.fspath(checkpoint))
+    if mode == "update":
+        if publish_offsets or options:
+            raise InvalidConfigError("mode='update' takes neither publish_offsets nor options")
+        check_columns(df.schema, topic, timestamp_column)
+        writer = writer.foreachBatch(_publish_whole(path, topic, publish_id, timestamp_column))
+    else:
+        given = _texts({
+            "topic": topic, "publishId": publish_id, "publishOffsets": publish_offsets or None,
+            "timestampColumn": timestamp_column,
+        })  # fmt: skip
+        writer = writer.format("pylog").options(**(given | _texts(options)))
     if name is not None:
         writer = writer.queryName(name)
     if available_now:
@@ -192,6 +201,21 @@ def publish_each(
     def each(batch: DataFrame, batch_id: int) -> None:
         with Publish(path, publish_id, batch_id) as out:
             function(batch, out)
+
+    return each
+
+
+def _publish_whole(
+    path: _Path, topic: str | None, publish_id: str | None, timestamp_column: str | None
+) -> Callable[[DataFrame, int], None]:
+    """Writes a micro-batch in one publish, under `publish_id` or the query's own id."""
+    ids = [] if publish_id is None else [publish_id]
+
+    def each(batch: DataFrame, batch_id: int) -> None:
+        if not ids:
+            ids.append(own_publish_id())
+        with Publish(path, ids[0], batch_id) as out:
+            out.write(batch, topic, timestamp_column=timestamp_column)
 
     return each
 

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_log.spark_connector.commit import check_agreements, end_agreements, warn_of_old_times
 from pyspark_log.spark_connector.errors import conditions_shown, option_error, outcome_shown
 from pyspark_log.spark_connector.options import WriteOptions
-from pyspark_log.spark_connector.query_run import QueryRun
+from pyspark_log.spark_connector.query_run import ITS_OWN, QueryRun
 from pyspark_log.spark_connector.store_access import open_for_write
 from pyspark_log.spark_connector.task_writer import StagedMessage, stage
 from pyspark_log.spark_connector.writer import plan_write
@@ -163,10 +163,24 @@ class Publish:
         return runs.pop() if len(runs) == 1 else "", f"of query {query_ids.pop()}"
 
 
-def _asked() -> list[QueryRun]:
-    """The query as a task of this thread's session sees it; for a block that has staged nothing and so had no task.
+def own_publish_id() -> str:
+    """The id under which the query of this thread publishes if its user names none; it stays with the checkpoint.
 
-    Spark runs no task for a DataFrame that it knows to be empty.
+    For a function of `foreachBatch` with one block only: a second block under the same id would be taken for a replay.
+
+    Raises:
+        ConnectorError: this thread runs no streaming query.
+    """
+    for run in _asked():
+        if run.query_id:
+            return ITS_OWN.id_of(run.query_id)
+    raise option_error("a publish needs an id outside of a streaming query")
+
+
+def _asked() -> list[QueryRun]:
+    """The query of this thread's session, as a task of it sees it.
+
+    For a block that has staged nothing and so had no task: Spark runs none for a DataFrame that it knows to be empty.
     """
     session = SparkSession.getActiveSession()
     if session is None:

@@ -73,7 +73,9 @@ class PylogDataSource(DataSource):
         """For DataFrame.write."""
         if overwrite:
             raise option_error(
-                "Write with mode('append'): save mode overwrite is not allowed for pylog, as a log only grows."
+                "Write with mode('append'): mode overwrite would delete records, and a write only appends, whatever "
+                "Spark's own message advises. To delete what a topic holds, first call Store.delete_records, or run "
+                "pylog topics delete-records"
             )
         from pyspark_log.spark_connector.writer import PylogBatchWriter  # noqa: PLC0415
 

@@ -9,6 +9,8 @@ from spark_tools import all_values_in, fails, fill, values_in
 
 from pyspark_log.errors import InvalidConfigError
 from pyspark_log.spark import publish_each, read, read_stream, write, write_stream
+from pyspark_log.spark_connector.errors import ConnectorError
+from pyspark_log.storage.publish.publishing import last_number
 from pyspark_log.types import TopicPartition
 
 
@@ -90,6 +92,53 @@ def test_writes(spark, topics, tmp_path):
     assert topics.groups["g"].committed()[TopicPartition("u", 0)].offset == 1
     with pytest.raises(InvalidConfigError, match="a query has one trigger"):
         write_stream(stream, topics.path, checkpoint=tmp_path / "d", interval="1 second", available_now=True)
+
+
+def counts(store, topic):
+    """Key and value of each record of partition 0, in their order."""
+    rows = [row for batch in store.read(topic, 0) for row in batch.select(["key", "value"]).to_pylist()]
+    return [(row["key"].decode(), row["value"].decode()) for row in rows]
+
+
+@pytest.mark.slow
+def test_output_mode_update(spark, store, tmp_path):
+    """Each micro-batch appends the groups that it has changed, also if it runs again; the query keeps its numbers."""
+    fill(store, "words", ["a", "b", "a"])
+    store.create_topic("counts", 1)
+
+    def run(**arguments):
+        words = read_stream(spark, store.path, "words", start="earliest").groupBy("value").count()
+        query = write_stream(
+            words.selectExpr("value key", "string(count) value"), store.path, "counts", mode="update",
+            checkpoint=tmp_path / "c", available_now=True, **arguments,
+        )  # fmt: skip
+        query.awaitTermination()
+        return query
+
+    query = run()
+    assert sorted(counts(store, "counts")) == [("a", "2"), ("b", "1")]
+    for name in ("0", ".0.crc"):
+        (tmp_path / "c" / "commits" / name).unlink(missing_ok=True)
+    run()
+    assert len(counts(store, "counts")) == 2
+    fill(store, "words", ["a"])
+    run()
+    assert counts(store, "counts")[2:] == [("a", "3")]
+    assert last_number(store.decisions, f"spark-{query.id}") == 1
+    fill(store, "words", ["b"])
+    run(publish_id="counted")
+    assert counts(store, "counts")[3:] == [("b", "2")]
+    assert last_number(store.decisions, "counted") == 2
+
+
+def test_what_output_mode_update_refuses(spark, topics, tmp_path):
+    stream = read_stream(spark, topics.path, "t")
+    for arguments in ({"publish_offsets": True}, {"options": {"publishTakeOver": True}}):
+        with pytest.raises(InvalidConfigError, match="neither publish_offsets nor options"):
+            write_stream(stream, topics.path, "out", checkpoint=tmp_path / "c", mode="update", **arguments)
+    with pytest.raises(ConnectorError, match="Required attribute 'value' not found"):
+        write_stream(stream.select("key"), topics.path, "out", checkpoint=tmp_path / "c", mode="update")
+    assert topics.topics() == ["t", "u"]
 
 
 @pytest.mark.slow

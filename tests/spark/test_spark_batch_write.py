@@ -193,7 +193,7 @@ def test_refused(spark, store, columns, options, message):
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
-        ("overwrite", r"\[PYLOG_INVALID_OPTION\] Write with mode\(.append.\)"),
+        ("overwrite", r"\[PYLOG_INVALID_OPTION\] Write with mode\(.append.\).*pylog topics delete-records"),
         # Spark itself says so, also of the mode that a write has without one.
         ("ignore", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
         ("error", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),

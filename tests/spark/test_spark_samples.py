@@ -38,8 +38,10 @@ def check_split(store, _shown):
     assert sorted(all_values_in(store, "counts")) == ["160", "160", "160"]
 
 
-def check_flights(_store, shown):
+def check_moved(store, shown):
     assert shown.count("flights") == PARTITIONS
+    assert all_values_in(store, "notes") == all_values_in(store, "flights")
+    assert all_values_in(store, "counts") == ["12"] * 40
 
 
 def check_inserted(store, shown):
@@ -67,7 +69,7 @@ CHECKS = {
     "operations.md: Writing old events from Spark: `timestampColumn`": check_old_events,
     "spark.md: Functions in place of options": check_functions,
     "spark.md: In SQL": check_inserted,
-    "spark.md: Moving a job": check_flights,
+    "spark.md: Moving a job": check_moved,
     "spark.md: When a checkpoint is lost": check_copies,
     "transactions.md: In Spark: one publish for all writes of a micro-batch": check_split,
 }
