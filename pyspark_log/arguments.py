@@ -6,11 +6,9 @@ import os
 from datetime import datetime, timedelta, timezone
 
 from pyspark_log.config import LONG_MAX
-from pyspark_log.errors import InvalidConfigError
+from pyspark_log.errors import InvalidConfigError, shortened
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-# At most this much of a text is shown in an error.
-_SHOWN = 60
 
 
 def check_text(what: str, text: str, most: int = 0) -> None:
@@ -23,7 +21,7 @@ def check_text(what: str, text: str, most: int = 0) -> None:
         size = len(text.encode())
     except UnicodeEncodeError as error:
         raise InvalidConfigError(
-            f"{what} {text[:_SHOWN]!r}: character {error.start} is half of a surrogate pair, which UTF-8 cannot hold"
+            f"{what} {shortened(text)!r}: character {error.start} is half of a surrogate pair, which UTF-8 cannot hold"
         ) from None
     if most and size > most:
         raise InvalidConfigError(f"{what} of {size} bytes; it can have {most}")
@@ -40,7 +38,7 @@ def check_path(what: str, path: str) -> None:
     except UnicodeEncodeError as error:
         problem = f"character {error.start} is half of a surrogate pair"
     if problem:
-        raise InvalidConfigError(f"{what} {path[:_SHOWN]!r} is no path: {problem}")
+        raise InvalidConfigError(f"{what} {shortened(path)!r} is no path: {problem}")
 
 
 def check_whole(what: str, number: int, low: int = 0, high: int = LONG_MAX) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark_log.errors import InvalidConfigError
+from pyspark_log.errors import InvalidConfigError, shortened
 
 LONG_MAX = 2**63 - 1
 #: The default of `batch.max.memory.bytes`, the bytes that one batch may take in memory: its records once they
@@ -95,7 +95,7 @@ class ConfigKey:
         try:
             return self.parse(text)
         except ValueError as error:
-            raise InvalidConfigError(f"{self.name} = {text!r}: {error}") from None
+            raise InvalidConfigError(f"{self.name} = {shortened(text)!r}: {error}") from None
 
 
 def _table(*keys: ConfigKey) -> dict[str, ConfigKey]:
@@ -203,7 +203,7 @@ def check_store_configs(configs: Mapping[str, str]) -> None:
 def check_compression_type(name: str | None) -> None:
     """Refuses what is no codec that a writer can choose (None: it chooses none). InvalidConfigError."""
     if name not in (None, "none", *CODEC_NAMES[:-1]):
-        raise InvalidConfigError(f"compression.type = {name!r}: must be none, gzip, snappy, lz4 or zstd")
+        raise InvalidConfigError(f"compression.type = {shortened(name)!r}: must be none, gzip, snappy, lz4 or zstd")
 
 
 def _check(configs: Mapping[str, str], table: Mapping[str, ConfigKey], kind: str) -> None:
@@ -271,26 +271,28 @@ class TopicConfig:
             InvalidConfigError: a bad value, or no such codec.
         """
 
-        def text(name: str) -> str:
-            key = TOPIC_CONFIGS[name]
-            return topic.get(name, store.get(key.store_name, key.default))
+        values = {
+            name: key.value(topic.get(name, store.get(key.store_name, key.default)))
+            for name, key in TOPIC_CONFIGS.items()
+        }
 
         def whole(name: str) -> int:
-            value = TOPIC_CONFIGS[name].value(text(name))
+            value = values[name]
             assert isinstance(value, int)
             return value
 
-        policy = TOPIC_CONFIGS["cleanup.policy"].value(text("cleanup.policy"))
+        policy, codec, ratio = (
+            values[name] for name in ("cleanup.policy", "compression.type", "min.cleanable.dirty.ratio")
+        )
         assert isinstance(policy, tuple)
+        assert isinstance(codec, str)
+        assert isinstance(ratio, float)
         check_compression_type(compression_type)
-        codec = text("compression.type")
         codec = (compression_type or "none") if codec == "producer" else codec
         codec = "none" if codec == "uncompressed" else codec
         compact = "compact" in policy
         # Compaction skips the active segment, so a segment must not stay active for longer than the lag.
         longest = whole("max.compaction.lag.ms") if compact else LONG_MAX
-        ratio = TOPIC_CONFIGS["min.cleanable.dirty.ratio"].value(text("min.cleanable.dirty.ratio"))
-        assert isinstance(ratio, float)
         return cls(
             compact=compact,
             deletes="delete" in policy,
@@ -300,8 +302,8 @@ class TopicConfig:
             max_compaction_lag_ms=whole("max.compaction.lag.ms"),
             codec=codec,
             level=None if codec in ("none", "snappy") else whole(f"compression.{codec}.level"),
-            log_append_time=text("message.timestamp.type") == "LogAppendTime",
-            keeps_codec=text("compression.type") == "producer",
+            log_append_time=values["message.timestamp.type"] == "LogAppendTime",
+            keeps_codec=values["compression.type"] == "producer",
             file_delete_delay_ms=whole("file.delete.delay.ms"),
             flush_messages=whole("flush.messages"),
             flush_ms=whole("flush.ms"),

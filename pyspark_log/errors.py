@@ -54,6 +54,9 @@ message, so the connector puts it in front in brackets.
 
 from __future__ import annotations
 
+# How many characters of a value an error message quotes.
+_MOST_QUOTED = 200
+
 
 class PylogError(Exception):
     """The root of all errors of the engine."""
@@ -68,6 +71,11 @@ def condition_of(error: BaseException) -> str:
     if isinstance(error, PylogError):
         return error.condition
     return "PYLOG_IO_ERROR" if isinstance(error, OSError) else PylogError.condition
+
+
+def shortened(text: str) -> str:
+    """A value as an error message quotes it: at most 200 characters of it, and how many it has if it is longer."""
+    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}... ({len(text)} characters)"
 
 
 class StoreError(PylogError):

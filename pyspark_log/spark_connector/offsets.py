@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark_log.errors import shortened
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
 from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 
@@ -49,8 +50,8 @@ def parse_timestamps(option: str, text: str) -> Offsets:
 def _parsed(option: str, text: str, example: str) -> Offsets:
     try:
         return _from_nested(json.loads(text))
-    except (ValueError, TypeError, AttributeError):
-        raise option_error(f"{option}: Expected e.g. {example}, got {text}") from None
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise option_error(f"{option}: Expected e.g. {example}, got {shortened(text)}") from None
 
 
 def _from_nested(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
@@ -136,7 +137,7 @@ class SourceOffset:
                 None if start is None else _from_nested(start),
                 Identity(own.get("cluster_id"), dict(own.get("topic_ids", {}))),
             )
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             raise ConnectorError(
                 "PYLOG_OFFSET_NOT_UNDERSTOOD",
                 f"the checkpoint holds an offset that is not this source's: {json.dumps(nested)}",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
-from pyspark_log.errors import InvalidConfigError
+from pyspark_log.errors import InvalidConfigError, shortened
 from pyspark_log.spark_connector.corruption import OnCorruption
 from pyspark_log.spark_connector.errors import ConnectorError, option_error
 from pyspark_log.spark_connector.offsets import (
@@ -341,7 +341,7 @@ def _refuse_client_configs(options: Options, refused: Mapping[str, str]) -> None
 def _start(options: Options) -> Position | None:
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").strip().lower()
     if strategy not in ("error", "latest"):
-        raise option_error(f"startingOffsetsByTimestampStrategy must be error or latest, got {strategy}")
+        raise option_error(f"startingOffsetsByTimestampStrategy must be error or latest, got {shortened(strategy)}")
     by_time = options.keys() & {"startingtimestamp", "startingoffsetsbytimestamp"}
     if not by_time and options.get("startingoffsets", "").strip().lower() == "group":
         if "kafka.group.id" not in options:
@@ -356,7 +356,7 @@ def _bound(options: Options, side: str, *, or_latest: bool) -> Position | None:
         text = options[f"{side}timestamp"].strip()
         timestamp = _long(text)
         if timestamp is None:
-            raise option_error(f"Expected a single long value, got {text}")
+            raise option_error(f"Expected a single long value, got {shortened(text)}")
         return AtTimestamp(timestamp, or_latest)
     if f"{side}offsetsbytimestamp" in options:
         name = f"{side}OffsetsByTimestamp"
@@ -384,7 +384,7 @@ def _on_corruption(options: Options) -> OnCorruption:
     word = options.get("oncorruption", "fail").strip().lower()
     folder = options.get("quarantinepath", "").strip()
     if word not in ("fail", "skip", "quarantine"):
-        raise option_error(f"onCorruption must be fail, skip or quarantine, got {word}")
+        raise option_error(f"onCorruption must be fail, skip or quarantine, got {shortened(word)}")
     if (word == "quarantine") != bool(folder):
         raise option_error(
             "onCorruption=quarantine and quarantinePath go together: the folder gets the damaged bytes and a report"
@@ -406,7 +406,7 @@ def _duration(options: Options, name: str, default: str) -> int:
     text = options.get(name.lower(), default).strip().lower()
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise option_error(f"{name} must be a time such as 500ms, 30s, 15m or 2h, got {text}")
+        raise option_error(f"{name} must be a time such as 500ms, 30s, 15m or 2h, got {shortened(text)}")
     return int(found[1]) * _UNITS[found[2]] // 1000
 
 
@@ -418,7 +418,7 @@ def _bytes(options: Options, name: str) -> int | None:
     found = _SIZE.fullmatch(text.strip().lower())
     size = int(found[1]) << 10 * " kmgtp".index(found[2] or " ") if found else 0
     if not 0 < size <= _LONG_MAX:
-        raise option_error(f"{name} must be a number of bytes such as 64k, 128m or 1g, got {text}")
+        raise option_error(f"{name} must be a number of bytes such as 64k, 128m or 1g, got {shortened(text)}")
     return size
 
 
@@ -428,7 +428,7 @@ def _positive(options: Options, name: str, largest: int) -> int | None:
         return None
     value = _long(text.strip())
     if value is None or value > largest:
-        raise option_error(f'{name} must be a whole number. For input string: "{text}"')
+        raise option_error(f'{name} must be a whole number. For input string: "{shortened(text)}"')
     if value <= 0:
         raise option_error(f"{name} must be positive")
     return value
@@ -453,7 +453,7 @@ def _whole(options: Options, name: str, default: int) -> int:
         return default
     value = _long(text.strip())
     if value is None or value < 0:
-        raise option_error(f"{name} must be a whole number, 0 or more, got {text}")
+        raise option_error(f"{name} must be a whole number, 0 or more, got {shortened(text)}")
     return value
 
 
@@ -462,5 +462,5 @@ def _truth(options: Options, name: str, *, default: bool = False) -> bool:
     if text is None:
         return default
     if text.lower() not in ("true", "false"):
-        raise option_error(f"{name} must be true or false, got {text}")
+        raise option_error(f"{name} must be true or false, got {shortened(text)}")
     return text.lower() == "true"

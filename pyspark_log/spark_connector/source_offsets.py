@@ -80,6 +80,6 @@ def _parsed(line: str) -> dict[str, object]:
     """An offset as JSON; empty if it is that of another kind of source, or of one without new data."""
     try:
         nested = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return nested if isinstance(nested, dict) else {}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark_log.errors import UnknownTopicError
+from pyspark_log.errors import UnknownTopicError, shortened
 from pyspark_log.spark_connector.errors import option_error
 from pyspark_log.types import TopicPartition
 
@@ -118,28 +118,30 @@ def parse_subscription(options: Mapping[str, str]) -> Subscription:
         return _pattern(value)
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
     if not names:
-        raise option_error(f"No topics to subscribe to as specified value for option 'subscribe' is '{value}'")
+        given = shortened(value)
+        raise option_error(f"No topics to subscribe to as specified value for option 'subscribe' is '{given}'")
     return Topics(names)
 
 
 def _assigned(value: str) -> Assigned:
     if not value.strip().startswith("{"):
-        raise option_error(f"No topicpartitions to assign as specified value for option 'assign' is '{value}'")
+        given = shortened(value)
+        raise option_error(f"No topicpartitions to assign as specified value for option 'assign' is '{given}'")
     try:
         wanted = [
             TopicPartition(topic, number) for topic, numbers in json.loads(value).items() for number in numbers
         ]
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         wanted = []
     if not wanted or any(type(at.partition) is not int or at.partition < 0 for at in wanted):
-        raise option_error(f'assign: Expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {value}')
+        raise option_error(f'assign: Expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {shortened(value)}')
     return Assigned(frozenset(wanted))
 
 
 def _pattern(value: str) -> Pattern:
     if not value.strip():
         raise option_error(
-            f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'"
+            f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{shortened(value)}'"
         )
     try:
         with warnings.catch_warnings():
@@ -147,4 +149,5 @@ def _pattern(value: str) -> Pattern:
             warnings.simplefilter("error", FutureWarning)
             return Pattern(re.compile(value.strip()))
     except (re.error, FutureWarning) as error:
-        raise option_error(f"subscribePattern: {value!r} is not a regular expression of Python: {error}") from None
+        given = shortened(value)
+        raise option_error(f"subscribePattern: {given!r} is not a regular expression of Python: {error}") from None

@@ -100,7 +100,7 @@ def _by_bytes(store: Store, ranges: Sequence[RangePartition]) -> Sequence[Sequen
         start, end = (resolved(store, at, edge, level) for edge in (one.range.start, one.range.end))
         # A range that ends before it starts is refused by its task.
         reached, size = end_within(store, at, start, end, _TASK_BYTES) if start < end else (end, 0)
-        if reached == end and size <= left:
+        if tasks and reached == end and size <= left:
             tasks[-1].append(one)
         else:
             tasks.append([one])

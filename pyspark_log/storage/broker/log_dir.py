@@ -66,7 +66,7 @@ def _stamp(path: str) -> _Stamp:
         status = files.status_of(path)
     except FileNotFoundError:
         return _NOTHING
-    return status.st_ino, status.st_mtime_ns
+    return status.st_ino, status.st_ctime_ns
 
 
 def _made_up_id(text: str) -> str:

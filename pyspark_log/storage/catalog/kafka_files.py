@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_log.config import INT_MAX, LONG_MAX
-from pyspark_log.errors import SideFileError
+from pyspark_log.errors import SideFileError, shortened
 from pyspark_log.storage.fs import files
 from pyspark_log.types import TopicPartition
 
@@ -59,7 +59,7 @@ def _lines(data: bytes, path: str) -> list[str]:
 
 def _whole(text: str, high: int, path: str, line: int) -> int:
     if not _NUMBER.fullmatch(text) or int(text) > high:
-        raise _wrong(path, line, f"{text!r} where a number from 0 to {high} should be")
+        raise _wrong(path, line, f"{shortened(text)!r} where a number from 0 to {high} should be")
     return int(text)
 
 

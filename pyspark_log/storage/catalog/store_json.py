@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark_log.arguments import check_path
 from pyspark_log.config import check_store_configs
-from pyspark_log.errors import DescriptionError, InvalidConfigError, StoreExistsError, StoreNotFoundError
+from pyspark_log.errors import DescriptionError, InvalidConfigError, StoreExistsError, StoreNotFoundError, shortened
 from pyspark_log.storage.catalog import log_dir_list, log_dir_owner
 from pyspark_log.storage.catalog.kafka_files import META_PROPERTIES
 from pyspark_log.storage.catalog.log_dir_list import MOST_FOLDERS, ListedLogDir
@@ -203,7 +203,7 @@ def add_log_dir(folder: str, name: str) -> StoreDescription:
     before = describe(folder)
     names = log_dir_list.parse(name)
     if len(names) != 1:
-        raise InvalidConfigError(f"log dir {name!r}: must be one folder; there is no comma in its name")
+        raise InvalidConfigError(f"log dir {shortened(name)!r}: must be one folder; there is no comma in its name")
     (name,) = names
     known, number = dict(before.log_dirs), before.next_log_dir
     if len(known) == MOST_FOLDERS or number > log_dir_list.LAST_NUMBER:

@@ -18,6 +18,7 @@ from pyspark_log.errors import (
     InvalidTopicError,
     TopicExistsError,
     UnknownTopicError,
+    shortened,
 )
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Fields, contextmanager, files, lock_for
 from pyspark_log.types import TopicDescription
@@ -52,8 +53,8 @@ def check_name(name: str) -> None:
     """
     if name in (".", "..") or len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
         raise InvalidTopicError(
-            f"topic name {name!r}: must be 1 to {MAX_NAME_LENGTH} of the characters a-z, A-Z, 0-9, '.', '_', '-', "
-            "and neither '.' nor '..'"
+            f"topic name {shortened(name)!r}: must be 1 to {MAX_NAME_LENGTH} of the characters a-z, A-Z, 0-9, '.', "
+            "'_', '-', and neither '.' nor '..'"
         )
 
 
@@ -139,7 +140,7 @@ class TopicCatalog:
         path = self._path(name)
         try:
             status = files.status_of(path)
-            stamp = (status.st_ino, status.st_mtime_ns)
+            stamp = (status.st_ino, status.st_ctime_ns)
             if known is not None and known[0] == stamp:
                 return known[1]
             description = _read(path, name)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 
 from pyspark_log.config import LONG_MAX
-from pyspark_log.errors import StoreVersionError
+from pyspark_log.errors import StoreVersionError, shortened
 
 
 class Fields:
@@ -19,7 +19,7 @@ class Fields:
     def __init__(self, content: object) -> None:
         """`content` is the result of `json.loads`, or a part of it."""
         if not isinstance(content, dict):
-            raise ValueError(f"{_shown(content)} where an object should be")
+            raise ValueError(f"{shortened(repr(content))} where an object should be")
         self._content: dict[str, object] = content
 
     @classmethod
@@ -65,28 +65,28 @@ class Fields:
         """A list."""
         value = self.value(name)
         if not isinstance(value, list):
-            raise ValueError(f"{name!r} is {_shown(value)} where a list should be")
+            raise ValueError(f"{name!r} is {shortened(repr(value))} where a list should be")
         return value
 
     def objects(self, name: str) -> Mapping[str, Fields]:
         """An object whose values are objects."""
         value = self.value(name)
         if not isinstance(value, dict):
-            raise ValueError(f"{name!r} is {_shown(value)} where an object should be")
+            raise ValueError(f"{name!r} is {shortened(repr(value))} where an object should be")
         return {text(key, name): Fields(part) for key, part in value.items()}
 
     def texts(self, name: str) -> Mapping[str, str]:
         """An object whose values are strings."""
         value = self.value(name)
         if not isinstance(value, dict):
-            raise ValueError(f"{name!r} is {_shown(value)} where an object should be")
+            raise ValueError(f"{name!r} is {shortened(repr(value))} where an object should be")
         return {text(key, name): text(part, f"{name}.{key}") for key, part in value.items()}
 
 
 def text(value: object, name: str) -> str:
     """Returns a value that should be a string; `name` is for the error."""
     if not isinstance(value, str):
-        raise ValueError(f"{name!r} is {_shown(value)} where a text should be")
+        raise ValueError(f"{name!r} is {shortened(repr(value))} where a text should be")
     value.encode()  # JSON can contain half of a surrogate pair; a UnicodeEncodeError is a ValueError
     return value
 
@@ -94,11 +94,5 @@ def text(value: object, name: str) -> str:
 def whole(value: object, name: str, low: int = 0, high: int = LONG_MAX) -> int:
     """Returns a value that should be an integer from `low` to `high`; `name` is for the error."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name!r} is {_shown(value)} where a whole number from {low} to {high} should be")
+        raise ValueError(f"{name!r} is {shortened(repr(value))} where a whole number from {low} to {high} should be")
     return value
-
-
-def _shown(value: object) -> str:
-    """A value for an error message, shortened."""
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:60]}..."

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from pyspark_log.config import TopicConfig
-from pyspark_log.errors import LogDamagedError, PylogError, StoreError, UnknownTopicError
+from pyspark_log.errors import InvalidConfigError, LogDamagedError, PylogError, StoreError, UnknownTopicError
 from pyspark_log.storage.catalog import (
     INTERNAL_TOPICS,
     STATE_FOLDER,
@@ -53,11 +53,14 @@ class TopicLogs:
     def __init__(
         self, path: str, configs: Mapping[str, str], description: TopicDescription, log_dirs: LogDirs
     ) -> None:
-        """`path`, `configs` and `log_dirs` are the store's."""
+        """`path`, `configs` and `log_dirs` are the store's. InvalidConfigError: a config has a bad value."""
         # No reference to the store: without a cycle, its files close as soon as it is dropped.
         self._path = path
         self.description = description
-        self.config = TopicConfig.resolve(description.configs, configs)
+        try:
+            self.config = TopicConfig.resolve(description.configs, configs)
+        except InvalidConfigError as error:
+            raise InvalidConfigError(f"topic {description.name!r}: {error}") from None
         self._log_dirs = log_dirs
         self._readers: dict[int, LogReader] = {}
         #: The partitions that are known to be recovered since the machine was started.

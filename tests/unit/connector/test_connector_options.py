@@ -121,6 +121,29 @@ def test_refused(options, message):
         read_options(**options)
 
 
+_LARGE = "1" * 100_000
+_NESTED = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({name: value} for value in (_LARGE, _NESTED) for name in (
+            "startingOffsets", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "startingTimestamp",
+            "minPartitions", "failOnDataLoss", "onCorruption",
+        )),
+        {"subscribe": None, "assign": "{" + _NESTED},
+        {"subscribe": None, "assign": '{"t":' + _NESTED},
+        {"subscribe": None, "subscribePattern": _NESTED},
+    ],
+    ids=lambda options: "-".join(options),
+)  # fmt: skip
+def test_a_large_value_is_quoted_in_part(options):
+    with pytest.raises(ConnectorError, match="PYLOG_INVALID_OPTION") as caught:
+        read_options(**options)
+    assert len(str(caught.value)) < 1000
+
+
 def test_single_partitions():
     options = read_options(subscribe=None, assign=' {"t": [0, 2], "u": [1]}')
     wanted = {TopicPartition("t", 0), TopicPartition("t", 2), TopicPartition("u", 1)}

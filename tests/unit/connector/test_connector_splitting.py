@@ -28,6 +28,17 @@ def pieces(splitting, *bounds):
     return found
 
 
+@pytest.mark.parametrize("filled", [1, 2])
+def test_packed_tasks_of_a_batch_read_whose_first_partitions_are_empty(tmp_path, filled):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 3)
+    store.append("t", pa.record_batch({"value": [b"a", b"b"]}), partition=filled)
+    options = ReadOptions.parse({"subscribe": "t", "partitionspertask": "auto"})
+    reader = PylogBatchReader(store.path, options, ("value",))
+    rows = [rows for task in reader.partitions() for rows in reader.read(task)]
+    assert [value for part in rows for value in part["value"].to_pylist()] == [b"a", b"b"]
+
+
 # KafkaOffsetRangeCalculatorSuite.
 @pytest.mark.parametrize(
     ("least", "bounds", "expected"),

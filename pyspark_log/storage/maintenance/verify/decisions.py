@@ -162,8 +162,9 @@ class DecisionCheck:
             )
             advice = "none: the process that reads or publishes next applies it, and so does pylog recover"
         else:
-            what = f"applied; its {len(staged)} staged files wait to be removed"
-            advice = "none: the next publish removes them"
+            left = f"; {len(staged)} staged files are still there" if staged else ""
+            what = f"applied, and not yet marked as done{left}"
+            advice = "none: the next publish does the rest"
         yield self._finding.note(path, _of(decision, what), advice)
         for place in waiting:
             for region in entries.get(place, ()):
