@@ -136,7 +136,7 @@ _NESTED = "[" * 100_000
         {"subscribe": None, "assign": '{"t":' + _NESTED},
         {"subscribe": None, "subscribePattern": _NESTED},
     ],
-    ids=lambda options: "-".join(options),
+    ids="-".join,
 )  # fmt: skip
 def test_a_large_value_is_quoted_in_part(options):
     with pytest.raises(ConnectorError, match="PYLOG_INVALID_OPTION") as caught:
