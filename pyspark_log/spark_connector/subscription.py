@@ -118,15 +118,15 @@ def parse_subscription(options: Mapping[str, str]) -> Subscription:
         return _pattern(value)
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
     if not names:
-        given = shortened(value)
-        raise option_error(f"No topics to subscribe to as specified value for option 'subscribe' is '{given}'")
+        quoted = shortened(value)
+        raise option_error(f"No topics to subscribe to as specified value for option 'subscribe' is '{quoted}'")
     return Topics(names)
 
 
 def _assigned(value: str) -> Assigned:
     if not value.strip().startswith("{"):
-        given = shortened(value)
-        raise option_error(f"No topicpartitions to assign as specified value for option 'assign' is '{given}'")
+        quoted = shortened(value)
+        raise option_error(f"No topicpartitions to assign as specified value for option 'assign' is '{quoted}'")
     try:
         wanted = [
             TopicPartition(topic, number) for topic, numbers in json.loads(value).items() for number in numbers
@@ -148,6 +148,6 @@ def _pattern(value: str) -> Pattern:
             # What is an operation on sets in Java, such as [a-z&&[^t]], Python would take for single characters.
             warnings.simplefilter("error", FutureWarning)
             return Pattern(re.compile(value.strip()))
-    except (re.error, FutureWarning) as error:
-        given = shortened(value)
-        raise option_error(f"subscribePattern: {given!r} is not a regular expression of Python: {error}") from None
+    except (re.error, FutureWarning, RecursionError) as error:
+        quoted = shortened(value)
+        raise option_error(f"subscribePattern: {quoted!r} is not a regular expression of Python: {error}") from None

@@ -135,6 +135,7 @@ _NESTED = "[" * 100_000
         {"subscribe": None, "assign": "{" + _NESTED},
         {"subscribe": None, "assign": '{"t":' + _NESTED},
         {"subscribe": None, "subscribePattern": _NESTED},
+        {"subscribe": None, "subscribePattern": "(" * 100_000 + ")" * 100_000},
     ],
     ids="-".join,
 )  # fmt: skip
