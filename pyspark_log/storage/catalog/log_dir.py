@@ -13,6 +13,7 @@ import contextlib
 import errno
 import logging
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pyspark_log.errors import LockTimeoutError, SideFileError
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two writes of the checkpoints.
 INTERVAL = 1.0
+
 
 class LogOffsets(NamedTuple):
     """What the checkpoints say of a partition.
@@ -75,7 +77,7 @@ class LogDir:
         self._store_file = store_file
         self._cluster_id = cluster_id
         self._seen = (-1, -1, -1)  # which `meta.properties` was found to be the right one
-        self._noted: dict[TopicPartition, LogOffsets] = {}
+        self._noted: dict[TopicPartition, Callable[[], LogOffsets | None]] = {}
         self._mutex = Mutex()
 
     def introduce(self) -> None:
@@ -124,18 +126,32 @@ class LogDir:
             problem = os.strerror(errno.EROFS if read_only else errno.EACCES)
         return problem
 
-    def note(self, partition: TopicPartition, offsets: LogOffsets) -> None:
-        """Records a partition's offsets for the checkpoints."""
+    def note(self, partition: TopicPartition, offsets: Callable[[], LogOffsets | None]) -> None:
+        """Notes that a partition's offsets have changed.
+
+        Args:
+            partition: which one.
+            offsets: looks up its offsets, once the checkpoints are written: until then the topic may be deleted, or the
+                store be replaced by a copy. None: it is deleted, or cannot be read.
+        """
         with self._mutex.lock:
             self._noted[partition] = offsets
 
     def write_due(self) -> None:
-        """Writes the recorded offsets to the checkpoints, if due. Never waits, never fails: the next call tries."""
-        if not self._noted or not self._due() or self.problem():
+        """Writes the offsets that have changed to the checkpoints, if due. Never waits, never fails: see `write`."""
+        if self._noted and self._due():
+            self.write(0)
+
+    def write(self, timeout: float) -> None:
+        """Writes the checkpoints: the offsets that have changed, and none of partitions that have no folder any more.
+
+        Never fails: the next call tries again. `timeout`: how long to wait, in seconds, while another process writes.
+        """
+        if self.problem():
             return
         try:
             files.open_or_create(self._lock_path).close()
-            with lock_for(self._lock_path).held(timeout=0):
+            with lock_for(self._lock_path).held(timeout):
                 # Nothing may be written where another file system should be mounted; nor if it was taken off the list.
                 if not self.problem():
                     self._write()
@@ -172,13 +188,14 @@ class LogDir:
         if self.directory_id:
             # The store may have been moved since.
             log_dir_owner.note(self.path, self._store_file)
+        found = {partition: offsets() for partition, offsets in noted.items()}
         names = set(files.list_folder(self.path))
         for file, field in (
             (LOG_START, "log_start"), (RECOVERY_POINT, "recovery_point"), (HIGH_WATERMARK, "high_watermark"),
         ):  # fmt: skip
             path = f"{self.path}/{file}"
             before = _read_or_none(path)
-            offsets = before | {partition: getattr(known, field) for partition, known in noted.items()}
+            offsets = before | {partition: getattr(known, field) for partition, known in found.items() if known}
             # Deleted partitions are removed; one that is recreated must not begin with the old one's offsets.
             after = {one: at for one, at in offsets.items() if at is not None and str(one) in names}
             if after != before or file == HIGH_WATERMARK or not files.exists(path):

@@ -6,6 +6,7 @@ Recovery and the writer are built on it; the order of steps is the protocol of d
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from pyspark_log.config import TopicConfig
 from pyspark_log.errors import (
@@ -314,14 +315,24 @@ class HeldLog(Lease):
         self._log_dir.write_due()
 
     def note_offsets(self) -> None:
-        """Records for the checkpoints the log start, the log end, and up to where the log is on the disk."""
-        state = self.state
-        first = min(list_segments(self.place.folder), default=state.active_base)
-        self._log_dir.note(
-            TopicPartition(self.place.topic, self.place.partition),
-            LogOffsets(
-                recovery_point=state.next_offset if state.synced == state.position else state.active_base,
-                high_watermark=state.high_watermark,
-                log_start=state.log_start if state.log_start > first else None,
-            ),
-        )
+        """Has the checkpoints updated with the log start, the log end, and up to where the log is on the disk."""
+        at = TopicPartition(self.place.topic, self.place.partition)
+        self._log_dir.note(at, partial(_offsets_of, self.place))
+
+
+def _offsets_of(place: PartitionPath) -> LogOffsets | None:
+    """The offsets of a partition for the checkpoints, by its state; None: it is deleted, or cannot be read."""
+    try:
+        loaded = state_file.read(place.state_path)
+        if loaded is None or loaded.state.flags & Flags.DEAD:
+            return None
+        state = loaded.state
+        first = min(list_segments(place.folder), default=state.active_base)
+    except (PylogError, OSError) as error:
+        log.info("%s: its offsets are missing in the checkpoints: %s", place, error)
+        return None
+    return LogOffsets(
+        recovery_point=state.next_offset if state.synced == state.position else state.active_base,
+        high_watermark=state.high_watermark,
+        log_start=state.log_start if state.log_start > first else None,
+    )

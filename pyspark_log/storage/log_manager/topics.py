@@ -18,6 +18,9 @@ from pyspark_log.types import TopicDescription
 
 log = logging.getLogger(__name__)
 
+# How long a delete waits while another process writes the checkpoints, in seconds; that takes milliseconds.
+_CHECKPOINT_TIMEOUT = 1.0
+
 
 class TopicAdmin:
     """Changes topics, each change under the lock of all topics. Errors are documented at the methods of Store."""
@@ -140,9 +143,12 @@ class TopicAdmin:
                     continue
                 deletion.schedule_delete(place)
                 touched[os.path.dirname(place.folder)] = place
-        for path, place in touched.items():
-            with self._failed_folder_waits(place):
-                files.sync_folder(path)
+        for folder in self._logs.log_dirs:
+            if folder.path in touched:
+                with self._failed_folder_waits(touched[folder.path]):
+                    files.sync_folder(folder.path)
+                # Or a topic of that name that is created next would begin with the offsets of this one.
+                folder.write(_CHECKPOINT_TIMEOUT)
 
     @contextlib.contextmanager
     def _failed_folder_waits(self, place: PartitionPath) -> Iterator[None]:

@@ -21,7 +21,7 @@ from pyspark_log.storage.record.headers import scan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 from tests.paths import LOGDIR
-from tests.store_tools import store_with
+from tests.store_tools import faults, store_with
 
 RECOVERY, HIGH, START = (
     f"{name}-checkpoint" for name in ("recovery-point-offset", "replication-offset", "log-start-offset")
@@ -229,7 +229,7 @@ def test_nobody_waits_for_their_lock_and_what_is_missing_comes_next(store, alway
     store.create_topic("u", 1)
     append(store, topic="u")
     base = int(Path(store.segment_files("t", 0)[-1]).stem)
-    assert offsets(store) == (base, base, None)
+    assert offsets(store) == (base, store.latest_offset("t", 0), None)
 
 
 def test_two_processes_lose_nothing_of_each_others(store, always):
@@ -254,6 +254,42 @@ def test_deleted_topics_go_from_them(store, always):
     store.create_topic("t", 1)
     append(store)
     assert offsets(store) == (0, 0, None)
+
+
+def test_a_topic_that_another_process_creates_again_gets_no_offsets_of_the_deleted_one(store, monkeypatch):
+    other = Store.open(store.path)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    append(store, 3)
+    store.flush()
+    monkeypatch.setattr(log_dir, "INTERVAL", 3600)
+    append(store, 4)
+    store.flush()
+    assert offsets(store) == (3, 3, None)  # 7 is noted, and not due.
+    other.delete_topic("t")
+    assert offsets(store) == (None, None, None)
+    other.create_topic("t", 1)
+    append(other)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    store.close()
+    assert offsets(store) == (None, None, None)
+    assert not faults(store.path)
+    other.close()
+    assert offsets(store) == (1, 1, None)
+
+
+def test_a_copy_that_has_replaced_the_store_keeps_its_offsets(store, monkeypatch, tmp_path):
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    append(store, 3)
+    store.flush()
+    shutil.copytree(store.path, tmp_path / "copy")
+    monkeypatch.setattr(log_dir, "INTERVAL", 3600)
+    append(store, 4)
+    store.flush()
+    os.rename(store.path, tmp_path / "before")
+    os.rename(tmp_path / "copy", store.path)
+    monkeypatch.setattr(log_dir, "INTERVAL", 0)
+    store.logs.write_checkpoints()
+    assert offsets(store) == (3, 3, None)
 
 
 @pytest.mark.parametrize("kind", ["create", "write", "sync", "rename"])
