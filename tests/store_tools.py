@@ -1,5 +1,8 @@
 """What most tests do with a store: write values, stage some, read them back, verify."""
 
+import contextlib
+import os
+
 import pyarrow as pa
 import pytest
 
@@ -57,3 +60,12 @@ def faults(path):
 def damages(path):
     """What `verify` finds that is damage."""
     return [finding for finding in verify(path).findings if finding.severity is Severity.DAMAGE]
+
+
+def open_files(path):
+    """How many of the files of a store this process has open; other threads open what is none of a test's business."""
+    prefix, found = os.path.realpath(path) + "/", 0
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # that of the list itself, or it was closed just now
+            found += os.readlink(f"/proc/self/fd/{number}").startswith(prefix)
+    return found

@@ -17,6 +17,7 @@ from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from tests.store_tools import open_files
 
 
 @pytest.fixture
@@ -248,13 +249,12 @@ def test_closing_makes_durable_what_this_object_has_written(make, syncs):
 
 
 def test_closing_lets_all_files_go_and_the_store_can_be_used_again(make):
-    before = len(os.listdir("/proc/self/fd"))
     store = make()
     for partition in range(2):
         append(store, partition=partition)
-    assert len(os.listdir("/proc/self/fd")) > before
+    assert open_files(store.path) > 0
     store.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files(store.path) == 0
     store.close()
     append(store)
     assert unsynced(store)[1] > 0

@@ -455,7 +455,8 @@ def decided(path, stop_at):
 
 
 def staged(path, suffix):
-    return max((path / "staging").glob(f"*{suffix}"), key=lambda file: file.stat().st_mtime_ns)
+    (file,) = (path / "staging").glob(f"*{suffix}")
+    return file
 
 
 def test_a_decision_that_is_not_applied_is_a_note(decided):
