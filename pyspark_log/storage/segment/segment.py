@@ -336,7 +336,8 @@ class SegmentWriter:
     def _last_proven(self, end: int) -> OffsetEntry | None:
         for number in range(self._index.count - 1, max(self._index.count - 1 - _MAX_DOUBTS, -1), -1):
             entry = self._index.entry(number)
-            if _proven(self.log, entry, end):
+            # No entry is of the first batch: one that says so is zeros of a write that was lost.
+            if entry.position and _proven(self.log, entry, end):
                 self._index.cut(number + 1)
                 return entry
         self._index.cut(0)
