@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 
+from pyspark_log.config import INT_MAX
 from pyspark_log.storage.store import Store
 from pyspark_log.types import EARLIEST, LATEST, TopicPartition
 from tests.programs.actor import Actor, Process
@@ -39,7 +40,7 @@ class Program:
         self._random = random.Random(seed)
         self._path = path
         self._model = Model()
-        Store.create(path, {"offsets.topic.num.partitions": "1"})
+        Store.create(path, {"offsets.topic.num.partitions": "1", "producer.id.expiration.ms": str(INT_MAX)})
         self._actors = [Actor(path) for _ in range(stale)] + [Process(path) for _ in range(processes)]
         self.made: Counter[str] = Counter()
         for topic, configs in CONFIGS.items():

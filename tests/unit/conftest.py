@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 from broker_tools import fill
@@ -45,6 +46,17 @@ def log(tmp_path):
 def store(tmp_path):
     """An empty store; tests/store_tools.py has `store_with`, which makes one with a topic."""
     return Store.create(tmp_path / "store")
+
+
+@pytest.fixture
+def clock(tmp_path, monkeypatch):
+    """The time of the stores that are made or opened from now on; it stands still until the test moves its `ms`.
+
+    It begins with the time that new files have.
+    """
+    clock = SimpleNamespace(ms=tmp_path.stat().st_ctime_ns // 1_000_000)
+    monkeypatch.setattr("pyspark_log.storage.fs.clock.now_ms", lambda: clock.ms)
+    return clock
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
-from producer_tools import ending, ready
+from producer_tools import NOW, ending, ready
 
 from pyspark_log import Store
 from pyspark_log.types import EARLIEST, READ_COMMITTED
@@ -19,6 +19,7 @@ class Log:
 
     def __init__(self, folder):
         self.store = Store.create(folder)
+        self.store.logs.clock.read = lambda: NOW  # a producer that is idle for long is forgotten
         self.store.create_topic("t", 1, {"segment.bytes": "900", "index.interval.bytes": "150", "retention.ms": "-1"})
         self.rows = {}  # offset -> value, of what is committed
         self.open = {}  # producer -> {offset: value}

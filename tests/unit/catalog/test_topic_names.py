@@ -72,7 +72,7 @@ def test_every_name_of_kafka_is_taken(above, name):
 
 
 @pytest.mark.parametrize("name", ["..", "../../t", "/tmp/t", "x" * 250])
-def test_a_hostile_name_in_a_file_of_the_store_is_damage(above, name):
+def test_a_hostile_name_in_a_file_of_the_store_is_damage(clock, above, name):
     store = Store.open(above / "store")
     store.delete_topic("t")
     (deleted,) = (above / "store" / "topics" / "deleted").iterdir()

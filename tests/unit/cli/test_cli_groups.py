@@ -8,7 +8,6 @@ import pytest
 from cli_tools import T0, output, pylog, records
 from group_tools import append, members
 
-from pyspark_log.storage.fs.clock import now_ms
 from pyspark_log.storage.groups import records as coordinator_records
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.groups.records import NEVER
@@ -212,8 +211,8 @@ def test_positions_are_shifted_within_their_logs(unchanged, shift, offsets):
     assert "group g has committed nothing for events-2" in missing.stderr
 
 
-def test_a_duration_reaches_back_from_now(log, store, path):
-    store.append("events", records(["k"], [b"v"], first=now_ms() - 90_000), partition=2)
+def test_a_duration_reaches_back_from_now(clock, log, store, path):
+    store.append("events", records(["k"], [b"v"], first=clock.ms - 90_000), partition=2)
     assert plan(path, "--topic", "events:2", "--by-duration", "PT2M")[0] == {2: 0}
     assert plan(path, "--topic", "events:2", "--by-duration", "PT1M")[0] == {2: 1}
     assert plan(path, "--topic", "events:2", "--by-duration", "PT-30M")[0] == {2: 1}

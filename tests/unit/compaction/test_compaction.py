@@ -129,7 +129,7 @@ def test_a_group_has_no_more_index_entries_than_a_segment_may(tmp_path):
     assert not faults(store.path)
 
 
-def test_it_is_time_by_the_dirty_ratio(store):
+def test_it_is_time_by_the_dirty_ratio(clock, store):
     store.alter_configs("t", {"min.cleanable.dirty.ratio": "0.5"})
     fill(store)
     assert [one.at for one in due(store.logs)] == [T]
@@ -145,6 +145,7 @@ def test_it_is_time_by_the_dirty_ratio(store):
     (named,) = due(store.logs, "t")
     assert 0 < named.ratio < 0.5
     store.alter_configs("t", {"max.compaction.lag.ms": "1"})
+    clock.ms += 60_000
     assert [one.at for one in due(store.logs)] == [T]
     store.alter_configs("t", {"min.cleanable.dirty.ratio": "1"}, delete=["max.compaction.lag.ms"])
     assert due(store.logs) == []
@@ -160,7 +161,7 @@ def test_the_dirtiest_comes_first(store):
     assert due(store.logs)[0].ratio == 1.0
 
 
-def test_young_records_stay(store):
+def test_young_records_stay(clock, store):
     hour = 3_600_000
     now = store.logs.writer("t", 0).clock()
     for age in range(20, 0, -1):
@@ -175,7 +176,7 @@ def test_young_records_stay(store):
     assert list(compact(store.logs, "t")) == []
 
 
-def test_tombstones_stay_for_their_time(store):
+def test_tombstones_stay_for_their_time(clock, store):
     fill(store)
     put(store, [0], value=None)
     fill(store, 10, keys=2)
@@ -522,7 +523,7 @@ def test_a_partition_is_not_moved_while_it_is_compacted(tmp_path, monkeypatch):
     assert faults(store.path) == []
 
 
-def test_old_segments_go_and_the_rest_is_compacted(store):
+def test_old_segments_go_and_the_rest_is_compacted(clock, store):
     now, hour = store.logs.writer("t", 0).clock(), 3_600_000
     store.alter_configs("t", {"cleanup.policy": "compact,delete", "retention.ms": str(hour)})
     for age in [*range(150, 50, -10), *range(50, 0, -5)]:

@@ -145,7 +145,8 @@ def test_a_commit_stands_even_if_the_look_behind_it_fails(store, log, clock, mon
     assert log.groups() == ["busy", "idle"]
 
 
-def test_pylog_clean_takes_expired_positions_too(store):
+def test_pylog_clean_takes_expired_positions_too(store, clock):
+    store.logs.clock.read = lambda: clock.ms
     OffsetsLog(store).commit("busy", {ORDERS_0: 5})
     OffsetsLog(store, clock=lambda: 1.0).commit("idle", {ORDERS_0: 5})
     assert OffsetsLog(store).groups() == ["busy", "idle"]

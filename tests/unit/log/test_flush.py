@@ -2,7 +2,6 @@
 
 import errno
 import os
-import time
 
 import pyarrow as pa
 import pytest
@@ -44,17 +43,6 @@ def syncs():
     files.set_observer(observer)
     yield seen
     files.set_observer(None)
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock of the engine's that stands still until it is told."""
-
-    class Clock:
-        ms = time.time_ns() // 1_000_000
-
-    monkeypatch.setattr("pyspark_log.storage.fs.clock.now_ms", lambda: Clock.ms)
-    return Clock
 
 
 def append(store, count=1, partition=0, **options):

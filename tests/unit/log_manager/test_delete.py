@@ -58,7 +58,7 @@ def hex_of(topic_id):
 # ---- topics
 
 
-def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(store):
+def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(clock, store):
     fill(store)
     fill(store, partition=2)
     topic_id = store.describe_topic("t").topic_id
@@ -90,7 +90,7 @@ def test_without_a_delay_nothing_is_left(tmp_path):
     assert [entries(store, folder) for folder in ("data", "state", "topics/deleted")] == [[], [], []]
 
 
-def test_the_longest_names_are_cut_as_kafka_cuts_them(store):
+def test_the_longest_names_are_cut_as_kafka_cuts_them(clock, store):
     name = "n" * 245
     store.create_topic(name, 1)
     fill(store, topic=name)
@@ -418,7 +418,7 @@ def test_a_folder_that_a_killed_writer_of_another_topic_has_left_is_in_nobodys_w
     assert entries(store, "data") == ["t-0"]
 
 
-def test_a_copy_that_has_a_folder_by_both_names(store):
+def test_a_copy_that_has_a_folder_by_both_names(clock, store):
     fill(store)
     store.delete_topic("t")
     (grave,) = entries(store, "data")

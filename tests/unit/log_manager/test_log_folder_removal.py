@@ -114,7 +114,7 @@ def test_the_first_one_goes_and_partitions_begin_elsewhere(tmp_path, second):
 
 def test_one_that_holds_partitions_stays(store, second):
     before = Path(store.path, "store.json").read_bytes()
-    store.create_topic("u", 30)
+    store.create_topic("u", 30, {"file.delete.delay.ms": str(7 * 24 * 3_600_000)})
     for partition in range(30):
         store.append("u", rows(b"x"), partition=partition)
     with pytest.raises(InvalidConfigError, match=r"/second holds 16 partitions: .* and 6 more; move them"):

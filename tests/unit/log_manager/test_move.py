@@ -109,13 +109,13 @@ def test_all_files_are_byte_for_byte_the_same(store):
     assert not verify(store.path).findings
 
 
-def test_records_without_times_are_as_old_as_before(store, tmp_path, monkeypatch):
+def test_records_without_times_are_as_old_as_before(clock, store, tmp_path, monkeypatch):
     """Their age is that of the file. The last one is written to while the copy is made."""
     untimed = rows(0).append_column("timestamp", pa.array([-1] * 5))
     for _ in range(20):
         store.append("t", untimed, partition=0)
     for path in store.segment_files("t", 0):
-        os.utime(path, (time.time() - 7200,) * 2)
+        os.utime(path, (clock.ms / 1000 - 7200,) * 2)
     with monkeypatch.context() as patched:
         moved_with(store, f"{tmp_path}/second", patched, lambda: store.append("t", untimed, partition=0))
     *closed, active = store.segment_files("t", 0)
@@ -327,7 +327,7 @@ def truncated(store, offset):
         truncate(held, offset)
 
 
-def test_old_files_stay_for_readers_and_go_later(store, tmp_path):
+def test_old_files_stay_for_readers_and_go_later(clock, store, tmp_path):
     fill(store)
     store.alter_configs("t", {"file.delete.delay.ms": "60000"})
     store.move_partition("t", 0, f"{tmp_path}/second")
@@ -341,6 +341,7 @@ def test_old_files_stay_for_readers_and_go_later(store, tmp_path):
     store.move_partition("t", 0, "data")
     store.move_partition("t", 0, f"{tmp_path}/second")
     store.alter_configs("t", {"file.delete.delay.ms": "0"})
+    clock.ms += 3_600_000
     store.clean()
     assert where(store) == [f"{tmp_path}/second"]
     store.delete_topic("t")

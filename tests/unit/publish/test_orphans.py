@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,7 +40,7 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
+def store(clock, tmp_path, monkeypatch):
     monkeypatch.setattr("pyspark_log.storage.publish.staging.INLINE_LIMIT", 0)
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)
@@ -78,7 +77,7 @@ def stage(store, owner=None):
 
 def age(store, minutes):
     for path in Path(store.path, "staging").iterdir():
-        os.utime(path, (time.time() - minutes * MINUTE,) * 2)
+        os.utime(path, (store.logs.clock() / 1000 - minutes * MINUTE,) * 2)
 
 
 def left(store):

@@ -128,7 +128,7 @@ def test_one_whose_call_was_killed_goes_when_the_store_is_cleaned_a_week_later(s
     assert records(store)[-1] == ("one", True)
 
 
-def test_a_log_that_was_not_followed_for_long_is_read_anew(store):
+def test_a_log_that_was_not_followed_for_long_is_read_anew(clock, store):
     """Compaction can have removed the record that says that a publisher was forgotten."""
     published(store, "q", 0)
     sleeper = Store.open(store.path)
@@ -143,7 +143,7 @@ def test_a_log_that_was_not_followed_for_long_is_read_anew(store):
         assert decisions.last.keys() == known
 
 
-def test_decisions_that_could_not_be_read_were_not_followed(store):
+def test_decisions_that_could_not_be_read_were_not_followed(clock, store):
     published(store, "q", 0)
     sleeper = Store.open(store.path)
     decisions = sleeper.decisions

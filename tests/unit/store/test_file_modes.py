@@ -30,7 +30,7 @@ def work(path):
 
 
 @pytest.mark.parametrize(("umask", "allowed"), [(0o002, 0o775), (0o022, 0o755), (0o077, 0o700)])
-def test_everything_is_made_with_what_the_umask_leaves(tmp_path, umask, allowed):
+def test_everything_is_made_with_what_the_umask_leaves(clock, tmp_path, umask, allowed):
     before = os.umask(umask)
     try:
         assert work(tmp_path / "store")

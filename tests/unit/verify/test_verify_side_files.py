@@ -350,7 +350,7 @@ def test_meta_properties_must_be_the_stores(path):
         assert (finding.severity, finding.file) == (INDEX, "data/meta.properties")
 
 
-def test_a_damaged_description_of_a_deleted_topic_is_told(path):
+def test_a_damaged_description_of_a_deleted_topic_is_told(clock, path):
     Store.open(path).delete_topic("t")
     (deleted,) = (path / "topics" / "deleted").iterdir()
     deleted.write_bytes(b"{}")
