@@ -11,7 +11,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import foreign_threads
+from tests import foreign_threads, moved_time
 from tests.scratch import IN_MEMORY
 from tests.spark_home import spark_home
 
@@ -55,6 +55,11 @@ class _Spread(LoadScopeScheduling):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     return _Spread(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    moved_time.begin()
 
 
 def _place(item):
