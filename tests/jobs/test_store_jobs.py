@@ -15,9 +15,10 @@ from tests.processes import held_by_another
 
 @pytest.fixture
 def full(store):
-    """Two topics with two partitions of three segments, of which retention keeps two; and a deleted topic."""
+    """Two topics with two partitions of three segments, of which retention keeps two; and one deleted for a day."""
+    configs = {"segment.bytes": "1000", "retention.ms": "-1", "file.delete.delay.ms": "86400000"}
     for topic in ("a", "b", "gone"):
-        store.create_topic(topic, 2, {"segment.bytes": "1000", "retention.ms": "-1", "file.delete.delay.ms": "60000"})
+        store.create_topic(topic, 2, configs)
         for number in range(6):
             store.append(topic, pa.record_batch({"value": [b"%d" % number * 900]}), partition=number % 2)
         if topic != "gone":
@@ -32,7 +33,7 @@ def starts(store, topic):
 
 def test_retention_of_all_topics(spark, full, capsys):
     (deleted,) = Path(full.path).glob("topics/deleted/*.json")
-    deleted.write_text(deleted.read_text().replace("60000", "0"))  # Its delay is over.
+    deleted.write_text(deleted.read_text().replace("86400000", "0"))  # Its delay is over.
     assert retention.main([full.path, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"partitions": 4, "segments_removed": 4}
     assert starts(full, "a") == starts(full, "b") == [1, 1]

@@ -1,7 +1,6 @@
 """Batch writes with `df.write.format("pylog")`."""
 
 import os
-import time
 
 import pyarrow as pa
 import pytest
@@ -33,11 +32,10 @@ def test_old_events_that_are_written_on_are_new_records(spark, store):
     """As with the Kafka connector. With the times of the events, retention would remove them with the next write."""
     store.create_topic("old", 1, {"retention.ms": "-1"})
     store.append("old", pa.record_batch({"value": ["a", "b", "c"], "timestamp": [1000, 2000, 3000]}))
-    before = time.time()
     write(read(spark, store, "old"), store, topic="new")
     times = [row.timestamp.timestamp() for row in read(spark, store, "new").collect()]
     assert len(times) == 3
-    assert before - 1 < min(times) <= max(times) <= time.time()
+    assert min(times) > 1_700_000_000, "some are those of the events"
 
 
 def test_a_column_of_another_type_may_be_called_timestamp(spark, store):
