@@ -21,7 +21,14 @@ from click.testing import CliRunner
 from pyspark_log.cli.maintenance.doctor import doctor
 from pyspark_log.storage.fs import files, mounts
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.maintenance.doctor import checks, environment, examination, mount_options, peer
+from pyspark_log.storage.maintenance.doctor import (
+    checks,
+    environment,
+    examination,
+    mount_options,
+    peer,
+    second_process,
+)
 from pyspark_log.storage.maintenance.doctor.check import Bench, conduct
 from pyspark_log.storage.maintenance.doctor.checks import ONE_HOST
 from pyspark_log.storage.maintenance.doctor.examination import examine
@@ -34,6 +41,16 @@ CHECKS = {check.name: check for check in ONE_HOST}
 COMMAND = "from pyspark_log.cli.maintenance.doctor import doctor; doctor()"
 #: The same with few of the checks of one host.
 QUICK = f"from pyspark_log.storage.maintenance.doctor import examination as e; e.ONE_HOST = e.ONE_HOST[:1]; {COMMAND}"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """The machine may have much else to do; a test in which something never comes sets less."""
+    monkeypatch.setattr(checks, "PATIENCE_SECONDS", 60.0)
+    for module, name in (
+        (checks, "RELEASE_SECONDS"), (second_process, "START_SECONDS"), (second_process, "ANSWER_SECONDS"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, 240.0)
 
 
 @pytest.fixture
@@ -225,7 +242,7 @@ def test_a_link_that_is_a_copy_is_seen(bench, monkeypatch):
 
 def test_a_lock_that_never_answers_does_not_hang_the_doctor(bench, monkeypatch):
     bench.other.ask("create_all", [])
-    monkeypatch.setattr("pyspark_log.storage.maintenance.doctor.second_process.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(second_process, "ANSWER_SECONDS", 0.2)
     os.kill(bench.other.pid, signal.SIGSTOP)
     finding = conduct(CHECKS["lock between processes"], bench)
     assert finding.verdict is Verdict.FAILED
@@ -233,7 +250,7 @@ def test_a_lock_that_never_answers_does_not_hang_the_doctor(bench, monkeypatch):
 
 
 def test_a_second_process_that_does_not_start_is_a_failure(bench, monkeypatch):
-    monkeypatch.setattr("pyspark_log.storage.maintenance.doctor.second_process.START_SECONDS", 0.2)
+    monkeypatch.setattr(second_process, "START_SECONDS", 0.2)
     os.kill(bench.other.pid, signal.SIGSTOP)
     finding = conduct(CHECKS["lock between processes"], bench)
     assert finding.verdict is Verdict.FAILED
