@@ -181,7 +181,8 @@ def test_the_slots_that_a_power_loss_has_torn_are_mended_before_the_new_boot_id_
     assert found.state.next_offset == 5
 
 
-def test_a_slot_that_is_being_written_is_waited_for(file):
+def test_a_slot_that_is_being_written_is_waited_for(file, monkeypatch):
+    monkeypatch.setattr(state_file, "_PATIENCE", 120)
     after = torn(file, durable=False, torn_at=64)
     whole = state_file.encode_slot(after.state)
     fcntl.flock(file.fd, fcntl.LOCK_EX)  # as its writer does
