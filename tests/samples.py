@@ -1,12 +1,13 @@
 """The samples of README.md and docs/, which the tests run: without Spark in tests/unit, with it in tests/spark.
 
-A sample means the folders `/data` and so on of its reader; here they are in a folder of the test's. What stands in the
-store there is what the pages speak of: the topics `flights` and `orders`, groups and a publisher.
+A sample means the folders `/data` and so on of its reader; here they are in a folder of the test's. The samples of the
+README begin with nothing. The store of those in docs/ has what the pages speak of: the topics `flights` and `orders`,
+groups and a publisher.
 """
 
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 _LANGUAGES = ("sh", "console", "python")
 _FENCE = re.compile(r" *```(\w*)")
-_FOLDERS = re.compile(r"(?<![\w./])/(?=(?:data|disk2|var)\b)")
+_FOLDERS = re.compile(r"(?<![\w./])/(?=(?:data|disk2|tmp|var)\b)")
 PARTITIONS = 6
 
 
@@ -32,11 +33,13 @@ class Sample:
         name: of the page and the heading that it is under; with a number if there are several.
         language: sh, console or python.
         code: its lines.
+        printed: what the page says that it prints: the block of `text` after it; empty if there is none.
     """
 
     name: str
     language: str
     code: str
+    printed: str = ""
 
     @property
     def needs_spark(self):
@@ -51,7 +54,7 @@ def samples():
     """Those of all pages."""
     found = {}
     for page in PAGES:
-        heading, language, lines = "", None, []
+        heading, language, lines, name = "", None, [], ""
         for line in page.read_text().splitlines():
             fence = _FENCE.match(line)
             if fence and language is None:
@@ -62,12 +65,19 @@ def samples():
                     number = sum(other.partition(" #")[0] == name for other in found) + 1
                     name = name if number == 1 else f"{name} #{number}"
                     found[name] = Sample(name, language, "\n".join(lines) + "\n")
+                elif language == "text" and name:
+                    found[name] = replace(found[name], printed="\n".join(lines) + "\n")
                 language = None
             elif language is not None:
                 lines.append(line)
             elif line.startswith("#"):
-                heading = line.lstrip("# ")
+                heading, name = line.lstrip("# "), ""
     return list(found.values())
+
+
+def make_empty_world(folder):
+    """A reader's machine with nothing on it but a folder for temporary files."""
+    (folder / "tmp").mkdir()
 
 
 def make_world(folder):
@@ -92,6 +102,7 @@ def _make_brokers_folder(folder):
     other.create_topic("orders", PARTITIONS)
     for partition in range(PARTITIONS):
         other.append("orders", pa.record_batch({"value": ["order"]}), partition=partition)
+    other.groups["billing"].commit({TopicPartition("orders", 0): 1})
     other.close()
     (folder / "var/lib/kafka").mkdir()
     shutil.copytree(folder / "other/data", folder / "var/lib/kafka/data")

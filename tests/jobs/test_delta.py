@@ -8,7 +8,7 @@ from pyspark_log.jobs import bulk_load
 from pyspark_log.jobs.export import run
 from tests.store_tools import Stopped
 
-deltalake = pytest.importorskip("deltalake", reason="needs deltalake: pip install 'pyspark-log[delta]'")
+deltalake = pytest.importorskip("deltalake", reason="needs deltalake: pip install '.[delta]'")
 
 
 @pytest.fixture

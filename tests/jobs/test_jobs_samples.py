@@ -1,19 +1,22 @@
-"""The samples of docs/jobs.md run, and print what the page shows, but for times and sizes."""
+"""The samples of docs/jobs.md and docs/moving.md run, and print what the page shows, but for times and sizes."""
 
 import importlib
 import re
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from pyspark_log import Store
 from pyspark_log.cli.main import main as pylog
 from tests.samples import make_world, samples
 
 pytestmark = pytest.mark.slow
 
 SAMPLES = {one.name: one for one in samples() if one.name.startswith("jobs.md")}
+MOVING = [one for one in samples() if one.name.startswith("moving.md")]
 _SUBMIT = re.compile(r"spark-submit \$\(pylog jobs path (\w+)\) (.*)")
 _VARYING = re.compile(r"^(bytes|seconds|rows per second) +.*|\d[\d.]* (KiB|MiB|s)\b", re.MULTILINE)
 
@@ -27,6 +30,19 @@ def test_runs(spark, tmp_path, monkeypatch, capsys, name):
     for command, shown in commands(SAMPLES[name], tmp_path):
         printed = run(command, capsys)
         assert plain(printed) == plain(shown), f"{command}\n{printed}"
+
+
+def test_a_move_from_a_broker_and_back(spark, tmp_path, capsys):
+    """The commands of docs/moving.md in their order; those of Kafka need a broker (tests/kafka)."""
+    make_world(tmp_path)
+    for command, shown in (one for sample in MOVING for one in commands(sample, tmp_path)):
+        command, _, file = command.partition(" > ")
+        printed = "" if command.startswith("kafka-") else run(command, capsys)
+        if file:
+            Path(file).write_text(printed)
+        assert not shown or plain(printed) == plain(shown), f"{command}\n{printed}"
+    assert [len(batch) for number in range(6) for batch in Store.open(tmp_path / "data/orders").read("orders", number)]
+    assert (tmp_path / "data/billing.csv").read_text().splitlines() == [f"orders,{number},1" for number in range(6)]
 
 
 def plain(text):
@@ -52,7 +68,7 @@ def run(command, capsys):
         assert importlib.import_module(f"pyspark_log.jobs.{job[1]}").main(shlex.split(job[2])) == 0
         return capsys.readouterr().out
     if command.startswith("pylog "):
-        result = CliRunner().invoke(pylog, shlex.split(command)[1:])
+        result = CliRunner().invoke(pylog, shlex.split(command, comments=True)[1:])
         assert result.exit_code == 0, result.stderr
         return result.stdout
     return subprocess.run(["sh", "-ec", command], check=True, text=True, stdout=subprocess.PIPE).stdout

@@ -153,6 +153,23 @@ def test_a_consumer_reads_all_and_a_producer_appends(clients, written, topic):
         assert clients.read(topic, partition) == rows + added
 
 
+def test_kafkas_tool_takes_the_committed_offsets_of_a_group(taken_over, clients, written, tmp_path):
+    """As docs/moving.md says."""
+    store, file = Store.open(written[0].path), tmp_path / "billing.csv"
+    offsets = {TopicPartition("exported", 0): 7, TopicPartition("exported", 1): LOG_START + 3}
+    store.groups["billing"].commit(offsets)
+    arguments = ["groups", "reset-offsets", "--group", "billing", "--topic", "exported", "--to-current", "--export"]
+    exported = CliRunner().invoke(main, ["--store", store.path, *arguments])
+    assert exported.exit_code == 0, exported.output
+    file.write_text(exported.stdout)
+    tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    taken_over.run(tool, "--group", "billing", "--reset-offsets", "--from-file", file, "--execute")
+    printed = taken_over.run(tool, "--group", "billing", "--describe", "--offsets")
+    assert sorted(line.split()[1:4] for line in printed.splitlines() if line.startswith("billing")) == [
+        ["exported", str(at.partition), str(offset)] for at, offset in sorted(offsets.items())
+    ]
+
+
 def test_the_broker_goes_on_to_compact(taken_over, clients, written):
     deadline = time.monotonic() + PATIENCE
     while True:

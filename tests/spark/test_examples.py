@@ -74,7 +74,7 @@ def test_the_notebook(tmp_path):
         try:
             metadata.version(package)
         except metadata.PackageNotFoundError:
-            pytest.skip(f"the notebook needs {package}: pip install 'pyspark-log[examples]'")
+            pytest.skip(f"the notebook needs {package}: pip install '.[examples]'")
     cells = json.loads((EXAMPLES / "flights.ipynb").read_text())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     code.append("print(len(flights), store.topic('flights').read().to_table().num_rows, july.to_table().num_rows)")

@@ -4,23 +4,12 @@ import pytest
 from spark_tools import all_values_in
 
 from pyspark_log import Store
-from tests.samples import PARTITIONS, make_world, samples
+from tests.samples import PARTITIONS, make_empty_world, make_world, samples
 
 SAMPLES = {one.name: one for one in samples() if one.needs_spark}
 
 
-def is_late(number):
-    """Whether a flight of make_world is, of which each is there twice."""
-    return number % 120 > 60
-
-
-LATE = 2 * sum(map(is_late, range(240)))
-
-
-def check_late(store, shown):
-    assert len(all_values_in(store, "late")) == LATE
-    assert "only showing top 20 rows" in shown
-    assert len(all_values_in(store, "ids")) == 10
+LATE = 2 * sum(number % 120 > 60 for number in range(240))  # each flight is there twice
 
 
 def check_orders(_store, shown):
@@ -63,8 +52,6 @@ def check_functions(store, shown):
 
 
 CHECKS = {
-    "README.md: In Spark": check_late,
-    "README.md: Kafka's own files": check_orders,
     "kafka.md: A broker's topic as a DataFrame": check_orders,
     "operations.md: Writing old events from Spark: `timestampColumn`": check_old_events,
     "spark.md: Functions in place of options": check_functions,
@@ -75,9 +62,22 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [name if name.startswith("README") else pytest.param(name, marks=pytest.mark.slow) for name in SAMPLES]
-)
+def of(of_readme):
+    names = [name for name in SAMPLES if name.startswith("README.md") == of_readme]
+    return pytest.mark.parametrize("name", names)
+
+
+@of(True)
+def test_readme_runs_from_an_empty_folder(spark, tmp_path, capsys, name):
+    """And prints what the page shows below it."""
+    make_empty_world(tmp_path)
+    exec(compile(SAMPLES[name].code_in(tmp_path), name, "exec"), {})
+    assert SAMPLES[name].printed
+    assert capsys.readouterr().out.strip() == SAMPLES[name].printed.strip()
+
+
+@pytest.mark.slow
+@of(False)
 def test_runs(spark, tmp_path, capsys, name):
     """Against topics of six partitions, which write to topics that are made with one."""
     store = make_world(tmp_path)

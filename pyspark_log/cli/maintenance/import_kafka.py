@@ -31,7 +31,8 @@ def import_kafka(
 
     Every record is checked. Each topic is imported atomically, with retention.ms=-1 unless --config says otherwise;
     the first that cannot be copied ends the command, and every printed topic is imported. The store is created if
-    its folder is missing or empty.
+    its folder is missing or empty. Committed offsets of groups are not copied: the job mirror does that, with
+    --groups.
     """
     source = Store.open(folder)
     chosen = [source.describe_topic(name).name for name in dict.fromkeys(names)] or source.topics()
@@ -44,6 +45,7 @@ def import_kafka(
         if as_json:
             print_json([_document(one) for one in done])
         elif done:
+            click.echo("committed offsets of groups were not copied; the job mirror copies them with --groups", err=True)
             print_table(("PARTITION", "START", "END", "BATCHES", "SIZE"), [
                 (str(one.at), one.log_start, one.log_end, one.batches, human_size(one.bytes)) for one in done
             ])

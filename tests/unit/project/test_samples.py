@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from pyspark_log import Store
 from pyspark_log.cli.main import main
 from pyspark_log.storage.catalog.topics import new_id
-from tests.samples import PARTITIONS, make_world, samples
+from tests.samples import PARTITIONS, make_empty_world, make_world, samples
 
 NOT_RUN = {
-    "README.md: Try it": "it makes an environment, and would run all tests in one of them",
+    "README.md: Install": "it makes an environment, and runs the demo in it",
     "README.md: In your tests": "test_pytest_plugin.py runs it in a pytest of its own",
     **{
         f"jobs.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"
@@ -26,10 +26,15 @@ NOT_RUN = {
             "From other stores and from Kafka: mirror",
         )
     },
+    **{
+        f"moving.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"
+        for heading in (
+            "Topics and groups into a store", "A broker's folder", "Topics back to a broker", "Groups back to a broker",
+        )
+    },
     "kafka.md: A topic of a store for a broker #3": "tests/kafka/test_kafka_takes_over.py runs it for a broker",
 }
 COMMANDS_NOT_RUN = {
-    "pylog consume lines --follow": "it goes on for ever; test_consume_follows_after_what_is_there is about it",
     "kafka-topics.sh": "it needs a broker; tests/kafka/test_kafka_takes_over.py has one",
 }
 ALL = samples()
@@ -37,8 +42,9 @@ ALL = samples()
 PLACEHOLDERS = {"--topic-id ID": lambda: f"--topic-id {new_id()}"}
 
 
-def of(*languages):
+def of(*languages, of_readme=False):
     found = [one for one in ALL if one.language in languages and not one.needs_spark and one.name not in NOT_RUN]
+    found = [one for one in found if one.name.startswith("README.md") == of_readme]
     return pytest.mark.parametrize("sample", found, ids=[one.name for one in found])
 
 
@@ -66,6 +72,16 @@ def test_commands(sample, store, tmp_path):
     for command, shown in commands(sample, tmp_path):
         if any(command.startswith(name) for name in COMMANDS_NOT_RUN):
             continue
+        printed = run(command)
+        assert shown in ("", printed), command
+
+
+@of("sh", "console", of_readme=True)
+def test_readme_commands(sample, tmp_path, monkeypatch):
+    """They run from an empty folder, one after the other."""
+    make_empty_world(tmp_path)
+    monkeypatch.setenv("PYLOG_STORE", str(tmp_path / "tmp/pylog-store"))
+    for command, shown in commands(sample, tmp_path):
         printed = run(command)
         assert shown in ("", printed), command
 
@@ -111,9 +127,15 @@ def test_python(sample, store, tmp_path, capsys):
         CHECKS[sample.name](names, store, capsys.readouterr().out)
 
 
-def check_events(names, store, printed):
-    assert "first" in printed
-    assert "second" in printed
+@of("python", of_readme=True)
+def test_readme_python(sample, tmp_path, capsys):
+    """It runs from an empty folder and prints what the page shows; it runs again on what it has left."""
+    make_empty_world(tmp_path)
+    code = compile(sample.code_in(tmp_path), sample.name, "exec")
+    exec(code, {})
+    assert sample.printed
+    assert capsys.readouterr().out == sample.printed
+    exec(code, {})
 
 
 def check_shout(names, store, printed):
@@ -130,5 +152,4 @@ def check_shout(names, store, printed):
     store.append("flights", pa.record_batch({"key": ["k"], "value": ["more"]}))
 
 
-CHECKS = {"README.md: In Python": check_events}
-CHECKS["transactions.md: In plain Python: read, transform, write, exactly once"] = check_shout
+CHECKS = {"transactions.md: In plain Python: read, transform, write, exactly once": check_shout}
