@@ -35,8 +35,8 @@ def test_runs(spark, tmp_path, monkeypatch, capsys, name):
 def test_a_move_from_a_broker_and_back(spark, tmp_path, capsys):
     """The commands of docs/moving.md in their order; those of Kafka need a broker (tests/kafka)."""
     make_world(tmp_path)
-    for command, shown in (one for sample in MOVING for one in commands(sample, tmp_path)):
-        command, _, file = command.partition(" > ")
+    for line, shown in (one for sample in MOVING for one in commands(sample, tmp_path)):
+        command, _, file = line.partition(" > ")
         printed = "" if command.startswith("kafka-") else run(command, capsys)
         if file:
             Path(file).write_text(printed)

@@ -45,7 +45,7 @@ def import_kafka(
         if as_json:
             print_json([_document(one) for one in done])
         elif done:
-            click.echo("committed offsets of groups were not copied; the job mirror copies them with --groups", err=True)
+            click.echo("committed offsets of groups are not copied: use the job mirror with --groups", err=True)
             print_table(("PARTITION", "START", "END", "BATCHES", "SIZE"), [
                 (str(one.at), one.log_start, one.log_end, one.batches, human_size(one.bytes)) for one in done
             ])

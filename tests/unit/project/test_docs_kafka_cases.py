@@ -18,7 +18,8 @@ def cases():
 
 def shown_options():
     """The option and the test of each row."""
-    table = (ROOT / "docs/testing.md").read_text(encoding="utf-8").partition("\n## A test for each option of the connector\n")[2]
+    page = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
+    table = page.partition("\n## A test for each option of the connector\n")[2]
     return re.findall(r"^\| `([\w.]+)` \| `(test_\w+\.py)::(test_\w+)` \|$", table, re.MULTILINE)
 
 
