@@ -1,7 +1,9 @@
 """Errors as Spark's users see them.
 
 Only an exception's text, not its type, reaches the driver from a Python worker. So each error that leaves the
-connector starts with a stable name in brackets, which a program (or a search) can rely on.
+connector starts with a stable name in brackets, which a program (or a search) can rely on. Spark puts a text of its own
+around it, and would put a traceback between the two: `conditions_shown` and `outcome_shown` leave that out, so that the
+first line has the sentence that the user needs.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pyspark_log.errors import (
     PylogError,
     condition_of,
 )
+from pyspark_log.spark_connector.worker_process import hide_traceback
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +87,10 @@ def conditions_shown() -> Iterator[None]:
     try:
         yield
     except ConnectorError:
+        hide_traceback()
         raise
     except (PylogError, OSError) as error:
+        hide_traceback()
         raise ConnectorError(condition_of(error), str(error)) from error
 
 
@@ -94,15 +99,16 @@ def outcome_shown() -> Iterator[None]:
     """The same for a publish, with its outcome in words after the condition."""
     try:
         yield
-    except PublishPendingError as error:
-        words = "published in part" if isinstance(error, PartlySetAsideError) else "published and pending"
-        raise ConnectorError(error.condition, f"{words}: {error}") from error
-    except OutcomeUnknownError as error:
-        raise ConnectorError(error.condition, f"unknown whether published: {error}") from error
-    except ConnectorError as error:
-        raise ConnectorError(error.condition, f"not published: {error.message}") from error
     except (PylogError, OSError) as error:
-        raise ConnectorError(condition_of(error), f"not published: {error}") from error
+        hide_traceback()
+        text = error.message if isinstance(error, ConnectorError) else str(error)
+        raise ConnectorError(condition_of(error), f"{_outcome(error)}: {text}") from error
+
+
+def _outcome(error: PylogError | OSError) -> str:
+    if isinstance(error, PublishPendingError):
+        return "published in part" if isinstance(error, PartlySetAsideError) else "published and pending"
+    return "unknown whether published" if isinstance(error, OutcomeUnknownError) else "not published"
 
 
 class _StandardError(logging.Handler):

@@ -65,8 +65,10 @@ _OF_BROKERS = ("kafka.bootstrap.servers", "kafkaConsumer.pollTimeoutMs")
 
 def unknown_options(options: Options, *, write: bool = False) -> list[str]:
     """What to warn of: options that have no effect, each with the name that was probably meant."""
-    known = {name.lower(): name for name in (WRITE_OPTIONS if write else READ_OPTIONS)}
-    ignored = {name.lower() for name in _OF_BROKERS}
+    known_of = (WRITE_OPTIONS, READ_OPTIONS) if write else (READ_OPTIONS, WRITE_OPTIONS)
+    known = {name.lower(): name for name in known_of[0]}
+    # A temporary view has the options of its reads and of its writes.
+    ignored = {name.lower() for name in (*_OF_BROKERS, *known_of[1])}
     found = []
     for name in sorted(options.keys() - known.keys() - ignored):
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)

@@ -46,7 +46,8 @@ class PylogDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The schema of a read. Options are checked here, so that errors appear at `load()`."""
-        options = ReadOptions.parse(self.options)
+        with conditions_shown():
+            options = ReadOptions.parse(self.options)
         # Here, as Spark calls this once for a load().
         for message in unknown_options(self.options):
             log.warning("%s", message)
@@ -56,36 +57,40 @@ class PylogDataSource(DataSource):
         """For spark.read."""
         from pyspark_log.spark_connector.batch_reader import PylogBatchReader  # noqa: PLC0415  (see above)
 
-        return PylogBatchReader(self._path, *self._read_options(schema))
+        with conditions_shown():
+            return PylogBatchReader(self._path, *self._read_options(schema))
 
     def streamReader(self, schema: StructType) -> PylogStreamReader:  # noqa: N802
         """For spark.readStream."""
-        options, columns, transform = self._read_options(schema)
-        if options.small_batch_bytes:
-            from pyspark_log.spark_connector.small_batches import small_batch_reader  # noqa: PLC0415
+        with conditions_shown():
+            options, columns, transform = self._read_options(schema)
+            if options.small_batch_bytes:
+                from pyspark_log.spark_connector.small_batches import small_batch_reader  # noqa: PLC0415
 
-            return small_batch_reader()(self._path, options, columns, transform)
-        from pyspark_log.spark_connector.stream_reader import PylogStreamReader  # noqa: PLC0415
+                return small_batch_reader()(self._path, options, columns, transform)
+            from pyspark_log.spark_connector.stream_reader import PylogStreamReader  # noqa: PLC0415
 
-        return PylogStreamReader(self._path, options, columns, transform)
+            return PylogStreamReader(self._path, options, columns, transform)
 
     def writer(self, schema: StructType, overwrite: bool) -> PylogBatchWriter:
         """For DataFrame.write."""
-        if overwrite:
-            raise option_error(
-                "Write with mode('append'): mode overwrite would delete records, and a write only appends, whatever "
-                "Spark's own message advises. To delete what a topic holds, first call Store.delete_records, or run "
-                "pylog topics delete-records"
-            )
-        from pyspark_log.spark_connector.writer import PylogBatchWriter  # noqa: PLC0415
+        with conditions_shown():
+            if overwrite:
+                raise option_error(
+                    "Write with mode('append'): mode overwrite would delete records, and a write only appends, "
+                    "whatever Spark's own message advises. To delete what a topic holds, first call "
+                    "Store.delete_records, or run pylog topics delete-records"
+                )
+            from pyspark_log.spark_connector.writer import PylogBatchWriter  # noqa: PLC0415
 
-        return PylogBatchWriter(self._path, self.options, schema)
+            return PylogBatchWriter(self._path, self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> PylogStreamWriter:  # noqa: N802
         """For DataFrame.writeStream. Complete mode appends every result, as in the Kafka connector."""
         from pyspark_log.spark_connector.writer import PylogStreamWriter  # noqa: PLC0415
 
-        return PylogStreamWriter(self._path, self.options, schema)
+        with conditions_shown():
+            return PylogStreamWriter(self._path, self.options, schema)
 
     def _read_options(self, schema: StructType) -> tuple[ReadOptions, tuple[str, ...], Transform | None]:
         options = ReadOptions.parse(self.options)

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from pyspark_log.config import int_config
 from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.spark_connector.errors import LossPolicy, conditions_shown
 from pyspark_log.spark_connector.offsets import Identity, Offsets, SourceOffset, to_nested
@@ -53,6 +54,9 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
+
+_MINUTE_MS = 60_000
+
 
 class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches, one task per topic-partition with new records, or more if options ask for it.
@@ -227,7 +231,7 @@ class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not done.is_initial:
             same = of_same_topics(done.offsets, done.identity, now)
             offsets = {at: offset for at, offset in same.items() if at.topic in now.topic_ids}
-            self._group_offsets.commit(store, self._group_of(done), offsets)
+            self._group_offsets.commit(store, self._group_of(done), offsets, expire=self._options.group_id is None)
 
     def _log_ends(self, store: Store, partitions: Iterable[TopicPartition]) -> Offsets:
         """The current ends. A topic that was deleted since it was listed has none; if it was read, that is reported."""
@@ -265,22 +269,40 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._tried: tuple[str, Offsets] | None = None
+        self._renew_at = 0  # in ms
         self._offsets_log: tuple[Store, OffsetsLog] | None = None
 
-    def commit(self, store: Store, group: str, offsets: Offsets) -> None:
+    def commit(self, store: Store, group: str, offsets: Offsets, *, expire: bool = False) -> None:
         """Commits that the records before `offsets` are done. Best effort: never raises the store's errors.
 
         Each offset is tried once; otherwise an idle query would retry it a hundred times a second.
+
+        Args:
+            store: the store that the query reads.
+            group: the query's group.
+            offsets: of the next records to read.
+            expire: whether they expire once no query has committed them for `offsets.retention.minutes`, as those of a
+                group without a name of the user's. While the query runs they are committed again before that.
         """
-        if self._tried == (group, offsets) or not store.writable:
+        now = store.logs.clock()
+        renew = expire and now >= self._renew_at
+        if (self._tried == (group, offsets) and not renew) or not store.writable:
             return
         self._tried = (group, offsets)
+        if renew:
+            self._renew_at = now + int_config(store.logs.configs, "offsets.retention.minutes") * _MINUTE_MS // 2
         try:
             committed = self._log_of(store)
             known = committed.fetch(group)
             ahead = {at: new for at, new in offsets.items() if at not in known or new > known[at].offset}
+            if renew:
+                # What a publish has committed never expires.
+                ahead |= {
+                    at: one.offset for at, one in known.items()
+                    if one.offset == offsets.get(at) and one.expire_timestamp != NEVER
+                }  # fmt: skip
             if ahead:
-                committed.commit(group, ahead, expire_timestamp=NEVER)
+                committed.commit(group, ahead, expire_timestamp=-1 if expire else NEVER)
         except (PylogError, OSError) as error:
             log.warning("%s: the offsets of group %s were not committed: %s", store.path, group, error)
 

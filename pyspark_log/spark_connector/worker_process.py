@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 _modules = 0
@@ -12,6 +13,16 @@ def is_spark_process() -> bool:
     """Whether this is a process of Spark's, rather than a program that calls the connector."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")
+
+
+def hide_traceback() -> None:
+    """Makes Spark show the text of an error alone, without the lines of code that raised it.
+
+    For an error that ends this process, as each one does that a data source raises in a process of Spark's: so it
+    concerns no later error. Spark sets the same variable for `spark.sql.execution.pyspark.udf.hideTraceback.enabled`.
+    """
+    if is_spark_process():
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
 
 
 def spare_modules() -> None:

@@ -305,9 +305,15 @@ def test_options_without_effect():
         "option kafka.max.poll.records has no effect: there is no broker or client of Kafka here",
         "option startingoffset is unknown and has no effect: is startingOffsets meant?",
     ]
-    assert unknown_options({"subscribe": "t", "topic": "t"}, write=True) == [
-        "option subscribe is unknown and has no effect"
+    assert unknown_options({"subscriptions": "t", "topics": "t"}, write=True) == [
+        "option subscriptions is unknown and has no effect",
+        "option topics is unknown and has no effect: is topic meant?",
     ]
+
+
+def test_the_options_of_a_view_are_those_of_its_reads_and_its_writes():
+    view = {"path": "/s", "subscribe": "t", "topic": "t", "startingoffsets": "earliest", "publishid": "p"}
+    assert unknown_options(view) == unknown_options(view, write=True) == []
 
 
 def test_the_page_has_every_option():

@@ -164,6 +164,29 @@ def test_what_a_publish_or_a_query_has_read_never_expires(store, log, clock):
     assert log.expire() == 0
 
 
+def test_what_a_query_without_a_group_of_the_users_has_read_expires_after_it(store, log, clock, monkeypatch):
+    """As long as the query runs, it has its offsets, also of partitions that get no records."""
+    monkeypatch.setattr(store.logs.clock, "read", lambda: clock.ms)
+    query = GroupOffsets()
+    for minute in range(60):
+        query.commit(store, "query", {ORDERS_0: minute // 20, ORDERS_1: 7}, expire=True)
+        clock.ms += MINUTE
+        assert log.expire() == 0
+    assert nulls(store, "query").count(False) <= 2 * 60 // 5
+    clock.ms += 4 * MINUTE
+    assert (log.expire(), offsets(log, "query")) == (0, {ORDERS_0: 2, ORDERS_1: 7})
+    clock.ms += 10 * MINUTE
+    assert (log.expire(), log.groups()) == (2, [])
+
+
+def test_offsets_that_a_publish_has_committed_do_not_come_to_expire(store, log, clock, monkeypatch):
+    monkeypatch.setattr(store.logs.clock, "read", lambda: clock.ms)
+    log.commit("query", {ORDERS_0: 5}, expire_timestamp=NEVER)
+    GroupOffsets().commit(store, "query", {ORDERS_0: 5, ORDERS_1: 6}, expire=True)
+    clock.ms += 11 * MINUTE
+    assert (log.expire(), offsets(log, "query")) == (1, {ORDERS_0: 5})
+
+
 def test_a_publish_that_is_decided_keeps_its_position(store, log, clock, monkeypatch):
     """It moves one that has expired: first it is applied, and then there is nothing to take back any more."""
     log.commit("g", {ORDERS_0: 5})
