@@ -28,7 +28,7 @@ from pyspark_log.storage.catalog import (
     read_offsets,
     read_partition_metadata,
 )
-from pyspark_log.storage.fs import Mutex, files
+from pyspark_log.storage.fs import Mutex, files, now_ms
 from pyspark_log.types import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,8 @@ LOG_NAME = re.compile(r"[0-9]{20}\.log(\.swap)?")
 _CLOSED_IN_ORDER = ".kafka_cleanshutdown"
 _Stamp = tuple[int, int]
 _NOTHING: _Stamp = (-1, -1)
+# A system's clock for files moves every 10 ms or less: two changes that come closer together can have the same time.
+_TICK_MS = 100
 
 
 def partition_of(folder: str) -> TopicPartition | None:
@@ -99,7 +101,7 @@ class BrokerLogDir:
         properties = read_meta_properties(f"{path}/{META_PROPERTIES}")
         self.recorded_cluster_id = (properties and properties.cluster_id) or None
         self.cluster_id = self.recorded_cluster_id or _made_up_id(path)
-        self._topics: tuple[_Stamp, dict[str, list[int]]] = (_NOTHING, {})
+        self._topics: tuple[_Stamp | None, dict[str, list[int]]] = (_NOTHING, {})
         self._offsets: dict[str, tuple[_Stamp, Mapping[TopicPartition, int]]] = {}
         self._mutex = Mutex()
 
@@ -131,7 +133,9 @@ class BrokerLogDir:
         stamp = _stamp(self.path)
         with self._mutex.lock:
             if stamp != self._topics[0]:
-                self._topics = stamp, self._listed()
+                # A folder that has just changed may change again, and have the same time.
+                is_settled = now_ms() - stamp[1] // 1_000_000 > _TICK_MS
+                self._topics = stamp if is_settled else None, self._listed()
             return self._topics[1]
 
     def _listed(self) -> dict[str, list[int]]:

@@ -38,6 +38,7 @@ from pyspark_log.storage.publish.recovery import recover
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.segment.segment import INDEX, LOG, TIME_INDEX, SegmentReader, segment_path
 from pyspark_log.types import TopicPartition
+from tests import moved_time
 from tests.paths import LOGDIR
 
 pytestmark = pytest.mark.usefixtures("prompt_checkpoints")
@@ -533,6 +534,15 @@ def test_a_topic_that_goes_and_comes(root):
     with pytest.raises((UnknownTopicError, LogDamagedError)):
         list(reader)
     assert rows(store, topic="u") == [(0, b"x")]
+
+
+def test_topics_that_come_within_a_tick_of_the_systems_clock_for_files(root, monkeypatch):
+    moved_time.stand_still(monkeypatch.setattr)
+    add(root / "u-0", 0, batch(0, b"x"))
+    store = Store.open(root)
+    assert store.topics() == ["t", "u"]
+    add(root / "v-0", 0, batch(0, b"x"))
+    assert store.topics() == ["t", "u", "v"]
 
 
 def test_another_topic_of_the_same_name_is_not_read_on(root):
