@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark_log.errors import InvalidConfigError, shortened
+from pyspark_log.near_names import did_you_mean
 
 LONG_MAX = 2**63 - 1
 #: The default of `batch.max.memory.bytes`, the bytes that one batch may take in memory: its records once they
@@ -210,7 +211,8 @@ def _check(configs: Mapping[str, str], table: Mapping[str, ConfigKey], kind: str
     for name, text in configs.items():
         key = table.get(name)
         if key is None:
-            raise InvalidConfigError(f"unknown {kind} config {name!r}; known are: {', '.join(sorted(table))}")
+            near = did_you_mean(name, table) or f"; `pylog configs {kind}` lists those that there are"
+            raise InvalidConfigError(f"there is no {kind} config {name!r}{near}")
         key.value(text)
 
 

@@ -15,7 +15,8 @@ import click
 
 from pyspark_log import __version__
 from pyspark_log.cli import interrupts
-from pyspark_log.cli.support import one_line
+from pyspark_log.cli.kafka_spelling import kafka_spelling
+from pyspark_log.cli.support import CommandGroup, one_line, with_store_option
 from pyspark_log.cli.target import Target
 from pyspark_log.errors import PylogError
 
@@ -24,35 +25,29 @@ _BROKEN_PIPE = 141
 #: The commands, each in the file of its name, with the first sentence of its help. A command is loaded when it is
 #: asked for: most need pyarrow, which takes a second.
 COMMANDS = {
-    "backup": "Copy the store as it is at one moment into a new folder, while processes read it and write to it.",
-    "clean": "Delete what exceeds TOPIC's retention; without TOPIC, clean all topics and the store itself.",
+    "backup": "Copy the store, as it is at one moment, into a new folder while it stays in use.",
+    "clean": "Delete what exceeds TOPIC's retention, or that of all topics.",
     "compact": "Compact TOPIC: keep the last record of each key.",
-    "configs": "Print what can be set of a topic, a store or the connector, with defaults, units and meaning.",
+    "configs": "List the configs of topics and stores, and the options of Spark's connector.",
     "consume": "Print the records of TOPIC.",
-    "doctor": "Test whether the file system of the folder PATH does what a store needs.",
-    "du": "Print how large each TOPIC is: bytes, segments and records; the largest first, all if none is named.",
-    "dump": "Print the record batches of segment files (.log), a line each, in the words of Kafka's own dump.",
-    "export-kafka": "Copy TOPIC into a new FOLDER in the layout of Kafka, for a broker to take over.",
-    "groups": "List, describe, delete and reset consumer groups (a streaming query is one, too).",
-    "import-kafka": (
-        "Copy topics from FOLDER, in which a Kafka broker keeps its logs, into the store; offsets stay as they are."
-    ),
-    "jobs": "List the jobs for spark-submit, and print where they are.",
-    "log-dirs": "List, describe, add and remove log dirs (Kafka's log.dirs), and move partitions between them.",
-    "offsets": "Print earliest and latest offset and size of each partition of each TOPIC; of all if none is named.",
-    "perf": "Measure how fast this store is written to and read.",
+    "doctor": "Check whether the file system of the folder PATH can hold a store.",
+    "du": "Print the size of each TOPIC: bytes, segments and records.",
+    "dump": "Print the record batches of segment files (.log), as Kafka's dump tool does.",
+    "export-kafka": "Copy TOPIC into a new FOLDER that a Kafka broker can take over.",
+    "groups": "List, describe, delete and reset consumer groups.",
+    "import-kafka": "Copy topics from FOLDER, the log folder of a Kafka broker, into the store.",
+    "jobs": "List the jobs for spark-submit, and print their paths.",
+    "log-dirs": "List, describe, add and remove log dirs, and move partitions between them.",
+    "offsets": "Print the earliest and latest offset and the size of each partition of TOPIC.",
+    "perf": "Measure how fast this store can be written and read.",
     "produce": "Append each line of standard input to TOPIC as a record.",
-    "publishers": (
-        "List, describe and delete publishers: streaming queries, transactional ids, batch writes with a publishId."
-    ),
-    "recover": "Apply decided publishes that are not visible everywhere yet.",
-    "repair": "Create a repaired copy of the store in a new folder; the store itself is not changed.",
-    "tail": "Print the last records of each partition of TOPIC, and then new ones as they come.",
-    "top": "Show what is written to each TOPIC, and how far its groups are, as it changes; all if none is named.",
+    "publishers": "List, describe and delete publishers: streaming queries and transactional ids.",
+    "recover": "Apply publishes that are decided but not visible everywhere yet.",
+    "repair": "Create a repaired copy of a damaged store in a new folder.",
+    "tail": "Print the last records of each partition of TOPIC, then new ones as they arrive.",
+    "top": "Watch how fast each TOPIC grows and how far its groups lag.",
     "topics": "Create, list, describe, alter and delete topics.",
-    "verify": (
-        "Look for damage anywhere in the store: every byte of every segment, indexes, states, what was published."
-    ),
+    "verify": "Check the whole store for damage.",
 }
 
 # The packages of the commands, with their headings in the help; a command that is in none has its file in this folder.
@@ -73,17 +68,24 @@ def _module(command: str) -> str:
     return f"pyspark_log.cli.{''.join(packages)}{command.replace('-', '_')}"
 
 
-class _Commands(click.Group):
+# Where the words of the call are kept, for `kafka_spelling`.
+_WORDS = "pyspark_log.cli.words"
+
+
+class _Commands(CommandGroup):
     """Turns what a command raises into an exit code and one line."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any  # noqa: ANN401
     ) -> click.Context:
         """Reads what is given before the command."""
+        words = list(args)
         try:
-            return super().make_context(info_name, args, parent, **extra)
+            found = super().make_context(info_name, args, parent, **extra)
         except KeyboardInterrupt:
             raise SystemExit(interrupts.INTERRUPTED) from None
+        found.meta[_WORDS] = words
+        return found
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the commands."""
@@ -96,18 +98,17 @@ class _Commands(click.Group):
         with interrupts.fatal():
             command = getattr(importlib.import_module(_module(cmd_name)), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
+        with_store_option(command, _keep_store)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands, and loads none of them."""
-        width = formatter.width - 6 - max(map(len, COMMANDS))
         sections = [*_PACKAGES.values()]
         grouped = {name for _, names in sections for name in names}
         for heading, names in [*sections, ("Others", tuple(COMMANDS.keys() - grouped))]:
-            cut = [(name, click.Command(name, help=COMMANDS[name]).get_short_help_str(width)) for name in sorted(names)]
-            if cut:
+            if names:
                 with formatter.section(heading):
-                    formatter.write_dl(cut)
+                    formatter.write_dl([(name, COMMANDS[name]) for name in sorted(names)])
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command that was asked for."""
@@ -121,21 +122,30 @@ class _Commands(click.Group):
             ctx.exit(_BROKEN_PIPE)
         except KeyboardInterrupt:
             ctx.exit(interrupts.INTERRUPTED)
+        except click.NoSuchOption as error:
+            line = kafka_spelling(ctx.meta.get(_WORDS, ()), error.option_name)
+            if line is None:
+                raise
+            raise click.UsageError(f"{error.message.rstrip('.')}. Use instead: {line}", error.ctx) from error
         except (PylogError, OSError) as error:
             raise click.ClickException(one_line(error)) from error
         return result
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def _keep_store(ctx: click.Context, _parameter: click.Parameter, path: str | None) -> None:
+    """The callback of --store: the last one given counts."""
+    if path is not None or ctx.parent is None:
+        ctx.obj = Target(path)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option(
-    "--store", metavar="PATH", envvar="PYLOG_STORE",
-    help="The folder of the store (or set PYLOG_STORE).",
+    "--store", metavar="PATH", envvar="PYLOG_STORE", expose_value=False, callback=_keep_store,
+    help="The folder of the store (or set PYLOG_STORE). Can also be given after the command.",
 )
 @click.version_option(__version__, prog_name="pylog")
-@click.pass_context
-def main(ctx: click.Context, store: str | None) -> None:
-    """Kafka's log in plain files: topics, records, offsets and groups of a store."""
-    ctx.obj = Target(store)
+def main() -> None:
+    """Kafka's log in plain files: the topics, records, offsets and groups of a store."""
 
 
 if __name__ == "__main__":

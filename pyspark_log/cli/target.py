@@ -22,7 +22,7 @@ class Target:
     path: str | None
 
     def open(self) -> Store:
-        """The store, for commands that only read: never makes one.
+        """The store, for commands that only read: never creates one.
 
         Applies pending decisions of dead publishers first, if this user may write: otherwise a store that is
         only read would never show them.
@@ -40,7 +40,7 @@ class Target:
         return store
 
     def open_or_create(self) -> Store:
-        """The store, for commands that write: makes one in a missing or empty folder, and says so."""
+        """The store, for commands that write: creates one in a missing or empty folder, and says so."""
         path = self.store_path()
         with interrupts.fatal():
             from pyspark_log.storage.store import Store  # noqa: PLC0415
@@ -48,11 +48,11 @@ class Target:
             return Store.open(path)
         except StoreNotFoundError:
             store = Store.open_or_create(path)
-            click.echo(f"made a new store in {store.path}", err=True)
+            click.echo(f"Created a new store in {store.path}", err=True)
             return store
 
     def store_path(self) -> str:
         """The store's folder, unopened. click.UsageError if the user has not said it."""
         if not self.path:
-            raise click.UsageError("which store? Give --store PATH before the command, or set PYLOG_STORE.")
+            raise click.UsageError("Which store? Give --store PATH, or set PYLOG_STORE.")
         return self.path

@@ -33,12 +33,12 @@ def chosen_groups(log: OffsetsLog, names: Sequence[str], more: Sequence[str], al
     """The groups that a user has named, each once. click.UsageError: none, or names beside --all-groups."""
     named = list(dict.fromkeys([*names, *more]))
     if all_groups == bool(named):
-        raise click.UsageError("name a group, or give --all-groups")
+        raise click.UsageError("Which group? Name one, or give --all-groups.")
     return log.groups() if all_groups else named
 
 
 class Refusals:
-    """The groups that a command was refused for. Each group is taken by itself: the others are done all the same."""
+    """The groups that a command was refused for. One refusal does not stop the command for the other groups."""
 
     def __init__(self) -> None:
         self._errors: list[tuple[str, click.ClickException | PylogError | OSError]] = []
@@ -59,12 +59,12 @@ class Refusals:
             raise self._errors[0][1]
         if self._errors:
             lines = "".join(f"\n  {group}: {one_line(error)}" for group, error in self._errors)
-            raise click.ClickException(f"{len(self._errors)} of {len(groups)} groups could not be done:{lines}")
+            raise click.ClickException(f"{len(self._errors)} of {len(groups)} groups failed:{lines}")
 
 
 topic_option = click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[:N,...]", shell_complete=complete_topics,
-    help="All partitions of a topic, or some: orders:0,2. May be given several times.",
+    help="All partitions of a topic, or some: orders:0,2; repeatable.",
 )
 
 
@@ -105,5 +105,5 @@ def those_there(store: Store, partitions: Collection[TopicPartition], group: str
         if exists:
             there.append(at)
         else:
-            warn(f"group {group}: {at} is passed over, as there is no such partition")
+            warn(f"group {group}: {at} is skipped, because there is no such partition")
     return there

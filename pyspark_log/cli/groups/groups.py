@@ -16,6 +16,7 @@ from pyspark_log.cli.groups.group_choice import (
 )
 from pyspark_log.cli.groups.reset_offsets import reset_offsets
 from pyspark_log.cli.support import (
+    CommandGroup,
     cell,
     complete_groups,
     confirm,
@@ -46,9 +47,12 @@ from pyspark_log.types import TopicPartition
 _ANY = "any"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def groups() -> None:
-    """List, describe, delete and reset consumer groups (a streaming query is one, too)."""
+    """List, describe, delete and reset consumer groups.
+
+    A streaming query can be a group, too.
+    """
 
 
 groups.add_command(reset_offsets)
@@ -57,7 +61,7 @@ groups.add_command(reset_offsets)
 @groups.command("list")
 @click.option(
     "--state", "states", is_flag=False, flag_value=_ANY, metavar="[STATE,...]",
-    help="Also print each group's state and protocol type; with states (Empty, Stable), only groups in these.",
+    help="Also print state and protocol type; with STATEs (Empty, Stable), only of groups in one of them.",
 )
 @json_option
 @click.pass_obj
@@ -90,10 +94,10 @@ def _states(text: str) -> set[GroupState]:
 
 @groups.command()
 @group_options
-@click.option("--offsets", "_offsets", is_flag=True, help="What they have committed, and the lag (the default).")
-@click.option("--members", is_flag=True, help="Instead: their members.")
-@click.option("--state", is_flag=True, help="Instead: their state.")
-@click.option("--watch", "watched", is_flag=True, help="In a terminal: again and again, until Ctrl-C.")
+@click.option("--offsets", "_offsets", is_flag=True, help="Print committed offsets and lag (the default).")
+@click.option("--members", is_flag=True, help="Print the members instead.")
+@click.option("--state", is_flag=True, help="Print the state instead.")
+@click.option("--watch", "watched", is_flag=True, help="Repeat in a terminal, until q or Ctrl-C.")
 @interval_option
 @json_option
 @click.pass_obj
@@ -101,11 +105,11 @@ def describe(
     target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, _offsets: bool, members: bool,
     state: bool, watched: bool, interval: float, as_json: bool,
 ) -> None:
-    """Print what each GROUP has committed for each partition, where its log ends, and the lag between."""
+    """Print each GROUP's committed offset in each partition, the log end, and the lag."""
     if _offsets + members + state > 1:
-        raise click.UsageError("--offsets, --members and --state exclude each other")
+        raise click.UsageError("Give only one of --offsets, --members and --state.")
     if watched and as_json:
-        raise click.UsageError("--watch and --json exclude each other")
+        raise click.UsageError("--watch and --json cannot be combined.")
     store = target.open()
     log = OffsetsLog(store)
     shown = _MEMBERS if members else _STATE if state else _OFFSETS
@@ -120,7 +124,13 @@ def describe(
     chosen, rows, refusals = look()
     if watched:
         refusals.raise_if_any(chosen)
-        watch(lambda: table_text(list(shown), table(look()[1])), interval)
+
+        def again() -> None:
+            nonlocal rows
+            rows = look()[1]
+
+        watch(again, lambda: table_text(list(shown), table(rows)), interval)
+        return
     if not rows:
         refusals.raise_if_any(chosen)  # Without a table that has nothing but its head.
     if as_json:
@@ -223,7 +233,10 @@ def _log_end(store: Store, at: TopicPartition) -> int | None:
 @yes_option
 @click.pass_obj
 def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups: bool, yes: bool) -> None:
-    """Delete each GROUP with its committed offsets. A group that has members is refused."""
+    """Delete each GROUP with its committed offsets.
+
+    A group with members is refused.
+    """
     store = target.open()
     store.check_writable()
     log = OffsetsLog(store)
@@ -239,19 +252,19 @@ def delete(target: Target, names: Sequence[str], more: Sequence[str], all_groups
 
 @groups.command("delete-offsets")
 @click.option(
-    "--group", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group that has committed them."
+    "--group", required=True, metavar="GROUP", shell_complete=complete_groups, help="The group."
 )
 @topic_option
 @yes_option
 @json_option
 @click.pass_obj
 def delete_offsets(target: Target, group: str, topics: Sequence[str], yes: bool, as_json: bool) -> None:
-    """Delete a group's committed offsets for a topic, or for some partitions of it.
+    """Delete a group's committed offsets for a topic, or for some of its partitions.
 
-    A deleted topic can be named as well. Refused while members of the group read the topic.
+    The topic may have been deleted already. Refused while members of the group read the topic.
     """
     if not topics:
-        raise click.UsageError("no partitions are named: give --topic")
+        raise click.UsageError("Which partitions? Give --topic.")
     store = target.open()
     log = OffsetsLog(store)
     committed, partitions = log.fetch(group), set[TopicPartition]()

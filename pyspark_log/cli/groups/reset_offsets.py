@@ -73,36 +73,36 @@ class _Scenario:
         values = (self.to_offset, self.to_datetime, self.by_duration, self.shift_by, from_file)
         if sum(value is not None for value in values) + self.to_earliest + self.to_latest + self.to_current != 1:
             raise click.UsageError(
-                "give one of --to-offset, --to-datetime, --by-duration, --to-earliest, --to-latest, --shift-by, "
-                "--to-current and --from-file"
+                "Give one of --to-offset, --to-datetime, --by-duration, --to-earliest, --to-latest, --shift-by, "
+                "--to-current and --from-file."
             )
 
 
 @click.command("reset-offsets")
 @group_options
 @topic_option
-@click.option("--all-topics", is_flag=True, help="All partitions that the group has committed an offset of.")
+@click.option("--all-topics", is_flag=True, help="All partitions for which the group has a committed offset.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option(
     "--to-datetime", callback=to_ms, metavar="TIME",
-    help="To the first record of this time or a later one: YYYY-MM-DDTHH:mm:SS.sss, UTC if it names no zone;"
-    " or ms since 1970.",
+    help="To the first record at or after this time: YYYY-MM-DDTHH:mm:SS.sss (UTC unless it names a zone), or ms since"
+    " 1970.",
 )
 @click.option(
     "--by-duration", callback=_duration, metavar="DURATION",
-    help="To the first record that is younger than this: PnDTnHnMnS.",
+    help="To the first record younger than this, such as PT1H30M or P7D.",
 )
-@click.option("--to-earliest", is_flag=True, help="To the first record that is there.")
-@click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--shift-by", type=int, metavar="N", help="By so many offsets; back if it is negative.")
-@click.option("--to-current", is_flag=True, help="To where it is; to the end where it is nowhere.")
+@click.option("--to-earliest", is_flag=True, help="To the earliest offset.")
+@click.option("--to-latest", is_flag=True, help="To the latest offset.")
+@click.option("--shift-by", type=int, metavar="N", help="By N offsets; backwards if N is negative.")
+@click.option("--to-current", is_flag=True, help="To the current offset, or to the latest one if there is none.")
 @click.option(
     "--from-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-    help="To what a file says that --export has made.",
+    help="To the offsets in a file written by --export.",
 )
-@click.option("--dry-run", is_flag=True, help="Only print what would be done (the default).")
-@click.option("--execute", is_flag=True, help="Do it.")
-@click.option("--export", is_flag=True, help="Print it as CSV.")
+@click.option("--dry-run", is_flag=True, help="Only print the new offsets (the default).")
+@click.option("--execute", is_flag=True, help="Commit the new offsets.")
+@click.option("--export", is_flag=True, help="Print the new offsets as CSV.")
 @json_option
 @click.pass_obj
 def reset_offsets(
@@ -111,25 +111,25 @@ def reset_offsets(
     to_latest: bool, shift_by: int | None, to_current: bool, from_file: str | None, dry_run: bool, execute: bool,
     export: bool, as_json: bool,
 ) -> None:
-    """Set what each GROUP has committed to other offsets.
+    """Reset the committed offsets of each GROUP.
 
-    Prints the new offsets; only with --execute they are committed, and only if none was moved meanwhile. A group
-    with members is refused. A running streaming query goes by its checkpoint, and does not see what is done here.
+    Prints the new offsets. They are committed only with --execute, and only if the group has not moved meanwhile. A
+    group with members is refused. A running streaming query follows its checkpoint and ignores the reset.
 
-    Of several groups each is taken by itself: what is printed is done, those that are refused are named at the end,
-    and the code is 1.
+    Of several groups, some may be refused: the others are reset and printed, the refused ones are listed at the end,
+    and the exit code is 1.
 
-    An offset that the log does not have becomes its first or last one, with a warning. CSV is TOPIC,PARTITION,OFFSET
-    for one group, and has the group in front for several.
+    An offset outside the log becomes its earliest or latest one, with a warning. CSV lines are TOPIC,PARTITION,OFFSET
+    for one group, and GROUP,TOPIC,PARTITION,OFFSET for several.
     """
     scenario = _Scenario(to_offset, to_datetime, by_duration, to_earliest, to_latest, shift_by, to_current)
     scenario.check(from_file)
     if export and as_json:
-        raise click.UsageError("--export and --json exclude each other")
+        raise click.UsageError("--export and --json cannot be combined.")
     if dry_run and execute:
-        raise click.UsageError("--dry-run and --execute exclude each other")
+        raise click.UsageError("--dry-run and --execute cannot be combined.")
     if bool(topics) + all_topics + (from_file is not None) != 1:
-        raise click.UsageError("no partitions are named: give --topic, --all-topics or --from-file")
+        raise click.UsageError("Which partitions? Give --topic, --all-topics or --from-file.")
     store = target.open()
     if execute:
         store.check_writable()
@@ -144,7 +144,7 @@ def reset_offsets(
             committed = _committed(log, group)
             if listed is not None:
                 if group not in listed:
-                    raise click.ClickException(f"{from_file} says nothing of group {group}")
+                    raise click.ClickException(f"{from_file} has no line for group {group}")
                 there = those_there(store, listed[group], group)
                 offsets = _clamped(store, {at: listed[group][at] for at in there})
             else:
@@ -158,7 +158,7 @@ def reset_offsets(
     _print(done, export, single, as_json)
     refusals.raise_if_any(chosen)
     if not (dry_run or execute):
-        click.echo("nothing was changed; give --execute to have it done, or --dry-run to leave out this line", err=True)
+        click.echo("Nothing was changed. Give --execute to commit these, or --dry-run to hide this line.", err=True)
 
 
 def _committed(log: OffsetsLog, group: str) -> _Committed:
@@ -169,7 +169,7 @@ def _committed(log: OffsetsLog, group: str) -> _Committed:
 def _held(store: Store, group: str, committed: _Committed) -> list[TopicPartition]:
     """The partitions that --all-topics means."""
     if not committed:
-        raise click.ClickException(f"group {group} has committed nothing, so there are no topics of it")
+        raise click.ClickException(f"group {group} has no committed offsets, so --all-topics finds no topic")
     return those_there(store, committed, group)
 
 
@@ -198,7 +198,7 @@ def _resolve(
     if scenario.shift_by is not None:
         for at in partitions:
             if at not in committed:
-                raise click.ClickException(f"group {group} has committed nothing for {at}, so nothing can be shifted")
+                raise click.ClickException(f"group {group} has no committed offset for {at} to shift")
         return _clamped(store, {at: committed[at].offset + scenario.shift_by for at in partitions})
     if scenario.to_offset is not None:
         return _clamped(store, dict.fromkeys(partitions, scenario.to_offset))
@@ -225,7 +225,7 @@ def _at_time(store: Store, at: TopicPartition, time: int) -> int:
     found = store.offset_for_timestamp(at.topic, at.partition, time)
     if found is not None:
         return found.offset
-    warn(f"{at} has no record of that time or a later one; its end is taken")
+    warn(f"{at} has no record at or after that time; the latest offset is used")
     return _end(store, at)
 
 
@@ -236,9 +236,9 @@ def _clamped(store: Store, offsets: _Offsets) -> _Offsets:
         start, end = _start(store, at), _end(store, at)
         found[at] = min(max(offset, start), end)
         if offset < start:
-            warn(f"{at}: {offset} is lower than its earliest offset; {start} is taken")
+            warn(f"{at}: {offset} is below the earliest offset; {start} is used")
         elif offset > end:
-            warn(f"{at}: {offset} is higher than its latest offset; {end} is taken")
+            warn(f"{at}: {offset} is above the latest offset; {end} is used")
     return found
 
 
@@ -246,7 +246,7 @@ def _clamped(store: Store, offsets: _Offsets) -> _Offsets:
 
 
 def _read_plan(path: str, group: str | None) -> dict[str, _Offsets]:
-    """What a file of --export says of each group; `group` is the one whose name the lines need not have."""
+    """The offsets of each group in a file written by --export; `group`: the group of lines without a group."""
     plan: dict[str, _Offsets] = {}
     layout = "orders,0,1234 (topic, partition, offset)"
     if group is None:
@@ -256,7 +256,7 @@ def _read_plan(path: str, group: str | None) -> dict[str, _Offsets]:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = [(number, row) for number, row in enumerate(csv.reader(file), 1) if row]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise click.ClickException(f"{path} is no CSV with lines as {layout}: {error}") from None
+        raise click.ClickException(f"{path} is not a CSV file with lines like {layout}: {error}") from None
     for number, row in rows:
         try:
             of, at, offset = _read_line(row, group, layout)
@@ -264,7 +264,7 @@ def _read_plan(path: str, group: str | None) -> dict[str, _Offsets]:
             raise click.ClickException(f"{path}, line {number}: {error}") from None
         offsets = plan.setdefault(of, {})
         if at in offsets:
-            raise click.ClickException(f"{path}, line {number}: {at} is there for the second time")
+            raise click.ClickException(f"{path}, line {number}: {at} appears twice")
         offsets[at] = offset
     return plan
 
@@ -274,7 +274,7 @@ def _read_line(row: Sequence[str], group: str | None, layout: str) -> tuple[str,
     fields = [group, *row] if len(row) == 3 and group is not None else list(row)
     whole = [text.strip() for text in fields[2:]]
     if len(fields) != 4 or not all(_WHOLE.fullmatch(text) for text in whole):
-        raise ValueError(f"{','.join(row)!r} is no line as {layout}")
+        raise ValueError(f"{','.join(row)!r} is not a line like {layout}")
     topic = fields[1].strip()
     check_name(topic)
     return fields[0], TopicPartition(topic, int(whole[0])), int(whole[1])

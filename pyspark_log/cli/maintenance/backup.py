@@ -13,14 +13,14 @@ from pyspark_log.storage.maintenance.backup import back_up
 
 
 @click.command()
-@click.option("--into", required=True, metavar="FOLDER", type=click.Path(), help="A new or empty folder, for the copy.")
+@click.option("--into", required=True, metavar="FOLDER", type=click.Path(), help="A new or empty folder for the copy.")
 @json_option
 @click.pass_obj
 def backup(target: Target, into: str, as_json: bool) -> None:
-    """Copy the store as it is at one moment into a new folder, while processes read it and write to it.
+    """Copy the store, as it is at one moment, into a new folder while it stays in use.
 
-    Each partition is copied up to that moment, and each publish is in the copy as a whole or not at all. Processes that
-    write wait for that moment; the command prints for how long.
+    Each partition is copied up to that moment, and each publish is in the copy completely or not at all. Writers pause
+    at that moment; the command prints for how long.
     """
     progress = ProgressBar("backup")
     try:
@@ -31,9 +31,9 @@ def backup(target: Target, into: str, as_json: bool) -> None:
         print_json(dataclasses.asdict(done))
         return
     if done.undone:
-        click.echo(f"{done.undone} decided publishes are not applied everywhere yet: pylog --store {done.path} recover")
+        click.echo(f"{done.undone} decided publishes are not applied everywhere yet: pylog recover --store {done.path}")
     click.echo(
         f"copied {done.partitions} partitions, {human_size(done.bytes)}, into {done.path}, as they were at "
-        f"{shown(done.time)}; writers waited for {done.pause:.3f} s. "
-        f"Now look at it: pylog --store {done.path} verify"
+        f"{shown(done.time)}; writers paused for {done.pause:.3f} s. "
+        f"Now check the copy: pylog verify --store {done.path}"
     )

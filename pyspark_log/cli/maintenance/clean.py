@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pyspark_log.cli.support import complete_topics
+from pyspark_log.cli.support import complete_topics, plural
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.maintenance import janitor
 
@@ -13,12 +13,12 @@ from pyspark_log.storage.maintenance import janitor
 @click.argument("topic", required=False, shell_complete=complete_topics)
 @click.pass_obj
 def clean(target: Target, topic: str | None) -> None:
-    """Delete what exceeds TOPIC's retention; without TOPIC, clean all topics and the store itself.
+    """Delete what exceeds TOPIC's retention, or that of all topics.
 
-    Writers do this for a partition whenever they roll a segment of it. This is for partitions that no process writes
-    to any more, for the files of deleted topics, for expired offsets of groups, and for staged output that was never
-    published.
+    Writers do this whenever they roll a segment of a partition. This command is for partitions that no process writes
+    to any more. Without TOPIC it also removes the files of deleted topics, expired committed offsets, and staged
+    output that was never published.
     """
     store = target.open()
     count = janitor.clean(store) if topic is None else store.clean(topic)
-    click.echo(f"{count} segments removed")
+    click.echo(f"{plural(count, 'segment')} removed")

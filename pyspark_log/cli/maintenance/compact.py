@@ -26,10 +26,10 @@ from pyspark_log.storage.compaction import compact as compact_store
 def compact(target: Target, topic: str | None, as_json: bool) -> None:
     """Compact TOPIC: keep the last record of each key. Offsets and order do not change.
 
-    Without TOPIC, all compacted topics that are due, by their min.cleanable.dirty.ratio and
-    max.compaction.lag.ms; with it, everything that can be compacted. The active segment is never touched, nor are
-    records younger than min.compaction.lag.ms. Other processes may read and write meanwhile. Ends with code 1 if a
-    partition cannot be compacted; from then on it is left out, with a warning, until its topic is named.
+    Without TOPIC, compacts the topics that are due by their min.cleanable.dirty.ratio and max.compaction.lag.ms; with
+    it, all that can be compacted. The active segment and records younger than min.compaction.lag.ms stay as they are.
+    Other processes may read and write meanwhile. The exit code is 1 if a partition cannot be compacted; from then on it
+    is skipped, with a warning, until its topic is named.
     """
     store, progress = target.open(), ProgressBar("compact")
     try:
@@ -40,7 +40,7 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
         for at, reason in uncleanable(store.logs).items():
             if at not in {outcome.at for outcome in outcomes}:
                 again = f"`pylog compact {at.topic}` tries again"
-                warn(f"{at} is left out, as it could not be compacted: {reason} ({again})")
+                warn(f"{at} is skipped, because it could not be compacted: {reason} ({again})")
     if as_json:
         print_json([_document(outcome) for outcome in outcomes])
     elif outcomes:
@@ -48,7 +48,7 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
             ("PARTITION", "RECORDS", "LEFT", "SIZE", "LEFT", "CLEANED TO", "SECONDS", "PROBLEM"), map(_row, outcomes)
         )
     else:
-        click.echo("nothing is to be compacted")
+        click.echo("nothing to compact")
     if any(outcome.problem for outcome in outcomes):
         raise click.exceptions.Exit(1)
 

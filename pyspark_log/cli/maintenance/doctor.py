@@ -14,15 +14,15 @@ from pyspark_log.storage.maintenance.doctor import WAIT_SECONDS, Finding, Verdic
 @click.argument("path", type=click.Path(exists=True, file_okay=False))
 @click.option(
     "--peer", is_flag=True,
-    help=f"Also wait (up to {WAIT_SECONDS:.0f} s) for a second `pylog doctor PATH --peer`, on another host that shares "
-    "the folder, and test the two together.",
+    help=f"Also wait up to {WAIT_SECONDS:.0f} s for `pylog doctor PATH --peer` on another host that shares the folder, "
+    "and test the two together.",
 )
 @json_option
 def doctor(path: str, peer: bool, as_json: bool) -> None:
-    """Test whether the file system of the folder PATH does what a store needs.
+    """Check whether the file system of the folder PATH can hold a store.
 
-    PATH is a store, or an empty folder where one is to be. All files of the test are made in a sub-folder of it that is
-    removed again. Ends with code 1 if something failed; a warning is something that works within a limit.
+    PATH is a store, or an empty folder for one. The test files are created in a subfolder, which is removed afterwards.
+    The exit code is 1 if a check failed; a warning means that it works, within a limit.
     """
     findings = list(examine(path))
     if peer:

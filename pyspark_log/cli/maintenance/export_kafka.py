@@ -16,15 +16,15 @@ from pyspark_log.storage.maintenance.transfer import export_kafka as export_topi
 @click.argument("folder", type=click.Path())
 @click.option(
     "--topic-id", required=True, metavar="ID",
-    help="The topic's id in the Kafka cluster, as kafka-topics.sh --describe prints it.",
+    help="The topic's id in the Kafka cluster; kafka-topics.sh --describe prints it.",
 )
 @json_option
 @click.pass_obj
 def export_kafka(target: Target, topic: str, folder: str, topic_id: str, as_json: bool) -> None:
-    """Copy TOPIC into a new FOLDER in the layout of Kafka, for a broker to take over.
+    """Copy TOPIC into a new FOLDER that a Kafka broker can take over.
 
-    Offsets, times, keys and headers stay as they are. Every record is checked; if one is damaged, nothing is
-    exported. Other processes may write to the topic meanwhile. docs/kafka.md says what to do with the folder.
+    Offsets, times, keys and headers do not change. Every record is checked; if one is damaged, nothing is exported.
+    Other processes may write to the topic meanwhile. docs/kafka.md says what to do with the folder.
     """
     progress = ProgressBar(f"export {topic}")
     try:

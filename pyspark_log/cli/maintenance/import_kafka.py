@@ -16,10 +16,10 @@ from pyspark_log.storage.store import Store
 
 @click.command("import-kafka")
 @click.argument("folder", type=click.Path())
-@click.option("--topic", "names", multiple=True, metavar="TOPIC", help="Only this topic; may be given several times.")
+@click.option("--topic", "names", multiple=True, metavar="TOPIC", help="Only this topic; repeatable.")
 @click.option(
     "--take-what-is-there", "take", is_flag=True,
-    help="Also of a log that has lost its end, by the broker's checkpoints, or whose .txnindex its markers refute.",
+    help="Also import a log that is shorter than the checkpoints say, or whose .txnindex contradicts its markers.",
 )
 @config_option
 @json_option
@@ -27,12 +27,12 @@ from pyspark_log.storage.store import Store
 def import_kafka(
     target: Target, folder: str, names: Sequence[str], take: bool, configs: dict[str, str], as_json: bool
 ) -> None:
-    """Copy topics from FOLDER, in which a Kafka broker keeps its logs, into the store; offsets stay as they are.
+    """Copy topics from FOLDER, the log folder of a Kafka broker, into the store.
 
-    Every record is checked. Each topic is imported atomically, with retention.ms=-1 unless --config says otherwise;
-    the first that cannot be copied ends the command, and every printed topic is imported. The store is created if
-    its folder is missing or empty. Committed offsets of groups are not copied: the job mirror does that, with
-    --groups.
+    Offsets do not change, and every record is checked. Each topic is imported completely or not at all, with
+    retention.ms=-1 unless --config says otherwise. The command ends at the first topic that cannot be copied; every
+    topic it prints is imported. The store is created if its folder is missing or empty. Committed offsets
+    of groups are not imported: the job mirror copies them, with --groups.
     """
     source = Store.open(folder)
     chosen = [source.describe_topic(name).name for name in dict.fromkeys(names)] or source.topics()
@@ -70,7 +70,7 @@ def _bring(
     for one in imported:
         if one.last_stable_offset < one.log_end:
             warn(
-                f"{one.at}: a transaction is open since offset {one.last_stable_offset}, and no producer will end it "
-                "here: readers of committed records stop there"
+                f"{one.at}: a transaction is open since offset {one.last_stable_offset}, and no producer can end it "
+                "here; read_committed readers stop there"
             )
     return imported

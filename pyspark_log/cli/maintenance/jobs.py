@@ -8,18 +8,19 @@ from pathlib import Path
 import click
 
 import pyspark_log
-from pyspark_log.cli.support import json_option, print_json, print_table
+from pyspark_log.cli.support import CommandGroup, json_option, print_json, print_table
+from pyspark_log.near_names import did_you_mean
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def jobs() -> None:
-    """List the jobs for spark-submit, and print where they are."""
+    """List the jobs for spark-submit, and print their paths."""
 
 
 @jobs.command("list")
 @json_option
 def list_jobs(as_json: bool) -> None:
-    """Print the names of the jobs, with one line each."""
+    """Print the name of each job and what it does."""
     found = {name: _what(path) for name, path in _jobs().items()}
     if as_json:
         print_json([{"name": name, "what": what} for name, what in found.items()])
@@ -33,7 +34,9 @@ def path(name: str) -> None:
     """Print the path of the job NAME: `spark-submit $(pylog jobs path NAME) ...`."""
     found = _jobs()
     if name not in found:
-        raise click.UsageError(f"there is no job {name!r}; there are: {', '.join(found)}")
+        raise click.UsageError(
+            f"There is no job {name!r}" + (did_you_mean(name, found) or f"; there are: {', '.join(found)}")
+        )
     click.echo(str(found[name]))
 
 

@@ -6,22 +6,33 @@ from collections.abc import Sequence
 
 import click
 
-from pyspark_log.cli.support import NOTHING, complete_topics, human_size, json_option, print_json, print_table
+from pyspark_log.cli.support import (
+    NOTHING,
+    CommandGroup,
+    complete_topics,
+    human_size,
+    json_option,
+    print_json,
+    print_table,
+)
 from pyspark_log.cli.target import Target
 
 
-@click.group("log-dirs")
+@click.group("log-dirs", cls=CommandGroup)
 def log_dirs() -> None:
-    """List, describe, add and remove log dirs (Kafka's log.dirs), and move partitions between them."""
+    """List, describe, add and remove log dirs, and move partitions between them.
+
+    Log dirs are Kafka's log.dirs: the folders, on one or more disks, that hold the partitions of a store.
+    """
 
 
 @log_dirs.command("list")
 @json_option
 @click.pass_obj
 def list_folders(target: Target, as_json: bool) -> None:
-    """Print the log dirs: whether each can be used, how many partitions it has, their size, and the room left.
+    """Print each log dir: its partitions, their size, the free space, and what is wrong with it.
 
-    A folder that has failed takes only its own partitions out.
+    If a log dir fails, only its own partitions are offline.
     """
     found = target.open().describe_log_dirs()
     if as_json:
@@ -46,7 +57,7 @@ def list_folders(target: Target, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def describe(target: Target, topic_names: Sequence[str], as_json: bool) -> None:
-    """Print the partitions in each log dir with their sizes, the largest first; of all topics if none is named."""
+    """Print the partitions in each log dir with their sizes, the largest first."""
     store = target.open()
     wanted = {store.describe_topic(name).name for name in topic_names}
     rows = [
@@ -70,9 +81,10 @@ def _shown(size: int) -> str:
 @click.argument("folder")
 @click.pass_obj
 def add(target: Target, folder: str) -> None:
-    """Give the store the log dir FOLDER: an absolute path, or a plain name of a folder in the store.
+    """Add the log dir FOLDER: an absolute path, or the name of a folder in the store.
 
-    It is missing, or empty. New partitions go to the folder with the fewest; those that are there stay.
+    The folder must be missing or empty. New partitions are created in the log dir with the fewest partitions; existing
+    ones stay where they are.
     """
     store = target.open()
     store.add_log_dir(folder)
@@ -83,12 +95,12 @@ def add(target: Target, folder: str) -> None:
 @click.argument("folder")
 @click.pass_obj
 def remove(target: Target, folder: str) -> None:
-    """Take the log dir FOLDER, in which no partition is, off the store's list.
+    """Remove the log dir FOLDER from the store's list. It must hold no partition.
 
-    Empty it with `move` first. One that has failed is taken off without being touched, if no partition is in it.
+    Move its partitions away with `move` first. A failed log dir without partitions is removed from the list untouched.
     """
     left = target.open().remove_log_dir(folder)
-    click.echo(f"removed {folder}" + (f"; it may still hold something of the store: {left}" if left else ""))
+    click.echo(f"removed {folder}" + (f"; it may still hold files of the store: {left}" if left else ""))
 
 
 @log_dirs.command()
@@ -99,7 +111,7 @@ def remove(target: Target, folder: str) -> None:
 def move(target: Target, topic: str, partition: int, folder: str) -> None:
     """Move PARTITION of TOPIC to the log dir FOLDER while it is read and written.
 
-    A command that was stopped can be given again. The old files go with `pylog clean`, after file.delete.delay.ms.
+    If the command is stopped, run it again. `pylog clean` deletes the old files after file.delete.delay.ms.
     """
     copied = target.open().move_partition(topic, partition, folder)
     click.echo(f"{human_size(copied)} copied")

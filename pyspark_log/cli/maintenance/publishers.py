@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from pyspark_log.cli.support import NOTHING, confirm, json_option, print_json, print_table, yes_option
+from pyspark_log.cli.support import NOTHING, CommandGroup, confirm, json_option, print_json, print_table, yes_option
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.fs import shown
 from pyspark_log.storage.publish import NO_NUMBER, Decision, Origin, delete_publisher
@@ -14,16 +14,19 @@ from pyspark_log.storage.publish import publishers as known_publishers
 from pyspark_log.storage.store import Store
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def publishers() -> None:
-    """List, describe and delete publishers: streaming queries, transactional ids, batch writes with a publishId."""
+    """List, describe and delete publishers: streaming queries and transactional ids.
+
+    A batch write with a publishId is a publisher, too.
+    """
 
 
 @publishers.command("list")
 @json_option
 @click.pass_obj
 def list_publishers(target: Target, as_json: bool) -> None:
-    """Print each publisher with its last number, the run that has it, and whether all of that is applied."""
+    """Print each publisher with its last number, the run that owns it, and whether that publish is applied."""
     found = known_publishers(target.open().decisions)
     if as_json:
         print_json([_document(one) for one in found])
@@ -42,7 +45,7 @@ def list_publishers(target: Target, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def describe(target: Target, names: Sequence[str], as_json: bool) -> None:
-    """Print all that is known of each PUBLISHER."""
+    """Print everything known about each PUBLISHER."""
     store = target.open()
     found = [_find(store, name) for name in names]
     if as_json:
@@ -60,19 +63,19 @@ def describe(target: Target, names: Sequence[str], as_json: bool) -> None:
 @yes_option
 @click.pass_obj
 def delete(target: Target, name: str, yes: bool) -> None:
-    """Forget PUBLISHER, as if it had never published. What it has published stays.
+    """Forget PUBLISHER, as if it had never published. The records it published stay.
 
-    A query that is restarted with that id starts over: the batch that it repeats is published a second time, and no
-    run is fenced. So delete only publishers that never come back. One whose last decision is not applied is refused.
+    If a query restarts with that id, it starts over: the batch it repeats is published a second time, and no run is
+    fenced. So delete only publishers that will not come back. Refused while the last decision is not applied.
     """
     store = Store.open(target.store_path())
     last = _find(store, name)
     confirm(
-        f"Publisher {name} is at number {last.number} ({shown(last.time)}). A query that publishes under that id "
-        "begins again, and what it repeats is published twice. Delete it?", yes,
+        f"Publisher {name} is at number {last.number} ({shown(last.time)}). If a query uses that id again, it starts "
+        "over, and the batch it repeats is published twice. Delete the publisher?", yes,
     )  # fmt: skip
     last = delete_publisher(store.decisions, name)
-    click.echo(f"publisher {name} is deleted; its last number was {last.number}")
+    click.echo(f"Deleted publisher {name}; its last number was {last.number}.")
 
 
 def _find(store: Store, name: str) -> Decision:

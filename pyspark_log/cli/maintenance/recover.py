@@ -22,25 +22,25 @@ from pyspark_log.storage.store import Store
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only show what is decided and not applied, and why it cannot be.")
+@click.option("--dry-run", is_flag=True, help="Only show the decisions that are not applied, and why.")
 @click.option(
     "--set-aside", "decision", type=click.IntRange(min=0), metavar="DECISION",
-    help="Give up this decision where it is not applied, for good. Its staged output is kept in the folder cut.",
+    help="Give up this decision for good, in the partitions that lack it. Its staged output is kept in the folder cut.",
 )
 @yes_option
 @json_option
 @click.pass_obj
 def recover(target: Target, dry_run: bool, decision: int | None, yes: bool, as_json: bool) -> None:
-    """Apply decided publishes that are not visible everywhere yet.
+    """Apply publishes that are decided but not visible everywhere yet.
 
-    Publishers and readers do this as they run. This is for when none runs, or to see the error that blocks them
-    (a full disk, a lost file). Ends with code 1 if anything could not be applied.
+    Publishers and Spark's readers do this as they run. Use this command when none runs, or to see the error that stops
+    them (a full disk, a lost file). The exit code is 1 if a decision could not be applied.
     """
     store = Store.open(target.store_path())
     if decision is not None:
         if dry_run or as_json:
-            raise click.UsageError("--set-aside goes with neither --dry-run nor --json")
-        confirm(f"Give up decision {decision} for good, wherever it is not applied?", yes)
+            raise click.UsageError("--set-aside cannot be combined with --dry-run or --json.")
+        confirm(f"Give up decision {decision} for good, in all partitions that lack it?", yes)
         _set_aside(store, decision)
         return
     found = recovery.waiting(store.decisions) if dry_run else recovery.recover(store.decisions)
@@ -57,9 +57,9 @@ def _set_aside(store: Store, number: int) -> None:
     click.echo(f"decision {number} is set aside; partitions without it: {_names(result.places)}")
     click.echo(f"its staged output is kept in {result.folder}")
     if result.is_revoked:
-        click.echo("no partition has got anything of it: its publisher may publish the same number again")
+        click.echo("no partition has any of it: its publisher may publish the same number again")
     else:
-        click.echo("some partitions have got theirs: its publisher goes on with its next number")
+        click.echo("some partitions have it already: its publisher goes on with the next number")
 
 
 def _document(one: Waiting, dry_run: bool) -> dict[str, object]:
@@ -76,7 +76,7 @@ def _document(one: Waiting, dry_run: bool) -> dict[str, object]:
 
 def _print(found: Sequence[Waiting], dry_run: bool) -> None:
     if not found:
-        click.echo("all that was decided is applied")
+        click.echo("all decisions are applied")
         return
     done = "waits" if dry_run else "applied"
     print_table(("DECISION", "PUBLISHER", "NUMBER", "DECIDED", "BY", "RECORDS", "STAGED", "LACKED BY", "STATE"), [

@@ -13,14 +13,14 @@ from pyspark_log.storage.maintenance.repair import repair as repair_store
 
 
 @click.command()
-@click.option("--into", required=True, metavar="FOLDER", type=click.Path(), help="A new or empty folder, for the copy.")
+@click.option("--into", required=True, metavar="FOLDER", type=click.Path(), help="A new or empty folder for the copy.")
 @json_option
 @click.pass_obj
 def repair(target: Target, into: str, as_json: bool) -> None:
-    """Create a repaired copy of the store in a new folder; the store itself is not changed.
+    """Create a repaired copy of a damaged store in a new folder.
 
-    Stop all writers first. Undamaged batches are copied with their offsets; damaged bytes are left out, reported, and
-    kept in FOLDER/cut. Ends with code 1 if the copy lacks anything.
+    The store itself is not changed. Stop all writers first. Undamaged batches are copied with their offsets; damaged
+    bytes are left out, reported, and kept in FOLDER/cut. The exit code is 1 if the copy lacks anything.
     """
     progress = ProgressBar("repair")
     try:
@@ -59,12 +59,12 @@ def _print(report: RepairReport) -> None:
             for loss in report.losses
         ])  # fmt: skip
     for copy in report.stopped:
-        click.echo(f"{copy.place}: copied, but cannot be read or written there: {copy.reason}")
+        click.echo(f"{copy.place}: copied, but the copy cannot be read or written: {copy.reason}")
     records = sum(copy.records for copy in report.copies)
     size = sum(copy.bytes for copy in report.copies)
     click.echo(
         f"copied {len(report.copies)} partitions, {records} records, {human_size(size)} into {report.path}; "
-        f"{len(report.losses)} losses. Now look at it: pylog --store {report.path} verify"
+        f"{len(report.losses)} losses. Now check the copy: pylog verify --store {report.path}"
     )
 
 

@@ -12,6 +12,7 @@ from pyspark_log.cli.support import (
     good,
     human_size,
     json_option,
+    plural,
     print_json,
     print_table,
 )
@@ -23,16 +24,18 @@ from pyspark_log.storage.maintenance.verify import verify as verify_store
 @click.command()
 @click.option("--topic", shell_complete=complete_topics, help="Only this topic.")
 @click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="N", help="How many partitions at once; as many as processors."
+    "--jobs", type=click.IntRange(min=1), metavar="N",
+    help="How many partitions to check at once. [default: one per processor]",
 )
 @json_option
 @click.pass_obj
 def verify(target: Target, topic: str | None, jobs: int | None, as_json: bool) -> None:
-    """Look for damage anywhere in the store: every byte of every segment, indexes, states, what was published.
+    """Check the whole store for damage.
 
-    Of a folder of a Kafka broker: at segments, checkpoints and indexes of aborted transactions.
+    Reads every byte of every segment, the indexes, the states and the publishes. In the log folder of a Kafka broker it
+    reads the segments, the checkpoints and the indexes of aborted transactions.
 
-    Changes nothing and needs no write access; other processes may write meanwhile. Ends with code 1 if there is
+    Changes nothing and needs no write access; other processes may write meanwhile. The exit code is 1 if there is
     damage. Wrong indexes and notes are reported too, but are not damage.
     """
     progress = ProgressBar("verify")
@@ -80,8 +83,9 @@ def _print(report: Report) -> None:
     totals = report.totals
     verdict = alert("DAMAGED") if report.damaged else good("no damage")
     click.echo(
-        f"{verdict}: {report.partitions} partitions, {totals.segments} segments, "
-        f"{totals.batches} batches, {totals.records} records, {human_size(totals.bytes)} in {report.seconds:.1f} s"
+        f"{verdict}: {plural(report.partitions, 'written partition')}, {plural(totals.segments, 'segment')}, "
+        f"{totals.batches} batches, {plural(totals.records, 'record')}, {human_size(totals.bytes)} "
+        f"in {report.seconds:.1f} s"
     )
 
 

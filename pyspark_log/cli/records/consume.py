@@ -13,7 +13,9 @@ from pyspark_log.cli.records.formats import TextLayout, text_lines
 from pyspark_log.cli.records.group_records import group_lines, of_group
 from pyspark_log.cli.records.json_format import json_lines
 from pyspark_log.cli.records.layout_options import with_layout
+from pyspark_log.cli.records.matching import matching
 from pyspark_log.cli.records.start import Start, Starts
+from pyspark_log.cli.records.template import Template
 from pyspark_log.cli.support import complete_groups, complete_topics, plural, to_ms
 from pyspark_log.cli.target import Target
 from pyspark_log.storage.groups import OffsetsLog, check_empty, move_offsets
@@ -25,40 +27,39 @@ from pyspark_log.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
-    help="Only this partition; may be given several times.",
+    help="Only this partition; repeatable.",
 )
 @click.option("--from-beginning", is_flag=True, help="Start at the earliest offset (the default).")
 @click.option(
     "--offset", "start_offset", type=click.IntRange(min=0), metavar="N",
-    help="Start at this offset of the partition.",
+    help="Start at this offset.",
 )
 @click.option(
     "--timestamp", callback=to_ms, metavar="TIME",
-    help="Start at the first record with this time or a later one"
-    " (ms since 1970, or ISO-8601, UTC if it names no zone).",
+    help="Start at the first record at or after this time (ms since 1970, or ISO-8601; UTC unless it names a zone).",
 )
-@click.option("--end", is_flag=True, help="Start at the end: print only new records as they come.")
+@click.option("--end", is_flag=True, help="Start at the end: print only new records, as they arrive.")
 @click.option(
-    "--last", type=click.IntRange(min=0), metavar="N", help="Start so many records before the end of each partition."
+    "--last", type=click.IntRange(min=0), metavar="N", help="Start N records before the end of each partition."
 )
 @click.option(
     "--group", metavar="GROUP", shell_complete=complete_groups,
-    help="Start at the offsets that this group has committed; where it has committed none, at the earliest offset, or"
-    " at the end with --end.",
+    help="Start at the committed offsets of this group; in partitions without one at the earliest offset, or at the end"
+    " with --end.",
 )
 @click.option(
     "--commit", is_flag=True,
-    help="With --group: once all is printed, or at Ctrl-C, commit the offsets after the last record of each partition.",
+    help="With --group: at the end, or at Ctrl-C, commit the offsets after the last record printed of each partition.",
 )
-@click.option("--follow", "-f", is_flag=True, help="At the end, wait for more (stop with Ctrl-C).")
+@click.option("--follow", is_flag=True, help="At the end, wait for more; stop with Ctrl-C.")
 @click.option(
     "--isolation-level", type=click.Choice([READ_UNCOMMITTED, READ_COMMITTED]), default=READ_UNCOMMITTED,
-    show_default=True, help="read_committed: leave out what transactions have not committed.",
+    show_default=True, help="read_committed leaves out what transactions have not committed.",
 )
-@click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after so many records.")
+@click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after N records.")
 @click.option(
     "--offsets-group", metavar="GROUP", shell_complete=complete_groups,
-    help="With --format offsets, only records of this group.",
+    help="With --format offsets: only records of this group.",
 )
 @with_layout
 @click.pass_obj
@@ -66,21 +67,22 @@ def consume(
     target: Target, topic: str, partitions: Sequence[int], from_beginning: bool, start_offset: int | None,
     timestamp: int | None, end: bool, last: int | None, group: str | None, commit: bool, follow: bool,
     isolation_level: str, max_messages: int | None, output_format: str, offsets_group: str | None, layout: TextLayout,
+    format_string: Template | None, grep: str | None,
 ) -> None:
     """Print the records of TOPIC.
 
-    Prints all that is there, partition by partition and in order within each, and ends. With --follow, or
-    --end, it waits for new records instead, as Kafka's console consumer does.
+    Prints all records, partition by partition and in order within each, and ends. With --follow or --end it waits
+    for new records instead, as Kafka's console consumer does.
     """
     given = (start_offset is not None) + (timestamp is not None) + (last is not None)
     if from_beginning + given + end > 1:
         raise click.UsageError("--from-beginning, --offset, --timestamp, --last and --end exclude each other.")
     if group is not None and given:
-        raise click.UsageError("--group excludes --offset, --timestamp and --last.")
+        raise click.UsageError("--group cannot be combined with --offset, --timestamp or --last.")
     if commit and group is None:
-        raise click.UsageError("--commit goes with --group only.")
+        raise click.UsageError("--commit needs --group.")
     if offsets_group is not None and output_format != "offsets":
-        raise click.UsageError("--offsets-group goes with --format offsets only.")
+        raise click.UsageError("--offsets-group needs --format offsets.")
     store = target.open()
     count = store.describe_topic(topic).partitions
     if start_offset is not None and (len(set(partitions)) or count) != 1:
@@ -95,12 +97,13 @@ def consume(
     formats: dict[str, Callable[[pa.RecordBatch], bytes]] = {
         "text": partial(text_lines, layout=layout), "json": json_lines, "offsets": group_lines,
     }  # fmt: skip
-    headers = output_format == "json" or layout.headers
+    show = formats[output_format] if format_string is None else partial(format_string.fill, null=layout.null)
+    headers = output_format == "json" or layout.headers or (format_string is not None and format_string.headers)
     batches = _batches(store, topic, positions, isolation_level, headers=headers, follow=follow or end)
-    if offsets_group is not None:
-        batches = (of_group(batch, offsets_group) for batch in batches)
+    chosen_records = partial(_chosen, offsets_group, grep)
+    left = sys.maxsize if max_messages is None else max_messages
     try:
-        _print(batches, formats[output_format], sys.maxsize if max_messages is None else max_messages, reading)
+        _print(batches, chosen_records, show, left, reading)
     except KeyboardInterrupt:
         reading.commit()
         raise
@@ -117,29 +120,38 @@ def _start(starts: Starts, offset: int | None, timestamp: int | None, last: int 
     return starts.latest if end else starts.earliest
 
 
+def _chosen(group: str | None, pattern: str | None, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Those records that are about a group, and whose key or value has a match of the pattern; None: of all."""
+    if group is not None:
+        batch = of_group(batch, group)
+    return batch if pattern is None else matching(batch, pattern)
+
+
 def _print(
-    batches: Iterable[pa.RecordBatch], show: Callable[[pa.RecordBatch], bytes], left: int, reading: _GroupReading
-) -> None:
-    """Prints so many records."""
-    for read in batches:
-        batch = read.slice(0, left)
-        sys.stdout.buffer.write(show(batch))
+    batches: Iterable[pa.RecordBatch], choose: Callable[[pa.RecordBatch], pa.RecordBatch],
+    show: Callable[[pa.RecordBatch], bytes], left: int, reading: _GroupReading,
+) -> None:  # fmt: skip
+    """Prints that many of the records that `choose` returns."""
+    for batch in batches:
+        chosen = choose(batch).slice(0, left)
+        sys.stdout.buffer.write(show(chosen))
         sys.stdout.buffer.flush()
-        reading.note(batch)
-        left -= batch.num_rows
+        left -= chosen.num_rows
+        # Those that were not chosen were read all the same.
+        reading.note(batch if left else chosen)
         if not left:
             break
 
 
 class _GroupReading:
-    """What is read in the name of a group, if there is one.
+    """What is read for a group, if one was given.
 
     Attributes:
         committed: what the group had committed at first.
     """
 
     def __init__(self, store: Store, topic: str, group: str | None, commits: bool) -> None:
-        """GroupNotEmptyError: `commits`, and the group has members, which commit themselves."""
+        """GroupNotEmptyError: `commits`, and the group has members, which commit for themselves."""
         self._log, self._topic, self._group, self._commits = OffsetsLog(store), topic, group or "", commits
         if commits:
             store.check_writable()

@@ -21,20 +21,20 @@ _WINDOW_BYTES = 64 << 10
 @click.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False))
 @click.option(
-    "--topic", shell_complete=complete_topics, help="Instead of files: the segments of this topic, up to the log's end."
+    "--topic", shell_complete=complete_topics, help="The segments of this topic, up to the log end, instead of FILEs."
 )
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Which partition of --topic.")
-@click.option("--records", "with_records", is_flag=True, help="Print each batch's records, too.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="The partition of --topic.")
+@click.option("--records", "with_records", is_flag=True, help="Also print the records of each batch.")
 @click.pass_obj
 def dump(
     target: Target, files: tuple[str, ...], topic: str | None, partition: int | None, with_records: bool
 ) -> None:
-    """Print the record batches of segment files (.log), a line each, in the words of Kafka's own dump.
+    """Print the record batches of segment files (.log), as Kafka's dump tool does.
 
-    Needs no store when FILEs are given. Ends with code 1 if a batch is damaged.
+    Needs no store when FILEs are given. The exit code is 1 if a batch is damaged.
     """
     if bool(files) == (topic is not None) or (topic is None) != (partition is None):
-        raise click.UsageError("give either FILEs, or --topic and --partition.")
+        raise click.UsageError("Give either FILEs, or --topic and --partition.")
     log_end, limit = None, MAX_BATCH_BYTES
     if topic is not None and partition is not None:
         store = target.open()
@@ -49,7 +49,7 @@ def dump(
             # What follows cannot be found without this batch's length.
             raise error.located(0, path, topic or "", -1 if partition is None else partition) from error
     if damaged:
-        raise click.ClickException(f"{damaged} damaged batch(es)")
+        raise click.ClickException("1 damaged batch" if damaged == 1 else f"{damaged} damaged batches")
 
 
 def _dump_file(path: str, log_end: int | None, record_limit: int | None) -> int:
@@ -71,7 +71,7 @@ def _dump_file(path: str, log_end: int | None, record_limit: int | None) -> int:
                 _print_records(file, batch, record_limit)
             end = batch.end
         if end < size and log_end is None:
-            click.echo(f"{size - end} bytes from byte {end} on do not form a whole batch")
+            click.echo(f"the {size - end} bytes from byte {end} on are not a complete batch")
     return damaged
 
 

@@ -22,7 +22,7 @@ class TextLayout:
     headers: bool
     key: bool
     separator: bytes
-    null: bytes = b"null"
+    null: bytes
 
 
 def text_lines(batch: pa.RecordBatch, layout: TextLayout) -> bytes:
@@ -37,7 +37,7 @@ def text_lines(batch: pa.RecordBatch, layout: TextLayout) -> bytes:
     if layout.offset:
         columns.append(joined(b"Offset", batch.column("offset").cast(pa.string()), b":"))
     if layout.headers:
-        columns.append(_header_texts(batch.column("headers"), layout.null))
+        columns.append(header_texts(batch.column("headers"), layout.null, between=b":", none=b"NO_HEADERS"))
     for name in ("key", "value") if layout.key else ("value",):
         columns.append(batch.column(name).fill_null(layout.null).cast(pa.large_binary()))
     lines = columns[0] if len(columns) == 1 else joined(*columns, layout.separator)
@@ -68,15 +68,22 @@ def joined(*parts: pa.Array | bytes) -> pa.Array:
     ])
 
 
-def _header_texts(headers: pa.Array, null: bytes) -> pa.Array:
-    """The headers of each record as Kafka's console consumer prints them: a:1,b:2, or NO_HEADERS."""
+def header_texts(headers: pa.Array, null: bytes, *, between: bytes, none: bytes) -> pa.Array:
+    """The headers of each record with commas between them: a:1,b:2.
+
+    Args:
+        headers: the column.
+        null: the text of a null value.
+        between: what is between the name of a header and its value.
+        none: the text of a record without headers.
+    """
     entries = headers.flatten()
     values = pc.struct_field(entries, "value").fill_null(null)
-    texts = pc.binary_join_element_wise(pc.struct_field(entries, "key").cast(pa.binary()), values, b":")
+    texts = pc.binary_join_element_wise(pc.struct_field(entries, "key").cast(pa.binary()), values, between)
     lengths = pc.list_value_length(headers).fill_null(0)
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), b",")
-    return pc.if_else(pc.equal(lengths, 0), b"NO_HEADERS", joined).cast(pa.large_binary())
+    return pc.if_else(pc.equal(lengths, 0), none, joined).cast(pa.large_binary())
 
 
 def times_ms(column: pa.Array) -> list[int]:

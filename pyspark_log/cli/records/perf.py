@@ -13,7 +13,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.cli.support import complete_topics, json_option, print_json
+from pyspark_log.cli.support import CommandGroup, complete_topics, json_option, print_json
 from pyspark_log.cli.target import Target
 
 _MIB = 1 << 20
@@ -22,9 +22,9 @@ _PERCENTILES = (50, 95, 99, 99.9)
 _EVERY = 1.0
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def perf() -> None:
-    """Measure how fast this store is written to and read."""
+    """Measure how fast this store can be written and read."""
 
 
 @perf.command()
@@ -35,28 +35,28 @@ def perf() -> None:
     help="The size of a value: random hexadecimal digits.",
 )
 @click.option(
-    "--throughput", type=click.IntRange(min=1), metavar="N", help="At most so many records a second; else all it can."
+    "--throughput", type=click.IntRange(min=1), metavar="N",
+    help="Write at most N records per second. [default: no limit]",
 )
 @click.option(
     "--batch-records", type=click.IntRange(min=1), metavar="N",
-    help="How many records one append has; as many as are about 1 MiB if not given, and with --throughput a tenth of"
-    " a second's at most.",
+    help="The number of records per append. [default: about 1 MiB; with --throughput those of 0.1 s at most]",
 )
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write to this partition only.")
 @click.option(
     "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     help="The codec, if the topic leaves it to its writers.",
 )
-@click.option("--sync", is_flag=True, help="Each append survives a power loss before it counts.")
+@click.option("--sync", is_flag=True, help="Sync each append, so that it survives a power loss.")
 @json_option
 @click.pass_obj
 def produce(
     target: Target, topic: str, num_records: int, record_size: int, throughput: int | None, batch_records: int | None,
     partition: int | None, compression: str | None, sync: bool, as_json: bool,
 ) -> None:
-    """Append random records to TOPIC, and print records and MiB a second, and the latencies of the appends.
+    """Append random records to TOPIC; print records and MiB per second, and latencies.
 
-    A latency is how long an append took, for each of its records.
+    The latency of a record is how long its append took.
     """
     store = target.open()
     store.describe_topic(topic)
@@ -100,12 +100,12 @@ def produce(
 
 @perf.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many; all if not given.")
-@click.option("--headers", is_flag=True, help="Read the headers, too.")
+@click.option("--messages", type=click.IntRange(min=1), metavar="N", help="Stop after N records. [default: all]")
+@click.option("--headers", is_flag=True, help="Also read the headers.")
 @json_option
 @click.pass_obj
 def consume(target: Target, topic: str, messages: int | None, headers: bool, as_json: bool) -> None:
-    """Read TOPIC from its beginning, and print records and MiB (of keys and values) a second."""
+    """Read TOPIC from its beginning; print records and MiB (of keys and values) per second."""
     store = target.open()
     left, size, records, shown = messages or sys.maxsize, 0, 0, 0.0
     began = time.perf_counter()

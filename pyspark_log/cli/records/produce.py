@@ -48,43 +48,43 @@ def _given_headers(_ctx: click.Context, _param: click.Parameter, given: Sequence
 )
 @click.option(
     "--format", "input_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-    help="text: a value a line, with what the options say before it. json: an object a line, with the fields that"
-    " `pylog consume --format json` prints (key, value, key_base64, value_base64, headers, timestamp); a field that"
-    " is missing is null, and topic, offset and timestampType are ignored.",
+    help="text: a value per line, after the key and headers if these are asked for. json: an object per line, with the"
+    " fields that `pylog consume --format json` prints (key, value, key_base64, value_base64, headers, timestamp); a"
+    " missing field is null, and topic, offset and timestampType are ignored.",
 )
 @click.option(
     "--key-separator", metavar="TEXT",
-    help="What precedes its first occurrence in a line is the record's key. A line without it is an error.",
+    help="The text before this separator is the record's key. A line without it is an error.",
 )
-@click.option("--parse-headers", is_flag=True, help="A line begins with headers: a:1,b:2, and a tab after them.")
-@click.option("--headers-delimiter", default="\t", metavar="TEXT", help="After the headers.  [default: a tab]")
-@click.option("--headers-separator", default=",", show_default=True, metavar="TEXT", help="Between two headers.")
+@click.option("--parse-headers", is_flag=True, help="Each line begins with headers, a:1,b:2, and a tab.")
+@click.option("--headers-delimiter", default="\t", metavar="TEXT", help="What follows the headers. [default: a tab]")
+@click.option("--headers-separator", default=",", show_default=True, metavar="TEXT", help="What separates two headers.")
 @click.option(
     "--headers-key-separator", default=":", show_default=True, metavar="TEXT",
-    help="Between the name and the value of a header.",
+    help="What separates the name of a header from its value.",
 )
 @click.option(
     "--null-marker", metavar="TEXT",
-    help="A key or value (also of a header) that is this text is null. A null value is a tombstone.",
+    help="A key, value or header value with this text is null. A record with a null value is a tombstone.",
 )
 @click.option(
     "--header", "headers", multiple=True, metavar="NAME=VALUE", callback=_given_headers,
-    help="A header of each record, after its own; may be given several times.",
+    help="Add this header to each record; repeatable.",
 )
 @click.option(
     "--timestamp", callback=to_ms, metavar="TIME",
-    help="The time of each record (ms since 1970, or ISO-8601, UTC if it names no zone); now if not given.",
+    help="The time of each record (ms since 1970, or ISO-8601; UTC unless it names a zone). [default: now]",
 )
 @click.option(
     "--partition", type=click.IntRange(min=0), metavar="N",
-    help="Write to this partition. Otherwise keys choose it as in Kafka; records without a key are spread.",
+    help="Write to this partition. Otherwise the key chooses it, as in Kafka; records without a key are spread.",
 )
-@click.option("--keep-partition", is_flag=True, help="With --format json: write each to the partition it names.")
+@click.option("--keep-partition", is_flag=True, help="With --format json: write each record to the partition it names.")
 @click.option(
     "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     help="The codec, if the topic leaves it to its writers (compression.type=producer, the default).",
 )
-@click.option("--sync", is_flag=True, help="What is acknowledged survives a power loss; slower.")
+@click.option("--sync", is_flag=True, help="Acknowledged records survive a power loss; slower.")
 @click.pass_obj
 def produce(
     target: Target, topic: str, path: str, input_format: str, key_separator: str | None, parse_headers: bool,
@@ -94,19 +94,19 @@ def produce(
 ) -> None:
     r"""Append each line of standard input to TOPIC as a record.
 
-    A line ends with \n, which is not part of the value; all other bytes are. Lines are appended together in
-    large batches, and at the latest half a second after they were read. At the end the number of records and their
-    offsets are printed on standard error.
+    A line ends with \n, which is not part of the value; all other bytes are. Lines are appended in large batches, at
+    most half a second after they were read. At the end the number of records and their offsets are printed on standard
+    error. The store and TOPIC are created if they are missing.
     """
     if topic in (OFFSETS_TOPIC, PUBLISH_TOPIC):
-        raise click.UsageError(f"{topic} is the store's own; records of yours would break it.")
+        raise click.UsageError(f"{topic} is an internal topic of the store; other records would break it.")
     if "" in (key_separator, headers_delimiter, headers_separator, headers_key_separator):
-        raise click.UsageError("a separator may not be empty.")
+        raise click.UsageError("A separator must not be empty.")
     is_json = input_format == "json"
     if is_json and (parse_headers or key_separator is not None or null_marker is not None):
-        raise click.UsageError("--key-separator, --parse-headers and --null-marker go with --format text only.")
+        raise click.UsageError("--key-separator, --parse-headers and --null-marker need --format text.")
     if keep_partition and (not is_json or partition is not None):
-        raise click.UsageError("--keep-partition goes with --format json, and not with --partition.")
+        raise click.UsageError("--keep-partition needs --format json, and cannot be combined with --partition.")
     check_name(topic)
     store = target.open_or_create()
     if store.ensure_topic(topic):
@@ -148,7 +148,7 @@ def _columns(lines: bytes, layout: LineLayout, is_json: bool, before: int) -> Co
 
 def _said(error: BadLineError) -> str:
     text = str(error)
-    return text if text.startswith("has ") else f"is no JSON object of a record: {text}"
+    return text if text.startswith("has ") else f"is not a JSON object with a record: {text}"
 
 
 class _Produced:

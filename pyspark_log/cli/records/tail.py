@@ -15,17 +15,17 @@ _LAST = 10
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "-n", "--last", type=click.IntRange(min=0), default=_LAST, show_default=True, metavar="N",
-    help="How many records of each partition come first.",
+    help="The number of records of each partition to begin with.",
 )
 @click.option(
     "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N",
-    help="Only this partition; may be given several times.",
+    help="Only this partition; repeatable.",
 )
-@click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after so many records.")
+@click.option("--max-messages", type=click.IntRange(min=0), metavar="N", help="Stop after N records.")
 @printing_options
 @click.pass_context
 def tail(ctx: click.Context, /, **options: object) -> None:
-    """Print the last records of each partition of TOPIC, and then new ones as they come.
+    """Print the last records of each partition of TOPIC, then new ones as they arrive.
 
     Stop it with Ctrl-C. `pylog consume --last N` prints the last records and ends.
     """

@@ -3,11 +3,13 @@
 Nothing here loads rich or pyarrow before it is used: `pylog --help` must stay quick.
 """
 
+from pyspark_log.cli.support.commands import CommandGroup, with_store_option
 from pyspark_log.cli.support.completion import complete_groups, complete_topics
 from pyspark_log.cli.support.confirm import confirm, yes_option
-from pyspark_log.cli.support.live import interval_option, watch
+from pyspark_log.cli.support.live import interval_option, is_end, watch
 from pyspark_log.cli.support.output import (
     NOTHING,
+    Colour,
     alert,
     cell,
     good,
@@ -17,6 +19,7 @@ from pyspark_log.cli.support.output import (
     plural,
     print_json,
     print_table,
+    strong,
     table_text,
     warn,
 )
@@ -24,7 +27,7 @@ from pyspark_log.cli.support.progress import ProgressBar
 from pyspark_log.cli.support.times import to_ms
 
 __all__ = [
-    "NOTHING", "ProgressBar", "alert", "cell", "complete_groups", "complete_topics", "confirm", "good", "human_size",
-    "interval_option", "json_option", "one_line", "plural", "print_json", "print_table", "table_text",
-    "to_ms", "warn", "watch", "yes_option",
+    "NOTHING", "Colour", "CommandGroup", "ProgressBar", "alert", "cell", "complete_groups", "complete_topics",
+    "confirm", "good", "human_size", "interval_option", "is_end", "json_option", "one_line", "plural", "print_json",
+    "print_table", "strong", "table_text", "to_ms", "warn", "watch", "with_store_option", "yes_option",
 ]  # fmt: skip

@@ -27,7 +27,7 @@ def complete_groups(ctx: click.Context, _param: click.Parameter, incomplete: str
 def _found(ctx: click.Context, incomplete: str, names: Callable[[Store], list[str]]) -> list[str]:
     from pyspark_log.storage.store import Store  # noqa: PLC0415  (it takes long, and help needs none)
 
-    path = ctx.find_root().params.get("store")
+    path = ctx.obj.path  # of the Target that --store has left
     if not path:
         return []
     try:

@@ -14,7 +14,7 @@ def confirm(question: str, yes: bool) -> None:
 
     Raises:
         click.UsageError: there is no terminal to ask at.
-        click.ClickException: the user does not agree.
+        click.exceptions.Exit: the user does not agree; the code is 1.
     """
     if yes:
         return
@@ -25,4 +25,5 @@ def confirm(question: str, yes: bool) -> None:
     except click.Abort:  # Ctrl-C, or the end of the input
         raise KeyboardInterrupt from None
     if not agreed:
-        raise click.ClickException("nothing was changed")
+        click.echo("Nothing was changed.", err=True)
+        raise click.exceptions.Exit(1)

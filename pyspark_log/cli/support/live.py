@@ -1,27 +1,82 @@
-"""A text in the terminal that is made again and again, as `top` does."""
+"""A text in the terminal that is updated until the user ends it, as `top` does."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import sys
+import termios
 import time
-from collections.abc import Callable
+import tty
+from collections.abc import Callable, Iterator
 
 import click
 
 interval_option = click.option(
     "--interval", type=click.FloatRange(min=0.1), default=2.0, show_default=True, metavar="SECONDS",
-    help="How long from one look to the next.",
+    help="The time between two updates.",
 )
 
 
-def watch(look: Callable[[], str], interval: float) -> None:
-    """Shows what `look` returns, every `interval` seconds, until Ctrl-C. click.UsageError: this is no terminal."""
+def is_end(key: str) -> bool:
+    """Whether a key ends a view."""
+    return key in ("q", "Q")
+
+
+def watch(
+    look: Callable[[], None], show: Callable[[], str], interval: float, press: Callable[[str], bool] = is_end
+) -> None:
+    """Shows a text that changes, until a key or Ctrl-C ends it.
+
+    Args:
+        look: called every `interval` seconds.
+        show: returns the text, styled with ANSI codes; called after each look and each key.
+        interval: in seconds.
+        press: gets each key, and returns whether it ends the view. Keys without a character are left out, but Esc.
+
+    Raises:
+        click.UsageError: standard output is no terminal.
+    """
     if not sys.stdout.isatty():
-        raise click.UsageError("standard output is no terminal, which a live view needs")
+        raise click.UsageError("A live view needs a terminal as standard output.")
     from rich.live import Live  # noqa: PLC0415  (it takes long, and few commands need it)
     from rich.text import Text  # noqa: PLC0415
 
-    with Live(Text(look()), screen=True, auto_refresh=False) as live:
+    look()
+    with _keyboard() as keys, Live(Text.from_ansi(show()), screen=True, auto_refresh=False) as live:
+        due = time.monotonic() + interval
         while True:
-            time.sleep(interval)
-            live.update(Text(look()), refresh=True)
+            pressed = keys(max(due - time.monotonic(), 0.0))
+            if any(press(key) for key in pressed):
+                return
+            if not pressed:
+                look()
+                due = time.monotonic() + interval
+            live.update(Text.from_ansi(show()), refresh=True)
+
+
+@contextlib.contextmanager
+def _keyboard() -> Iterator[Callable[[float], list[str]]]:
+    """What waits for keys, that many seconds at most, and returns them. Standard input need not be a terminal."""
+    fd = sys.stdin.fileno()
+    if not os.isatty(fd):
+        yield _asleep
+        return
+    before = termios.tcgetattr(fd)
+    tty.setcbreak(fd)
+    try:
+        yield lambda seconds: _keys(os.read(fd, 1024)) if select.select([fd], [], [], seconds)[0] else []
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def _asleep(seconds: float) -> list[str]:
+    time.sleep(seconds)
+    return []
+
+
+def _keys(typed: bytes) -> list[str]:
+    """The keys in what a terminal sent at once. Arrows and the like come as Esc and more characters."""
+    text = typed.decode(errors="ignore")
+    return [] if text.startswith("\x1b") and len(text) > 1 else list(text)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 
 import click
 
@@ -14,6 +18,11 @@ from pyspark_log.errors import PylogError
 #: Shown where a table has nothing to say.
 NOTHING = "-"
 
+#: The colour of a cell, from the heading of its column and its text; None: none.
+Colour = Callable[[str, str], str | None]
+
+# No column is made narrower than this, to fit into a terminal.
+_LEAST_WIDTH = 16
 _FIGURE = re.compile(r"-?[\d.]+( ([KMGT]i)?B)?")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -37,26 +46,53 @@ def one_line(error: Exception) -> str:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints rows under their headings, in columns as wide as they need; numbers are aligned to the right."""
-    heading, _, body = table_text(headings, rows).partition("\n")
-    click.echo(_styled(heading, bold=True) + (f"\n{body}" if body else ""))
+    """Prints rows under their headings; numbers are aligned to the right. Cells are wrapped to fit a terminal."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    heading, _, body = table_text(headings, rows, width).partition("\n")
+    click.echo(strong(heading) + (f"\n{body}" if body else ""))
 
 
-def table_text(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """The lines that `print_table` prints."""
+def table_text(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], width: int = sys.maxsize, colour: Colour | None = None
+) -> str:
+    """The lines of a table.
+
+    Args:
+        headings, rows: its cells.
+        width: of the terminal, in characters; cells of a wider table are wrapped between words.
+        colour: gives a cell its colour; None: there are none.
+    """
     cells = [list(headings), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    numeric = [
-        len(column) > 1 and all(_is_figure(cell) for cell in column[1:])
-        for column in zip(*cells, strict=True)
-    ]
+    columns = list(zip(*cells, strict=True))
+    widths = _fitted(columns, width)
+    numeric = [len(column) > 1 and all(_is_figure(cell) for cell in column[1:]) for column in columns]
     return "\n".join(
         "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
+            _coloured(cell.rjust(width) if right else cell.ljust(width), colour and colour(heading, cell))
+            for heading, cell, width, right in zip(headings, line, widths, numeric, strict=True)
         ).rstrip()
-        for row in cells
-    )
+        for row in cells for line in _wrapped(row, widths)
+    )  # fmt: skip
+
+
+def _fitted(columns: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The widths of columns: as wide as their cells, or, to fit into `width`, narrower, but not than a word."""
+    widths = [max(map(len, column)) for column in columns]
+    over = sum(widths) + 2 * (len(widths) - 1) - width
+    least = [max(_LEAST_WIDTH, *(len(word) for cell in column for word in cell.split())) for column in columns]
+    while over > 0 and any(wide > few for wide, few in zip(widths, least, strict=True)):
+        widest = max(range(len(widths)), key=lambda number: (widths[number] > least[number], widths[number]))
+        widths[widest] -= 1
+        over -= 1
+    return widths
+
+
+def _wrapped(row: Sequence[str], widths: Sequence[int]) -> Iterable[tuple[str, ...]]:
+    """The lines of a row."""
+    if all(len(cell) <= width for cell, width in zip(row, widths, strict=True)):
+        return [tuple(row)]
+    lines = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+    return zip_longest(*lines, fillvalue="")
 
 
 def cell(value: object) -> object:
@@ -77,6 +113,15 @@ def good(text: str) -> str:
 def alert(text: str) -> str:
     """A text that says that something is wrong; red in a terminal."""
     return _styled(text, fg="red", bold=True)
+
+
+def strong(text: str) -> str:
+    """A heading; bold in a terminal."""
+    return _styled(text, bold=True)
+
+
+def _coloured(text: str, colour: str | None) -> str:
+    return _styled(text, fg=colour) if colour else text
 
 
 def _styled(text: str, *, fg: str | None = None, bold: bool | None = None) -> str:

@@ -21,14 +21,14 @@ def _rows(keys: Iterable[ConfigKey], *, of_store: bool) -> list[_Row]:
 # Of each kind the parts of its file: what is above a part, and what is in it.
 _KINDS: dict[str, list[tuple[str, list[_Row]]]] = {
     "topic": [("""\
-# Settings of a topic, with Kafka's names and defaults. Give one when the topic is made:
+# Settings of a topic, with Kafka's names and defaults. Give one when you create the topic:
 #     pylog topics create NAME --config retention.ms=7d
-# What a topic does not set, its store may (store.properties); else the default below counts.
+# A topic without a config takes the store's (store.properties), or else the default below.
 """, _rows(TOPIC_CONFIGS.values(), of_store=False))],
     "store": [("""\
-# Settings of a store, under Kafka's broker names and with Kafka's defaults. Give them when the store is made:
+# Settings of a store, under Kafka's broker names and with Kafka's defaults. Give them when you create the store:
 #     pyspark_log.Store.create(PATH, settings={"num.partitions": "6"})
-# They are kept in STORE/store.json and count for every topic that does not say otherwise (topic.properties).
+# They are kept in STORE/store.json and apply to every topic without a config of its own (topic.properties).
 
 # --- of the store itself
 """, _rows(STORE_CONFIGS.values(), of_store=True)), ("""
@@ -36,7 +36,7 @@ _KINDS: dict[str, list[tuple[str, list[_Row]]]] = {
 """, _rows(TOPIC_CONFIGS.values(), of_store=True))],
     "connector": [("""\
 # Options of format("pylog") in Spark, with the names and defaults of Spark's Kafka connector; an empty one has no
-# default. Give one in the code: .option("maxOffsetsPerTrigger", "100000"). docs/spark.md has each of them in full.
+# default. Set one in the code: .option("maxOffsetsPerTrigger", "100000"). docs/spark.md has each of them in full.
 
 # --- of reads
 """, [*READ_OPTIONS.values()]), ("""
@@ -46,11 +46,14 @@ _KINDS: dict[str, list[tuple[str, list[_Row]]]] = {
 
 
 @click.command()
-@click.argument("kind", type=click.Choice([*_KINDS]), default="topic")
-@click.option("--document", is_flag=True, help="Print a file of them, with comments: what conf/ has.")
+@click.argument("kind", type=click.Choice([*_KINDS]), default="topic", metavar="[KIND]")
+@click.option("--document", is_flag=True, help="Print a commented properties file, as in conf/.")
 @json_option
 def configs(kind: str, document: bool, as_json: bool) -> None:
-    """Print what can be set of a topic, a store or the connector, with defaults, units and meaning."""
+    """List the configs of topics and stores, and the options of Spark's connector.
+
+    KIND is topic (the default), store or connector. Each is listed with its default, unit and meaning.
+    """
     parts = _KINDS[kind]
     rows = [row for _, part in parts for row in part]
     headings = ("name", "default", "unit", "meaning")

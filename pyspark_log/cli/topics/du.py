@@ -15,11 +15,12 @@ from pyspark_log.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class _Usage:
-    """What a topic, or a partition of it (-1: all), takes."""
+    """The size of a topic, or of a partition of it (-1: all)."""
 
     topic: str
     partition: int
     partitions: int
+    written: int
     segments: int
     records: int
     bytes: int
@@ -34,16 +35,17 @@ _SORTS: dict[str, Callable[[_Usage], tuple[int | str, ...]]] = {
 
 @click.command()
 @click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
-@click.option("--partitions", "each", is_flag=True, help="A line for each partition.")
-@click.option("--internal", is_flag=True, help="Also topics that the store keeps for itself, if none is named.")
-@click.option("--sort", type=click.Choice(list(_SORTS)), default="size", show_default=True, help="What comes first.")
+@click.option("--partitions", "each", is_flag=True, help="Print a line per partition.")
+@click.option("--internal", is_flag=True, help="Include internal topics, if no TOPIC is named.")
+@click.option("--sort", type=click.Choice(list(_SORTS)), default="size", show_default=True, help="The order of rows.")
 @json_option
 @click.pass_obj
 def du(target: Target, topic_names: Sequence[str], each: bool, internal: bool, sort: str, as_json: bool) -> None:
-    """Print how large each TOPIC is: bytes, segments and records; the largest first, all if none is named.
+    """Print the size of each TOPIC: bytes, segments and records.
 
-    Sizes are those of the .log files, as kafka-log-dirs.sh has them. RECORDS counts offsets: in a compacted topic
-    some of them have no record any more.
+    Without TOPIC, of all topics; the largest come first. Sizes are those of the .log files, as in kafka-log-dirs.sh.
+    WRITTEN counts the partitions that have files; with --internal the total is the number that `pylog verify` prints.
+    RECORDS counts offsets, of which some have no record in a compacted topic.
     """
     store = target.open()
     names = list(dict.fromkeys(topic_names)) or store.topics(internal=internal)
@@ -55,13 +57,10 @@ def du(target: Target, topic_names: Sequence[str], each: bool, internal: bool, s
     if as_json:
         print_json({"topics": [_document(row, each) for row in rows], **_amounts(total)})
         return
-    print_table(("TOPIC", "PARTITION" if each else "PARTITIONS", "SEGMENTS", "RECORDS", "SIZE"), [
-        (
-            row.topic, NOTHING if each and row is total else row.partition if each else row.partitions, row.segments,
-            row.records, human_size(row.bytes),
-        )
-        for row in [*rows, total]
-    ])  # fmt: skip
+    places = ("PARTITION",) if each else ("PARTITIONS", "WRITTEN")
+    print_table(("TOPIC", *places, "SEGMENTS", "RECORDS", "SIZE"), [
+        (row.topic, *_place(row, each), row.segments, row.records, human_size(row.bytes)) for row in [*rows, total]
+    ])
 
 
 def _parts(store: Store, topic: str) -> Iterable[_Usage]:
@@ -70,18 +69,24 @@ def _parts(store: Store, topic: str) -> Iterable[_Usage]:
         if one.problem:
             warn(f"{topic}-{number} is left out: {' '.join(one.problem.split())}")
         else:
-            yield _Usage(topic, number, 1, one.segments, one.records, one.size)
+            yield _Usage(topic, number, 1, 1, one.segments, one.records, one.size)
 
 
 def _sum(topic: str, partitions: int, parts: Sequence[_Usage]) -> _Usage:
     return _Usage(
-        topic, -1, partitions, sum(part.segments for part in parts), sum(part.records for part in parts),
-        sum(part.bytes for part in parts),
+        topic, -1, partitions, sum(part.written for part in parts), sum(part.segments for part in parts),
+        sum(part.records for part in parts), sum(part.bytes for part in parts),
     )  # fmt: skip
 
 
+def _place(row: _Usage, each: bool) -> tuple[object, ...]:
+    if not each:
+        return row.partitions, row.written
+    return (NOTHING if row.partition < 0 else row.partition,)
+
+
 def _document(row: _Usage, each: bool) -> dict[str, object]:
-    which = {"partition": row.partition} if each else {"partitions": row.partitions}
+    which = {"partition": row.partition} if each else {"partitions": row.partitions, "written": row.written}
     return {"topic": row.topic, **which, **_amounts(row)}
 
 

@@ -29,23 +29,23 @@ def _point_or_time(ctx: click.Context, param: click.Parameter, text: str | None)
 @click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.option(
     "--time", "point", callback=_point_or_time, metavar="TIME",
-    help="Instead: the first offset whose record has this time or a later one"
-    " (ms since 1970, or ISO-8601, UTC if it names no zone); or, as kafka-get-offsets.sh has them,"
-    " latest (-1), earliest (-2) or max-timestamp (-3), the first record with the largest time.",
+    help="Print one offset instead: that of the first record at or after this time"
+    " (ms since 1970, or ISO-8601; UTC unless it names a zone), or latest (-1), earliest (-2) or max-timestamp (-3),"
+    " the first record with the largest time, as in kafka-get-offsets.sh.",
 )
 @click.option(
     "--partition", "numbers", type=click.IntRange(min=0), multiple=True, metavar="N",
-    help="Only this partition; may be given several times.",
+    help="Only this partition; repeatable.",
 )
 @json_option
 @click.pass_obj
 def offsets(
     target: Target, topic_names: Sequence[str], point: str | int | None, numbers: Sequence[int], as_json: bool
 ) -> None:
-    """Print earliest and latest offset and size of each partition of each TOPIC; of all if none is named.
+    """Print the earliest and latest offset and the size of each partition of TOPIC.
 
-    The latest offset is the one that the next record will get. RECORDS counts offsets: in a compacted topic
-    some of them have no record any more.
+    Without TOPIC, of all topics. The latest offset is the one that the next record will get. RECORDS counts offsets, of
+    which some have no record in a compacted topic.
     """
     store = target.open()
     places = _partitions(store, topic_names or store.topics(), sorted(set(numbers)))

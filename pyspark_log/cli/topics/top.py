@@ -1,4 +1,4 @@
-"""`pylog top`: what is written to topics, and how far groups are, as it changes."""
+"""`pylog top`: how fast topics grow, and how far groups lag, as it changes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import click
 
 from pyspark_log.cli.support import (
     NOTHING,
+    Colour,
     complete_topics,
     human_size,
     interval_option,
+    is_end,
     json_option,
-    plural,
     print_json,
+    strong,
     table_text,
     watch,
 )
@@ -65,14 +67,17 @@ class Look:
 @click.command()
 @click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @interval_option
-@click.option("--once", is_flag=True, help="Print one look, with the rates of one interval, and end.")
+@click.option("--once", is_flag=True, help="Print one update, with the rates of one interval, and end.")
 @json_option
 @click.pass_obj
 def top(target: Target, topic_names: Sequence[str], interval: float, once: bool, as_json: bool) -> None:
-    """Show what is written to each TOPIC, and how far its groups are, as it changes; all if none is named.
+    """Watch how fast each TOPIC grows and how far its groups lag.
 
-    Needs a terminal, unless --once or --json is given; stop it with Ctrl-C. Rates are those since the look before.
-    RECORDS and LAG count offsets: in a compacted topic some of them have no record any more.
+    Without TOPIC, all topics are shown. Keys: q ends it, s sorts by the next column, r reverses the order, / filters
+    by a part of a name (Esc clears the filter). Needs a terminal, unless --once or --json is given.
+
+    Rates are those since the update before. RECORDS and LAG count offsets, of which some have no record in a compacted
+    topic.
     """
     store = target.open()
     for name in topic_names:
@@ -81,20 +86,78 @@ def top(target: Target, topic_names: Sequence[str], interval: float, once: bool,
     before = look_at(store, log, topic_names)
     if once or as_json:
         time.sleep(interval)
-        now = look_at(store, log, topic_names)
+        found = document(before, look_at(store, log, topic_names))
         if as_json:
-            print_json(document(before, now))
+            print_json(found)
         else:
-            click.echo(text(before, now))
+            click.echo(text(found))
         return
+    view = View(f"{store.path}, every {interval:g} s", before)
+    watch(lambda: view.take(look_at(store, log, topic_names)), view.show, interval, view.press)
 
-    def following() -> str:
-        nonlocal before
-        earlier, before = before, look_at(store, log, topic_names)
-        heading = f"{store.path}: {plural(len(before.topics), 'topic')}, every {interval:g} s (Ctrl-C ends it)"
-        return f"{heading}\n\n{text(earlier, before)}"
 
-    watch(following, interval)
+class View:
+    """What is shown, and how the user wants it."""
+
+    def __init__(self, heading: str, first: Look) -> None:
+        self._heading, self._now = heading, first
+        self._found = document(first, first)
+        self._sort, self._backwards, self._filter, self._typing = 0, False, "", False
+
+    def take(self, now: Look) -> None:
+        """A new look: from now on it is shown."""
+        self._found, self._now = document(self._now, now), now
+
+    def press(self, key: str) -> bool:
+        """A key was pressed. Returns whether it ends the view."""
+        if self._typing:
+            self._type(key)
+        elif key == "s":
+            self._sort = (self._sort + 1) % len(_SORTS)
+        elif key == "r":
+            self._backwards = not self._backwards
+        elif key == "/":
+            self._typing = True
+        elif key == _ESCAPE:
+            self._filter = ""
+        return is_end(key) and not self._typing
+
+    def _type(self, key: str) -> None:
+        if key in ("\r", "\n", _ESCAPE):
+            self._typing = False
+            self._filter = "" if key == _ESCAPE else self._filter
+        elif key in ("\x7f", "\b"):
+            self._filter = self._filter[:-1]
+        elif key.isprintable():
+            self._filter += key
+
+    def show(self) -> str:
+        """The text of the view."""
+        heading, field = list(_SORTS.items())[self._sort]
+        topics = [one for one in self._found["topics"] if self._filter in one["topic"]]
+        groups = [one for one in self._found["groups"] if self._filter in one["topic"] or self._filter in one["group"]]
+        # Names from a on, figures from the largest on.
+        topics.sort(key=lambda one: one[field], reverse=(self._sort > 0) != self._backwards)
+        groups.sort(key=lambda one: one["lag" if self._sort else "group"], reverse=(self._sort > 0) != self._backwards)
+        chosen = f"filter: {self._filter}{'_' if self._typing else ''}   " if self._filter or self._typing else ""
+        keys = f"{chosen}sorted by {heading}   q: end  s: sort  r: reverse  /: filter"
+        return f"{strong(self._heading)}   {keys}\n\n{text({'topics': topics, 'groups': groups}, _colour)}"
+
+
+_ESCAPE = "\x1b"
+# The columns that topics can be sorted by, with their fields.
+_SORTS = {
+    "TOPIC": "topic", "RECORDS": "records", "SIZE": "bytes", "RECORDS/S": "records_per_second",
+    "BYTES/S": "bytes_per_second",
+}  # fmt: skip
+
+
+def _colour(heading: str, cell: str) -> str | None:
+    if heading in ("RECORDS/S", "BYTES/S"):
+        return None if cell in ("0", "0 B") else "green"
+    if heading == "LAG":
+        return None if cell == "0" else "yellow"
+    return "red" if heading == "CAUGHT UP IN" and cell == NOTHING else None
 
 
 def look_at(store: Store, log: OffsetsLog, names: Sequence[str]) -> Look:
@@ -127,23 +190,22 @@ def _groups(
     return found
 
 
-def text(before: Look, now: Look) -> str:
-    """The tables of a look, with the rates since another one."""
-    found = document(before, now)
+def text(found: Mapping[str, Sequence[Mapping[str, Any]]], colour: Colour | None = None) -> str:
+    """The tables of a document."""
     topics = table_text(_TOPICS, [
         (
             one["topic"], one["partitions"], one["records"], human_size(one["bytes"]), _rate(one["records_per_second"]),
             human_size(round(one["bytes_per_second"])),
         )
         for one in found["topics"]
-    ])  # fmt: skip
+    ], colour=colour)  # fmt: skip
     groups = table_text(_GROUPS, [
         (
             one["group"], one["topic"], one["lag"], _rate(one["records_per_second"]),
             NOTHING if one["seconds_to_end"] is None else f"{one['seconds_to_end']:.0f} s",
         )
         for one in found["groups"]
-    ])  # fmt: skip
+    ], colour=colour)  # fmt: skip
     return f"{topics}\n\n{groups}" if found["groups"] else topics
 
 

@@ -1,4 +1,4 @@
-"""`pylog topics`: make topics, look at them, change and delete them."""
+"""`pylog topics`: create, list, describe, alter and delete topics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from pyspark_log.cli.support import (
     NOTHING,
+    CommandGroup,
     complete_topics,
     confirm,
     json_option,
@@ -25,7 +26,7 @@ from pyspark_log.storage.catalog import check_name
 from pyspark_log.types import LATEST
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topics() -> None:
     """Create, list, describe, alter and delete topics."""
 
@@ -44,7 +45,7 @@ def _configs(_ctx: click.Context, _param: click.Parameter, given: Sequence[str])
 
 config_option = click.option(
     "--config", "configs", multiple=True, metavar="NAME=VALUE", callback=_configs,
-    help="A config of the topic, by Kafka's name; may be given several times. Times and sizes also as 7d, 1GiB.",
+    help="A config of the topic, under Kafka's name; repeatable. Times and sizes can be written as 7d or 1GiB.",
 )
 
 
@@ -52,15 +53,15 @@ config_option = click.option(
 @click.argument("topic")
 @click.option(
     "--partitions", type=click.IntRange(min=1), metavar="N",
-    help="How many partitions; the store's num.partitions if not given.",
+    help="The number of partitions. [default: the store's num.partitions]",
 )
 @config_option
-@click.option("--if-not-exists", is_flag=True, help="Leave a topic alone that is there already.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists already.")
 @click.pass_obj
 def create(
     target: Target, topic: str, partitions: int | None, configs: dict[str, str], if_not_exists: bool
 ) -> None:
-    """Make TOPIC; a store too, where the folder is missing or empty."""
+    """Create TOPIC, and the store if its folder is missing or empty."""
     check_name(topic)
     try:
         made = target.open_or_create().create_topic(topic, partitions, configs)
@@ -73,7 +74,7 @@ def create(
 
 
 @topics.command("list")
-@click.option("--internal", is_flag=True, help="Also topics that the store, or a Kafka broker, keeps for itself.")
+@click.option("--internal", is_flag=True, help="Include the internal topics of the store or of a Kafka broker.")
 @json_option
 @click.pass_obj
 def list_topics(target: Target, internal: bool, as_json: bool) -> None:
@@ -89,12 +90,12 @@ def list_topics(target: Target, internal: bool, as_json: bool) -> None:
 @click.argument("topic_names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @click.option(
     "--partitions", "each", is_flag=True,
-    help="Instead: each partition with its leader epoch, ends, segments, size, folder and state.",
+    help="Print a line per partition instead: leader epoch, log start and end, segments, size, folder, state.",
 )
 @json_option
 @click.pass_obj
 def describe(target: Target, topic_names: Sequence[str], each: bool, as_json: bool) -> None:
-    """Print partitions, id and configs of each TOPIC; of all if none is named."""
+    """Print the partitions, id and configs of each TOPIC, or of all topics."""
     store = target.open()
     found = [store.describe_topic(name) for name in topic_names or store.topics()]
     if each:
@@ -122,29 +123,29 @@ def _joined(configs: dict[str, str]) -> str:
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--partitions", type=click.IntRange(min=1), metavar="N",
-    help="How many partitions it is to have in all; more than it has.",
+    help="The new number of partitions, in all. It can only grow.",
 )
 @config_option
 @click.option(
     "--delete-config", "deleted", multiple=True, metavar="NAME",
-    help="A config that is to be the store's again; may be given several times.",
+    help="Reset this config to the store's value; repeatable.",
 )
 @click.pass_obj
 def alter(
     target: Target, topic: str, partitions: int | None, configs: dict[str, str], deleted: Sequence[str]
 ) -> None:
-    """Give TOPIC more partitions, or other configs."""
+    """Change the configs of TOPIC, or add partitions."""
     if not (partitions or configs or deleted):
-        raise click.UsageError("nothing to alter: give --partitions, --config or --delete-config")
+        raise click.UsageError("Nothing to alter. Give --partitions, --config or --delete-config.")
     store = target.open()
     if configs or deleted:
         store.alter_configs(topic, configs, deleted)
         changed = [f"{name}={value}" for name, value in configs.items()]
-        changed += [f"{name} as the store has it" for name in deleted]
+        changed += [f"{name} reset to the store's value" for name in deleted]
         click.echo(f"Altered topic {topic}: {', '.join(changed)}.")
     if partitions:
         store.add_partitions(topic, partitions)
-        click.echo(f"Altered topic {topic}: it has {plural(partitions, 'partition')}.")
+        click.echo(f"Altered topic {topic}: it now has {plural(partitions, 'partition')}.")
 
 
 @topics.command()
@@ -164,15 +165,15 @@ def delete(target: Target, topic_names: Sequence[str], yes: bool) -> None:
 
 @topics.command("delete-records")
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--partition", type=click.IntRange(min=0), required=True, metavar="N", help="Of this partition.")
+@click.option("--partition", type=click.IntRange(min=0), required=True, metavar="N", help="The partition.")
 @click.option(
     "--before", type=click.IntRange(min=LATEST), required=True, metavar="OFFSET",
-    help="The first offset that stays; -1: none does.",
+    help="The first offset to keep; -1 deletes all records.",
 )
 @yes_option
 @click.pass_obj
 def delete_records(target: Target, topic: str, partition: int, before: int, yes: bool) -> None:
-    """Delete the oldest records of a partition of TOPIC; print the first offset that is left."""
+    """Delete the oldest records of a partition of TOPIC, and print the first offset that is left."""
     store = target.open()
     start = store.earliest_offset(topic, partition)
     end = f"to {before - 1}" if before >= 0 else "on"

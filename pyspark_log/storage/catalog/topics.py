@@ -20,6 +20,7 @@ from pyspark_log.errors import (
     UnknownTopicError,
     shortened,
 )
+from pyspark_log.near_names import did_you_mean
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Fields, contextmanager, files, lock_for
 from pyspark_log.types import TopicDescription
 
@@ -145,7 +146,8 @@ class TopicCatalog:
                 return known[1]
             description = _read(path, name)
         except FileNotFoundError:
-            raise UnknownTopicError(f"there is no topic {name!r}") from None
+            near = "" if name in INTERNAL_TOPICS else did_you_mean(name, self.names())
+            raise UnknownTopicError(f"there is no topic {name!r}{near}") from None
         self._known[name] = (stamp, description)
         return description
 

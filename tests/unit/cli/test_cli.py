@@ -83,7 +83,7 @@ def values(store, topic):
 def test_topics_create_makes_the_store_and_says_so(path):
     result = pylog(path, "topics", "create", "events", "--partitions", "3", "--config", "retention.ms=-1")
     said = "Created topic events with 3 partitions.\n"
-    assert (result.exit_code, result.stdout, result.stderr) == (0, said, f"made a new store in {path}\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, said, f"Created a new store in {path}\n")
     topic = Store.open(path).describe_topic("events")
     assert (topic.partitions, topic.configs) == (3, {"retention.ms": "-1"})
 
@@ -162,9 +162,9 @@ def test_topics_describe_prints_a_table_and_json(events, path):
 def test_topics_alter(events, path):
     changes = ["--partitions", "4", "--config", "segment.ms=1000", "--config", "flush.ms=1"]
     assert output(path, "topics", "alter", "events", *changes).splitlines() == [
-        "Altered topic events: segment.ms=1000, flush.ms=1.", "Altered topic events: it has 4 partitions."
+        "Altered topic events: segment.ms=1000, flush.ms=1.", "Altered topic events: it now has 4 partitions."
     ]  # fmt: skip
-    said = "Altered topic events: flush.ms as the store has it.\n"
+    said = "Altered topic events: flush.ms reset to the store's value.\n"
     assert output(path, "topics", "alter", "events", "--delete-config", "flush.ms") == said
     topic = events.describe_topic("events")
     assert (topic.partitions, topic.configs) == (4, {"segment.ms": "1000"})
@@ -188,7 +188,7 @@ def test_topics_delete_and_delete_records(events, path):
 def test_clean(events, path):
     events.create_topic("other", 1)
     events.append("other", records([None], [b"x"]))
-    assert output(path, "clean", "other") == "1 segments removed\n"
+    assert output(path, "clean", "other") == "1 segment removed\n"
     assert output(path, "clean") == "2 segments removed\n"
     assert output(path, "clean") == "0 segments removed\n"
 
@@ -372,7 +372,7 @@ def test_consume_from_the_end_prints_what_comes_and_ctrl_c_is_quiet(events, path
 
 @pytest.mark.slow
 def test_consume_follows_after_what_is_there(events, path):
-    run = spawn(path, "consume", "events", "-f", "--max-messages", "5")
+    run = spawn(path, "consume", "events", "--follow", "--max-messages", "5")
     assert [run.stdout.readline() for _ in range(4)] == [b"one\n", b"two\n", b"null\n", b"\xff\x00raw\n"]
     events.append("events", records(["d"], [b"more"]), partition=0)
     out, _ = run.communicate()
@@ -478,7 +478,7 @@ def test_dump_marks_a_damaged_batch_shows_the_others_and_fails(events, path):
     _, first, second = result.stdout.splitlines()
     assert first.endswith("isvalid: false")
     assert second.endswith("isvalid: true")
-    assert result.stderr == "Error: 1 damaged batch(es)\n"
+    assert result.stderr == "Error: 1 damaged batch\n"
 
 
 def test_dump_shows_what_stands_before_a_batch_whose_length_is_lost(events, path):
@@ -497,7 +497,7 @@ def test_dump_tells_of_a_torn_tail(events, path):
     size = events.size("events", 1)
     damage(segment, size, b"\x00" * 20)
     assert output(path, "dump", segment).splitlines()[-1] == (
-        f"20 bytes from byte {size} on do not form a whole batch"
+        f"the 20 bytes from byte {size} on are not a complete batch"
     )
 
 

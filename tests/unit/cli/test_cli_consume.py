@@ -250,3 +250,52 @@ def test_json_is_the_same_by_columns_and_by_records():
             expected = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in json_format._objects(part))
             assert json_format.json_lines(part).decode() == expected
             assert (json_format._plain_lines(part) is None) == (part.num_rows > 0 and odd != b"end")
+
+
+# --- templates and filters
+
+
+def test_a_template_says_how_a_record_is_printed(store):
+    data = pa.table({
+        "key": pa.array([b"k", None], pa.binary()), "value": pa.array(["é".encode(), None], pa.binary()),
+        "headers": pa.array([[("a", b"1"), ("b", None)], None], HEADERS), "timestamp": pa.array([5, 6], pa.int64()),
+    })  # fmt: skip
+    store.create_topic("u", 1, {"retention.ms": "-1"})
+    store.append("u", data)
+    shown = output(store, "consume", "u", "-f", r"%t [%p] %o %T %k=%s (%K,%S) {%h} 100%%\t\x41\\\n")
+    assert shown == "u [0] 0 5 k=é (1,2) {a=1,b=} 100%\tA\\\nu [0] 1 6 = (-1,-1) {} 100%\tA\\\n"
+    assert output(store, "consume", "u", "--format-string", "%k,", "--null-literal", "NULL") == "k,NULL,"
+    assert output(store, "consume", "u", "-f", "x") == "xx"
+    assert output(store, "tail", "u", "-f", "%s;", "--max-messages", "2") == "é;;"
+
+
+@pytest.mark.parametrize(("template", "problem"), [
+    ("%q", "%q is unknown; there are %t, %p, %o, %T, %k, %s, %K, %S, %h and %%"), ("%", "% is unknown"),
+    (r"\q", r"\q is unknown"), (r"\x", r"\x is unknown"),
+])  # fmt: skip
+def test_an_unknown_part_of_a_template_is_refused(store, template, problem):
+    refused = pylog(store, "consume", "t", "-f", template)
+    assert (refused.exit_code, problem in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("more", [["--print-key"], ["--format", "json"]])
+def test_a_template_goes_with_no_other_layout(store, more):
+    assert pylog(store, "consume", "t", "-f", "%s", *more).exit_code == 2
+
+
+def test_records_are_filtered(store):
+    store.append("t", records(["x", None], [None, b"Xerxes"]), partition=1)
+    assert consumed(store, "--grep", "^[13ab]$") == ["1", "3", "a", "b"]
+    assert consumed(store, "--grep", "x") == ["null", "Xerxes"]
+    assert consumed(store, "--grep", "(?i)^X") == ["null", "Xerxes"]
+    assert consumed(store, "--grep", "[1-9]", "--max-messages", "2") == ["1", "2"]
+    assert consumed(store, "--grep", "none such") == []
+    refused = pylog(store, "consume", "t", "--grep", "(")
+    assert (refused.exit_code, "'(' is not a regular expression" in refused.stderr) == (2, True)
+
+
+def test_a_group_has_read_what_a_filter_has_left_out(store):
+    consumed(store, "--group", "g", "--commit", "--grep", "^[1a]$")
+    assert committed(store) == {T[0]: 5, T[1]: 2}
+    consumed(store, "--group", "h", "--commit", "--grep", "^[13]$", "--max-messages", "2")
+    assert committed(store, "h") == {T[0]: 4}

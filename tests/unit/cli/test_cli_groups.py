@@ -109,7 +109,7 @@ def test_a_group_is_described_with_its_lag(unchanged):
     assert len(cells(output(unchanged, "groups", "describe", "--all-groups", "--members"))) == 1
     some = pylog(unchanged, "groups", "describe", "nobody", "g", "--json")
     assert (some.exit_code, json.loads(some.stdout)) == (1, rows)
-    assert some.stderr.splitlines()[0] == "Error: 1 of 2 groups could not be done:"
+    assert some.stderr.splitlines()[0] == "Error: 1 of 2 groups failed:"
 
 
 def test_members_are_shown_with_what_they_have(log, store, path):
@@ -129,11 +129,11 @@ def test_members_are_shown_with_what_they_have(log, store, path):
     ("arguments", "code", "text"),
     [
         (("describe", "nobody"), 1, "[PYLOG_GROUP_ID_NOT_FOUND] there is no group 'nobody' in "),
-        (("describe",), 2, "name a group, or give --all-groups"),
-        (("describe", "g", "--all-groups"), 2, "name a group, or give --all-groups"),
-        (("describe", "g", "--state", "--members"), 2, "exclude each other"),
+        (("describe",), 2, "Which group? Name one, or give --all-groups"),
+        (("describe", "g", "--all-groups"), 2, "Which group? Name one, or give --all-groups"),
+        (("describe", "g", "--state", "--members"), 2, "Give only one of --offsets, --members and --state"),
         (("delete", "nobody", "--yes"), 1, "PYLOG_GROUP_ID_NOT_FOUND"),
-        (("delete-offsets", "--group", "g"), 2, "give --topic"),
+        (("delete-offsets", "--group", "g"), 2, "Which partitions? Give --topic"),
         (("delete-offsets", "--group", "g", "--topic", "events:x"), 2, "expected partition numbers after the colon"),
         (("delete-offsets", "--group", "g", "--topic", "events:1,3"), 1, "has the partitions 0 to 2, not 3"),
         (("delete-offsets", "--group", "g", "--topic", "gone:0,1"), 1, "there is no topic 'gone'"),
@@ -155,7 +155,7 @@ def test_a_group_without_members_can_be_deleted(log, store, path):
     refused = pylog(path, "groups", "delete", "g", "h", "nobody", "i", "--yes")
     assert refused.exit_code == 1
     assert [line.split("] ")[0] for line in refused.stderr.splitlines()] == [
-        "Error: 2 of 4 groups could not be done:", "  h: [PYLOG_NON_EMPTY_GROUP", "  nobody: [PYLOG_GROUP_ID_NOT_FOUND",
+        "Error: 2 of 4 groups failed:", "  h: [PYLOG_NON_EMPTY_GROUP", "  nobody: [PYLOG_GROUP_ID_NOT_FOUND",
     ]  # fmt: skip
     assert refused.stdout == "Deleted group g.\nDeleted group i.\n"
     assert log.groups() == ["h"]
@@ -183,11 +183,11 @@ def test_single_positions_can_be_deleted(log, path):
         (["--to-earliest"], {0: 4, 1: 0, 2: 0}, []),
         (["--to-latest"], {0: 10, 1: 5, 2: 0}, []),
         (["--to-current"], {0: 7, 1: 2, 2: 0}, []),
-        (["--to-offset", "4"], {0: 4, 1: 4, 2: 0}, ["events-2: 4 is higher than its latest offset; 0 is taken"]),
-        (["--to-offset", "2"], {0: 4, 1: 2, 2: 0}, ["events-0: 2 is lower than", "events-2: 2 is higher than"]),
-        (["--to-datetime", "2023-11-14T22:13:26.500"], {0: 7, 1: 0, 2: 0}, ["events-2 has no record of that time"]),
+        (["--to-offset", "4"], {0: 4, 1: 4, 2: 0}, ["events-2: 4 is above the latest offset; 0 is used"]),
+        (["--to-offset", "2"], {0: 4, 1: 2, 2: 0}, ["events-0: 2 is below the", "events-2: 2 is above the"]),
+        (["--to-datetime", "2023-11-14T22:13:26.500"], {0: 7, 1: 0, 2: 0}, ["events-2 has no record at or after that"]),
         (["--to-datetime", "2023-11-14T23:14:22.000+01:00"], {0: 10, 1: 2, 2: 0}, ["events-0 has no", "events-2 has"]),
-        (["--by-duration", "P36500D"], {0: 4, 1: 0, 2: 0}, ["events-2 has no record of that time"]),
+        (["--by-duration", "P36500D"], {0: 4, 1: 0, 2: 0}, ["events-2 has no record at or after that time"]),
         (["--by-duration", "pt0.5s"], {0: 10, 1: 5, 2: 0}, ["events-0", "events-1", "events-2"]),
     ],
 )
@@ -208,7 +208,7 @@ def test_positions_are_shifted_within_their_logs(unchanged, shift, offsets):
     assert errors.count("Warning") == {1: 0, -3: 1, 100: 2}[shift]
     missing = pylog(unchanged, "groups", "reset-offsets", "--group", "g", "--topic", "events", "--shift-by", str(shift))
     assert missing.exit_code == 1
-    assert "group g has committed nothing for events-2" in missing.stderr
+    assert "group g has no committed offset for events-2 to shift" in missing.stderr
 
 
 def test_a_duration_reaches_back_from_now(clock, log, store, path):
@@ -221,16 +221,16 @@ def test_a_duration_reaches_back_from_now(clock, log, store, path):
 def test_all_topics_are_those_that_the_group_has_a_position_in(unchanged):
     found, errors = plan(unchanged, "--all-topics", "--to-earliest")
     assert found == {0: 4, 1: 0}
-    assert errors == "Warning: group g: gone-0 is passed over, as there is no such partition\n"
+    assert errors == "Warning: group g: gone-0 is skipped, because there is no such partition\n"
     nothing = pylog(unchanged, "groups", "reset-offsets", "--group", "typo", "--all-topics", "--to-earliest")
     assert (nothing.exit_code, nothing.stdout) == (1, "")
-    assert "group typo has committed nothing" in nothing.stderr
+    assert "group typo has no committed offsets" in nothing.stderr
 
 
 def test_nothing_is_done_without_execute_and_then_it_is(log, path):
     arguments = ("groups", "reset-offsets", "--group", "g", "--topic", "events:0", "--to-earliest")
     shown = pylog(path, *arguments)
-    assert "nothing was changed; give --execute" in shown.stderr
+    assert "Nothing was changed. Give --execute" in shown.stderr
     assert committed(log)[EVENTS[0]] == 7
     done = pylog(path, *arguments, "--execute")
     assert (done.stdout, done.stderr) == (shown.stdout, "")
@@ -294,7 +294,7 @@ def test_of_several_groups_each_is_reset_by_itself(log, store, path, monkeypatch
     monkeypatch.undo()
     assert cells(result.stdout)[1:] == [[group, "events", "0", "6"] for group in ("g", "other", "last")]
     assert [line.split("] ")[0].split(" has ")[0] for line in result.stderr.splitlines()] == [
-        "Error: 3 of 6 groups could not be done:", "  busy: [PYLOG_NON_EMPTY_GROUP", "  moved: [PYLOG_OFFSET_CONFLICT",
+        "Error: 3 of 6 groups failed:", "  busy: [PYLOG_NON_EMPTY_GROUP", "  moved: [PYLOG_OFFSET_CONFLICT",
         "  new: group new",
     ]  # fmt: skip
     assert result.exit_code == 1
@@ -304,7 +304,7 @@ def test_of_several_groups_each_is_reset_by_itself(log, store, path, monkeypatch
     # The same without --execute, where nobody is moved meanwhile; and what is exported is what would be done.
     export = pylog(path, *shift, "--export", "--dry-run")
     assert export.stdout == "g,events,0,5\nmoved,events,0,8\nother,events,0,5\nlast,events,0,5\n"
-    assert export.stderr.startswith("Error: 2 of 6 groups could not be done:\n")
+    assert export.stderr.startswith("Error: 2 of 6 groups failed:\n")
     assert export.exit_code == 1
     # What is the same for all of them is looked at before any.
     assert pylog(path, "groups", "reset-offsets", *groups, "--topic", "nope", "--to-latest", "--execute").stdout == ""
@@ -371,16 +371,16 @@ def test_a_file_that_a_spreadsheet_has_saved_is_read(unchanged, tmp_path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("events,0\n", "line 2: 'events,0' is no line as orders,0,1234"),
-        ("events\n", "line 2: 'events' is no line"),
-        ("events,0,x\n", "line 2: 'events,0,x' is no line"),
+        ("events,0\n", "line 2: 'events,0' is not a line like orders,0,1234"),
+        ("events\n", "line 2: 'events' is not a line"),
+        ("events,0,x\n", "line 2: 'events,0,x' is not a line"),
         ("events,0,\u0663\n", "line 2: "),
         ("events,1," + "9" * 5000, "line 2: "),
-        ("a,events,0,1,2\n", "line 2: 'a,events,0,1,2' is no line"),
-        ("events,-1,2\n", "line 2: 'events,-1,2' is no line"),
+        ("a,events,0,1,2\n", "line 2: 'a,events,0,1,2' is not a line"),
+        ("events,-1,2\n", "line 2: 'events,-1,2' is not a line"),
         ("even ts,1,2\n", "line 2: topic name 'even ts'"),
-        ("\nevents,0,6\n", "line 3: events-0 is there for the second time"),
-        ("\udcff", "is no CSV with lines as orders,0,1234"),
+        ("\nevents,0,6\n", "line 3: events-0 appears twice"),
+        ("\udcff", "is not a CSV file with lines like orders,0,1234"),
     ],
 )
 def test_a_file_that_says_nothing_clear_changes_nothing(unchanged, tmp_path, content, reason):

@@ -190,9 +190,9 @@ def test_json_with_options_for_all_records(store, produce):
 
 
 @pytest.mark.parametrize(("lines", "said"), [
-    ('{"value": "a"}\n\nnot json\n', "line 3 is no JSON object of a record: Invalid value"),
-    ('{"value": "a"}\n[1]\n', "line 2 is no JSON object of a record"),
-    ('{"value": 1}\n', "line 1 is no JSON object of a record"),
+    ('{"value": "a"}\n\nnot json\n', "line 3 is not a JSON object with a record: Invalid value"),
+    ('{"value": "a"}\n[1]\n', "line 2 is not a JSON object with a record"),
+    ('{"value": 1}\n', "line 1 is not a JSON object with a record"),
     ('{"vlaue": "a"}\n', "unexpected field"),
     ('{"value_base64": "a"}\n', "a value that cannot be read: 'a' is no base64"),
     ('{"value_base64": "AA=A"}\n', "no base64"),

@@ -18,10 +18,10 @@ from tests.amounts import few_or_many
 HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "lz4", "zstandard", "rich"}
 # What help may need of the package, and how many modules in all; Python itself and click have some 120.
 LIGHT = {
-    "arguments", "cli", "cli.interrupts", "cli.main", "cli.start", "cli.support", "cli.support.completion",
-    "cli.support.confirm", "cli.support.live", "cli.support.output", "cli.support.progress", "cli.support.times",
-    "cli.target", "cli.topics", "cli.topics.partitions", "cli.topics.topics", "cli.topics.units", "config",
-    "errors", "storage", "types",
+    "arguments", "cli", "cli.interrupts", "cli.kafka_spelling", "cli.main", "cli.start", "cli.support",
+    "cli.support.commands", "cli.support.completion", "cli.support.confirm", "cli.support.live", "cli.support.output",
+    "cli.support.progress", "cli.support.times", "cli.target", "cli.topics", "cli.topics.partitions",
+    "cli.topics.topics", "cli.topics.units", "config", "errors", "near_names", "storage", "types",
 }  # fmt: skip
 MOST_MODULES = 220
 

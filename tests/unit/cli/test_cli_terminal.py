@@ -10,12 +10,16 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 
+import click
 import pytest
 from cli_tools import output, pylog, records
 
+from pyspark_log.cli.support.output import table_text
 from pyspark_log.cli.support.progress import ProgressBar
+from pyspark_log.cli.topics.top import GroupLook, Look, TopicLook, View
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -39,12 +43,14 @@ class Terminal:
 
     Attributes:
         shown: what it has shown so far.
+        restored: whether it has left a terminal that shows what is typed, line by line.
     """
 
-    def __init__(self, store, *arguments, **environment):
+    def __init__(self, store, *arguments, stdin=None, **environment):
         self._end, other = pty.openpty()
         self._run = subprocess.Popen(
-            [sys.executable, "-m", "pyspark_log.cli.start", *arguments], stdin=other, stdout=other, stderr=other,
+            [sys.executable, "-m", "pyspark_log.cli.start", *arguments],
+            stdin=other if stdin is None else stdin, stdout=other, stderr=other,
             env={**os.environ, "PYLOG_STORE": store.path, "TERM": "xterm", "COLUMNS": "200", **environment},
             start_new_session=True,
         )  # fmt: skip
@@ -78,6 +84,8 @@ class Terminal:
         """Its exit code, once it has ended."""
         while self._read(patience):
             pass
+        flags = termios.tcgetattr(self._end)[3]
+        self.restored = bool(flags & termios.ECHO and flags & termios.ICANON)
         os.close(self._end)
         return self._run.wait(PATIENCE)
 
@@ -121,7 +129,7 @@ def test_without_a_terminal_nothing_is_deleted_unless_yes_is_said(store, argumen
 def test_in_a_terminal_the_user_decides(store):
     arguments, question = DESTROYING[0]
     refusing = Terminal(store, *arguments).wait_for(question).type("n\n")
-    assert (refusing.end(), "Error: nothing was changed" in refusing.shown) == (1, True)
+    assert (refusing.end(), "[y/N]: n\r\nNothing was changed.\r\n" in refusing.shown) == (1, True)
     assert store.topics() == ["t"]
     assert Terminal(store, *arguments).wait_for(question).type("\n").end() == 1  # It is no unless yes is said.
     assert store.topics() == ["t"]
@@ -152,6 +160,25 @@ def test_headings_are_bold_in_a_terminal_only(store):
     plain = _STYLE.sub("", run.shown).replace("\r\n", "\n")
     assert plain == output(store, "offsets")
     assert "\x1b" not in plain
+
+
+def test_a_table_fits_into_a_terminal(store):
+    run = Terminal(store, "doctor", store.path, COLUMNS="90")
+    assert run.end() == 0
+    shown = _STYLE.sub("", run.shown).split("\r\n")
+    assert max(map(len, shown)) <= 90
+    assert output(store, "doctor", store.path).count("\n") < len(shown)  # elsewhere each row is a line
+
+
+def test_cells_are_wrapped_between_words():
+    rows = [("one", "aa bbbb " * 4, "1"), ("two", "/a/path/that/is/not/broken", "22")]
+    assert table_text(("NAME", "WHAT", "N"), rows, 36).splitlines() == [
+        "NAME  WHAT                         N",
+        "one   aa bbbb aa bbbb aa bbbb aa   1",
+        "      bbbb",
+        "two   /a/path/that/is/not/broken  22",
+    ]
+    assert len(table_text(("NAME", "WHAT", "N"), rows).splitlines()) == 3
 
 
 def test_no_colours_where_the_user_wants_none(store):
@@ -196,6 +223,57 @@ def test_top_shows_what_changes_until_ctrl_c(store):
     store.append("t", records(["c"] * 3, [b"3"] * 3), partition=1)
     run.wait_for(" 5 ")
     assert run.interrupt() == 130
+
+
+def test_keys_sort_and_filter_what_top_shows_and_end_it(store):
+    store.create_topic("other", 1)
+    run = Terminal(store, "top", "--interval", "3600").wait_for("CAUGHT UP IN")
+    assert "sorted by TOPIC" in run.shown
+    run.type("s").wait_for("sorted by RECORDS").type("/").wait_for("filter: _").type("oqr").wait_for("filter: oqr_")
+    run.type("\x7f\x7f\x7foth\r").wait_for("filter: oth ")
+    run.type("\x1b[A").type("q")
+    assert (run.end(), run.restored) == (0, True)
+
+
+def test_ctrl_c_leaves_the_terminal_as_it_was(store):
+    run = Terminal(store, "top", "--interval", "3600").wait_for("CAUGHT UP IN")
+    assert (run.interrupt(), run.restored) == (130, True)
+
+
+def test_top_ends_without_a_keyboard(store):
+    """Standard input need not be a terminal."""
+    run = Terminal(store, "top", "--interval", "0.1", stdin=subprocess.DEVNULL).wait_for("CAUGHT UP IN")
+    assert run.interrupt() == 130
+
+
+def test_what_top_shows_is_sorted_filtered_and_coloured():
+    def look(second, **ends):
+        topics = {name: TopicLook(1, 0, end, 100 - end) for name, end in ends.items()}
+        return Look(second, topics, {("g", name): GroupLook(0, end) for name, end in ends.items()})
+
+    def names(view):
+        lines = [line.split() for line in click.unstyle(view.show()).splitlines()[3:]]
+        return [line[0] for line in lines[: lines.index([])]], [line[1] for line in lines[lines.index([]) + 2 :]]
+
+    view = View("store", look(0.0, a=1, b=3, c=2))
+    assert names(view) == (list("abc"), list("abc"))
+    assert not view.press("s")
+    assert names(view) == (list("bca"), list("bca"))  # by RECORDS, and by LAG
+    view.press("r")
+    assert names(view) == (list("acb"), list("acb"))
+    view.press("s")
+    assert names(view)[0] == list("bca")  # by SIZE, the smallest first
+    for key in "/b\r":
+        assert not view.press(key)
+    assert names(view) == (["b"], ["b"])
+    view.press("\x1b")
+    view.take(look(2.0, a=1, b=13, c=2))
+    for _ in range(3):
+        view.press("s")
+    assert "sorted by TOPIC" in view.show()
+    assert "\x1b[32m      5.0\x1b[0m" in view.show()  # records a second, of b
+    assert "\x1b[33m 13\x1b[0m" in view.show()  # its lag
+    assert view.press("q")
 
 
 @pytest.mark.slow

@@ -421,7 +421,7 @@ def test_the_command(store):
     assert (document["topic"], document["partition"], document["problem"]) == ("t", 0, "")
     assert document["records_after"] < document["records_before"] <= len(before)
     assert document["bytes_after"] < document["bytes_before"]
-    assert run().output == "nothing is to be compacted\n"
+    assert run().output == "nothing to compact\n"
     fill(store, 10)
     assert "t-0" in run("t").output
     place = store.logs.reader("t", 0).place
@@ -435,8 +435,8 @@ def test_the_command(store):
     assert result.output.splitlines()[1].split()[:6] == ["t-0", *"-----"]
     # From now on it is left out, but not in silence.
     result = run()
-    assert (result.exit_code, result.stdout) == (0, "nothing is to be compacted\n")
-    assert result.stderr.startswith("Warning: t-0 is left out, as it could not be compacted: ")
+    assert (result.exit_code, result.stdout) == (0, "nothing to compact\n")
+    assert result.stderr.startswith("Warning: t-0 is skipped, because it could not be compacted: ")
     assert "00000000000000000000.log" in result.stderr
     assert result.stderr.endswith("(`pylog compact t` tries again)\n")
 

@@ -418,4 +418,4 @@ def test_the_command(store, second, tmp_path):
     os.rename(second, tmp_path / "away")
     done = pylog(store, "log-dirs", "remove", second)
     assert done.exit_code == 0
-    assert done.output.startswith(f"removed {second}; it may still hold something of the store: it has no meta")
+    assert done.output.startswith(f"removed {second}; it may still hold files of the store: it has no meta")

@@ -99,8 +99,8 @@ def test_a_bad_setting_changes_nothing(store):
     before = store.describe_topic("t")
     for configs, delete, message in [
         ({"segment.bytes": "100", "retention.ms": "x"}, [], r"retention\.ms = 'x'"),
-        ({"segment.bytes": "100", "segmnt.ms": "1"}, [], "unknown topic config 'segmnt.ms'"),
-        ({"segment.bytes": "100"}, ["segmnt.ms"], "unknown topic config 'segmnt.ms'"),
+        ({"segment.bytes": "100", "segmnt.ms": "1"}, [], "no topic config 'segmnt.ms'; did you mean 'segment.ms'"),
+        ({"segment.bytes": "100"}, ["segmnt.ms"], "no topic config 'segmnt.ms'; did you mean 'segment.ms'"),
     ]:
         with pytest.raises(InvalidConfigError, match=message):
             store.alter_configs("t", configs, delete)

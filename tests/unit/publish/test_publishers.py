@@ -225,9 +225,9 @@ def test_a_publisher_is_described(store, path):
 def test_a_publisher_is_deleted_only_by_who_says_that_it_never_comes_back(store, path):
     published(store, "query", 4)
     refused = pylog(path, "publishers", "delete", "query")
-    assert (refused.exit_code, "published twice. Delete it? There is no terminal" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "Delete the publisher? There is no terminal" in refused.stderr) == (2, True)
     assert len(publisher_admin.publishers(store.decisions)) == 1
     assert output(path, "publishers", "delete", "query", "--yes") == (
-        "publisher query is deleted; its last number was 4\n"
+        "Deleted publisher query; its last number was 4.\n"
     )
     assert publisher_admin.publishers(store.decisions) == []

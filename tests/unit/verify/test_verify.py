@@ -518,7 +518,7 @@ def test_records_of_the_engine_that_cannot_be_decoded_are_damage(path, topic):
 def test_the_command(path):
     clean = CliRunner().invoke(command, [], obj=Target(str(path)))
     assert clean.exit_code == 0
-    assert clean.stdout.splitlines()[-1].startswith("no damage: 5 partitions")
+    assert clean.stdout.splitlines()[-1].startswith("no damage: 5 written partitions")
     DAMAGES["records"](path)
     result = CliRunner().invoke(command, ["--jobs", "2"], obj=Target(str(path)))
     assert result.exit_code == 1
