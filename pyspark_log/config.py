@@ -212,7 +212,7 @@ def _check(configs: Mapping[str, str], table: Mapping[str, ConfigKey], kind: str
         key = table.get(name)
         if key is None:
             near = did_you_mean(name, table) or f"; `pylog configs {kind}` lists those that there are"
-            raise InvalidConfigError(f"there is no {kind} config {name!r}{near}")
+            raise InvalidConfigError(f"there is no {kind} config {shortened(name)!r}{near}")
         key.value(text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import sys
 import termios
@@ -17,6 +18,9 @@ interval_option = click.option(
     "--interval", type=click.FloatRange(min=0.1), default=2.0, show_default=True, metavar="SECONDS",
     help="The time between two updates.",
 )
+
+# What a terminal sends for a key without a character.
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Za-z])")
 
 
 def is_end(key: str) -> bool:
@@ -33,7 +37,7 @@ def watch(
         look: called every `interval` seconds.
         show: returns the text, styled with ANSI codes; called after each look and each key.
         interval: in seconds.
-        press: gets each key, and returns whether it ends the view. Keys without a character are left out, but Esc.
+        press: gets each key, and returns whether it ends the view. Of keys without a character there is only Esc.
 
     Raises:
         click.UsageError: standard output is no terminal.
@@ -48,7 +52,7 @@ def watch(
         due = time.monotonic() + interval
         while True:
             pressed = keys(max(due - time.monotonic(), 0.0))
-            if any(press(key) for key in pressed):
+            if pressed is None or any(press(key) for key in pressed):
                 return
             if not pressed:
                 look()
@@ -57,8 +61,11 @@ def watch(
 
 
 @contextlib.contextmanager
-def _keyboard() -> Iterator[Callable[[float], list[str]]]:
-    """What waits for keys, that many seconds at most, and returns them. Standard input need not be a terminal."""
+def _keyboard() -> Iterator[Callable[[float], list[str] | None]]:
+    """What waits for keys, that many seconds at most, and returns them; None: the terminal is gone.
+
+    Standard input need not be a terminal.
+    """
     fd = sys.stdin.fileno()
     if not os.isatty(fd):
         yield _asleep
@@ -76,7 +83,6 @@ def _asleep(seconds: float) -> list[str]:
     return []
 
 
-def _keys(typed: bytes) -> list[str]:
-    """The keys in what a terminal sent at once. Arrows and the like come as Esc and more characters."""
-    text = typed.decode(errors="ignore")
-    return [] if text.startswith("\x1b") and len(text) > 1 else list(text)
+def _keys(typed: bytes) -> list[str] | None:
+    """The keys in what a terminal sent at once, without arrows and the like; None: it has sent its end."""
+    return None if not typed else list(_SEQUENCE.sub("", typed.decode(errors="ignore")))

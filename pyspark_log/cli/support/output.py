@@ -53,14 +53,15 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
 
 
 def table_text(
-    headings: Sequence[str], rows: Iterable[Sequence[object]], width: int = sys.maxsize, colour: Colour | None = None
+    headings: Sequence[str], rows: Iterable[Sequence[object]], width: int = sys.maxsize,
+    colour: Colour = lambda *_: None,
 ) -> str:
     """The lines of a table.
 
     Args:
         headings, rows: its cells.
         width: of the terminal, in characters; cells of a wider table are wrapped between words.
-        colour: gives a cell its colour; None: there are none.
+        colour: gives a cell, also a heading, its colour.
     """
     cells = [list(headings), *([str(cell) for cell in row] for row in rows)]
     columns = list(zip(*cells, strict=True))
@@ -68,7 +69,7 @@ def table_text(
     numeric = [len(column) > 1 and all(_is_figure(cell) for cell in column[1:]) for column in columns]
     return "\n".join(
         "  ".join(
-            _coloured(cell.rjust(width) if right else cell.ljust(width), colour and colour(heading, cell))
+            _coloured(cell.rjust(width) if right else cell.ljust(width), colour(heading, cell))
             for heading, cell, width, right in zip(headings, line, widths, numeric, strict=True)
         ).rstrip()
         for row in cells for line in _wrapped(row, widths)

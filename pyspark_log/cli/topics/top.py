@@ -153,6 +153,8 @@ _SORTS = {
 
 
 def _colour(heading: str, cell: str) -> str | None:
+    if cell == heading:
+        return None
     if heading in ("RECORDS/S", "BYTES/S"):
         return None if cell in ("0", "0 B") else "green"
     if heading == "LAG":
@@ -190,7 +192,7 @@ def _groups(
     return found
 
 
-def text(found: Mapping[str, Sequence[Mapping[str, Any]]], colour: Colour | None = None) -> str:
+def text(found: Mapping[str, Sequence[Mapping[str, Any]]], colour: Colour = lambda *_: None) -> str:
     """The tables of a document."""
     topics = table_text(_TOPICS, [
         (
