@@ -53,7 +53,7 @@ def check_functions(store, shown):
 
 CHECKS = {
     "kafka.md: A broker's topic as a DataFrame": check_orders,
-    "operations.md: Writing old events from Spark: `timestampColumn`": check_old_events,
+    "operations.md: Writing old events from Spark": check_old_events,
     "spark.md: Functions in place of options": check_functions,
     "spark.md: In SQL": check_inserted,
     "spark.md: Moving a job": check_moved,
