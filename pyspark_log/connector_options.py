@@ -10,7 +10,7 @@ class ConnectorOption(NamedTuple):
 
     Attributes:
         name: as documents write it; Spark takes it in any case.
-        default: what counts without it, as text; "": it has none.
+        default: the value that applies without it, as text; "" if there is none.
         unit: the unit of its number ("bytes", "ms"), or "".
         meaning: what it does, in a sentence.
     """
@@ -29,33 +29,33 @@ def _table(*options: ConnectorOption) -> dict[str, ConnectorOption]:
 READ_OPTIONS = _table(
     ConnectorOption("path", "", "", "the folder of the store, or of a broker's logs; or the argument of load"),
     ConnectorOption("subscribe", "", "", "topics, separated by commas; this or one of the next two"),
-    ConnectorOption("subscribePattern", "", "", "a regular expression that is found in the names of topics"),
+    ConnectorOption("subscribePattern", "", "", "a regular expression, found anywhere in a topic's name"),
     ConnectorOption("assign", "", "", 'partitions, as {"topic":[0,2]}'),
     ConnectorOption("startingTimestamp", "", "ms", "begin at the first record of this time or later"),
     ConnectorOption("startingOffsetsByTimestamp", "", "ms", 'the same for each partition, as {"topic":{"0":time}}'),
-    ConnectorOption("startingOffsets", "", "", "earliest (batch reads without it), latest (new streaming queries "
-                    'without it), group (the committed offsets of kafka.group.id), or {"topic":{"0":offset}}'),
-    ConnectorOption("startingOffsetsByTimestampStrategy", "error", "", "if no record is so late: error or latest"),
+    ConnectorOption("startingOffsets", "", "", "earliest (the default of batch reads), latest (the default of new "
+                    'streaming queries), group (the committed offsets of kafka.group.id), or {"topic":{"0":offset}}'),
+    ConnectorOption("startingOffsetsByTimestampStrategy", "error", "", "if no record is that new: error or latest"),
     ConnectorOption("endingTimestamp", "", "ms", "batch reads: end before the first record of this time or later"),
     ConnectorOption("endingOffsetsByTimestamp", "", "ms", "batch reads: the same for each partition"),
     ConnectorOption("endingOffsets", "latest", "", 'batch reads: latest, or {"topic":{"0":offset}}'),
-    ConnectorOption("failOnDataLoss", "true", "", "whether missing records are an error, or are passed over"),
+    ConnectorOption("failOnDataLoss", "true", "", "whether missing records are an error or are skipped"),
     ConnectorOption("onCorruption", "fail", "", "damaged records: fail, skip, or quarantine them"),
-    ConnectorOption("quarantinePath", "", "", "the folder that gets what is in quarantine"),
+    ConnectorOption("quarantinePath", "", "", "the folder for quarantined records"),
     ConnectorOption("includeHeaders", "false", "", "whether rows have the column headers"),
     ConnectorOption("arrowTransform", "", "", "a function over Arrow batches (pyspark_log.spark.arrow_transform)"),
-    ConnectorOption("arrowColumns", "", "", "the columns that it gets; all without it"),
-    ConnectorOption("minPartitions", "", "", "split large ranges, to have at least so many tasks"),
-    ConnectorOption("maxRecordsPerPartition", "", "records", "split ranges with more offsets"),
-    ConnectorOption("partitionsPerTask", "1", "", "how many ranges a task reads; auto: small ones share a task"),
-    ConnectorOption("minOffsetsPerTrigger", "", "records", "streams: wait while there are fewer"),
-    ConnectorOption("maxOffsetsPerTrigger", "", "records", "streams: the most of a micro-batch"),
-    ConnectorOption("maxBytesPerTrigger", "", "bytes", "streams: about the most of a micro-batch, as it is stored"),
-    ConnectorOption("maxTriggerDelay", "15m", "", "streams: wait no longer for minOffsetsPerTrigger"),
+    ConnectorOption("arrowColumns", "", "", "the columns that it gets; all by default"),
+    ConnectorOption("minPartitions", "", "", "split large ranges into at least this many tasks"),
+    ConnectorOption("maxRecordsPerPartition", "", "records", "split ranges that have more offsets than this"),
+    ConnectorOption("partitionsPerTask", "1", "", "how many ranges a task reads; auto lets small ones share a task"),
+    ConnectorOption("minOffsetsPerTrigger", "", "records", "streams: wait until this many are available"),
+    ConnectorOption("maxOffsetsPerTrigger", "", "records", "streams: the most in a micro-batch"),
+    ConnectorOption("maxBytesPerTrigger", "", "bytes", "streams: the approximate size of a micro-batch, as stored"),
+    ConnectorOption("maxTriggerDelay", "15m", "", "streams: the longest wait for minOffsetsPerTrigger"),
     ConnectorOption("smallBatchBytes", "", "bytes", "streams: smaller micro-batches need no Python task"),
-    ConnectorOption("groupIdPrefix", "spark-kafka-source", "", "how the name of a stream's group begins"),
-    ConnectorOption("fetchOffset.numRetries", "3", "", "streams: look up log ends again that are below the position"),
-    ConnectorOption("fetchOffset.retryIntervalMs", "1000", "ms", "how long to wait in between"),
+    ConnectorOption("groupIdPrefix", "spark-kafka-source", "", "the start of the name of a stream's group"),
+    ConnectorOption("fetchOffset.numRetries", "3", "", "streams: retries when a log ends below the position"),
+    ConnectorOption("fetchOffset.retryIntervalMs", "1000", "ms", "how long to wait between these retries"),
     ConnectorOption("kafka.group.id", "", "", "the group under which a stream commits its offsets, for others to see"),
     ConnectorOption("kafka.isolation.level", "read_uncommitted", "", "or read_committed: no aborted transactions"),
 )  # fmt: skip
@@ -63,14 +63,14 @@ READ_OPTIONS = _table(
 #: Of batch and streaming writes; Spark itself adds the last two to those of a stream.
 WRITE_OPTIONS = _table(
     ConnectorOption("path", "", "", "the folder of the store; or the argument of save and start"),
-    ConnectorOption("topic", "", "", "the topic of all rows; without it the column topic says"),
+    ConnectorOption("topic", "", "", "the topic of all rows; by default the column topic names it"),
     ConnectorOption("publishId", "", "", "the name of a series of writes that may be repeated, or of a query's output"),
     ConnectorOption("publishNumber", "", "", "batch writes: the number of this write in the series, 0, 1, 2 ..."),
-    ConnectorOption("publishTakeOver", "false", "", "streams: whether this query gets the publishId of another one"),
-    ConnectorOption("publishOffsets", "false", "", "streams: commit what was read with the output, in one"),
-    ConnectorOption("timestampColumn", "", "", "the column with the records' times; without it the time of the write"),
-    ConnectorOption("includeHeaders", "false", "", "without effect: a column headers is written in any case"),
-    ConnectorOption("kafka.compression.type", "none", "", "the codec of topics that leave it to the writer"),
+    ConnectorOption("publishTakeOver", "false", "", "streams: take over the publishId of another query"),
+    ConnectorOption("publishOffsets", "false", "", "streams: commit the offsets read atomically with the output"),
+    ConnectorOption("timestampColumn", "", "", "the column with the records' times; by default the time of the write"),
+    ConnectorOption("includeHeaders", "false", "", "no effect: a column headers is always written"),
+    ConnectorOption("kafka.compression.type", "none", "", "the codec for topics that leave it to the writer"),
     ConnectorOption("checkpointLocation", "", "", "streams: Spark's folder of the query"),
     ConnectorOption("queryName", "", "", "streams: its name in Spark"),
 )  # fmt: skip

@@ -170,8 +170,8 @@ class Producer:
         self._has_work.notify()
         if not self._has_room.wait_for(lambda: self._size < self._memory or self._closed, self._patience):
             raise TimeoutError(
-                f"the send buffer has been full for {self._patience} s: {self._size} bytes of records wait, "
-                f"of {self._memory} (buffer_memory)"
+                f"the send buffer has been full for {self._patience} s: {self._size} of "
+                f"{self._memory} bytes pending (buffer_memory)"
             )
 
     def _begin(self, topic: str) -> SentRecords:

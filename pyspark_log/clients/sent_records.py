@@ -140,7 +140,7 @@ class SentRecords:
 
     def _fail(self, error: Exception, partition: int | None = None) -> None:
         """Notes an error, of one partition or of all."""
-        log.error("%s: records that were sent were not appended: %s", self.topic, error)
+        log.error("%s: records were sent but not appended: %s", self.topic, error)
         if partition is None:
             self._error = error
         else:

@@ -87,12 +87,12 @@ class Transactions:
         """Begins a transaction. It ends with `commit` or `abort`, or with the block of a `with`.
 
         Raises:
-            TransactionStateError: the one before it is not ended, or this is a forked child.
+            TransactionStateError: the one before it is still open, or this is a forked child.
             PublisherFencedError: a newer instance has the id.
         """
         self._check_process()
         if self._open is not None and not self._open.ended:
-            raise self._open.state_error("is not ended: commit or abort it first")
+            raise self._open.state_error("is still open: commit or abort it first")
         check_claim(self.store.decisions, self._publisher, self._run)
         self._open = Transaction(self, self.last_number + 1)
         return self._open
@@ -265,12 +265,12 @@ class Transaction:
         what = f"transaction {self.number} of {self._owner.transactional_id!r}"
         if fate is _Fate.COMMITTED:
             return PublishPendingError(
-                f"{what} is committed since an earlier call; this one could not wait until it appears: "
+                f"{what} was committed by an earlier call, but is not visible yet: "
                 f"[{error.condition}] {error}",
                 error.condition, error.retriable,
             )  # fmt: skip
         return OutcomeUnknownError(
-            f"{what} was committed by an earlier call or not, and this one could not find out: "
+            f"{what} may have been committed by an earlier call; this one could not determine it: "
             f"[{error.condition}] {error}"
         )
 

@@ -37,7 +37,7 @@ _ROW = StructType(
 
 
 def row_schema(headers: bool) -> StructType:
-    """The columns of a read, with or without `headers`; the same as storage.schema.row_schema gives in Arrow."""
+    """The columns of a read, with or without `headers`; the same as storage.record.row_schema gives in Arrow."""
     return StructType([*_ROW.fields, StructField("headers", HEADERS)]) if headers else _ROW
 
 

@@ -40,7 +40,7 @@ class OnCorruption:
         """Warns of the exact range, and keeps the bytes. OSError: the folder cannot be written to."""
         kept = f"; kept in {self._keep(at, damage)}" if self.folder else ""
         log.warning(
-            "[PYLOG_CORRUPT_RECORD] %s: records in offset [%d, %d) are damaged and left out, as onCorruption says: %s, "
+            "[PYLOG_CORRUPT_RECORD] %s: records in offset [%d, %d) are damaged and skipped, as onCorruption says: %s, "
             "bytes %d to %d: %s%s",
             at, damage.first_offset, damage.next_offset, damage.file, damage.position, damage.end, damage.reason, kept,
         )  # fmt: skip

@@ -78,7 +78,7 @@ class LossPolicy:
             raise data_loss(reason, message)
         if message not in self._warned:
             self._warned.add(message)
-            log.warning("[PYLOG_DATA_LOSS.%s] %s The query goes on, as failOnDataLoss is false.", reason, message)
+            log.warning("[PYLOG_DATA_LOSS.%s] %s The query continues: failOnDataLoss is false.", reason, message)
 
 
 @contextmanager

@@ -113,8 +113,8 @@ class TriggerLimits:
     Attributes:
         least: minOffsetsPerTrigger, or None: a trigger with fewer new offsets waits.
         most: maxOffsetsPerTrigger, or None.
-        most_bytes: maxBytesPerTrigger, or None: about so many bytes as they are stored.
-        delay_ms: maxTriggerDelay: after so long since the last micro-batch, `least` does not count.
+        most_bytes: maxBytesPerTrigger, or None: about this many bytes, as stored.
+        delay_ms: maxTriggerDelay: this long after the last micro-batch, `least` no longer applies.
     """
 
     least: int | None
@@ -140,7 +140,7 @@ class ReadOptions:
         transformed: the columns that it gets; empty: all.
         splitting: into how many ranges it is split.
         partitions_per_task: how many of them one task reads; None: small ones share a task, by their bytes.
-        small_batch_bytes: a micro-batch of so many bytes or fewer is read by one task, or by none.
+        small_batch_bytes: a micro-batch of this many bytes or fewer is read by one task, or by none.
         group_id: the group under which a stream commits its offsets, if the user names one.
         group_id_prefix: otherwise, the prefix of the group's name.
         retries: how often the log ends are looked up again while they are below a query's position.

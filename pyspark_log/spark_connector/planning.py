@@ -173,7 +173,7 @@ def identity_after(
 
 
 def of_same_topics(offsets: Mapping[TopicPartition, int], known: Identity, now: Identity) -> Offsets:
-    """Those of a query's offsets whose topics were not made again since: a new topic is read from its first record."""
+    """Those of a query's offsets whose topics were not recreated since: a new topic is read from its first record."""
     return {
         at: offset
         for at, offset in offsets.items()
@@ -206,7 +206,7 @@ def is_same_topic(store: Store, at: TopicPartition, topic_id: str | None, loss: 
 
 
 def _made_again(topic: str) -> str:
-    return f"topic {topic!r} was deleted and made again"
+    return f"topic {topic!r} was deleted and recreated"
 
 
 def earliest(store: Store, at: TopicPartition) -> int:

@@ -61,7 +61,7 @@ def open_for_write(path: str) -> Store:
         return Store.shared(path)
     except StoreNotFoundError:
         store = Store.open_or_create(path)
-        log.warning("there was no store in %s: made a new one (cluster id %s)", store.path, store.cluster_id)
+        log.warning("created a new store in %s (cluster id %s), as there was none", store.path, store.cluster_id)
         return Store.shared(path)
 
 
@@ -78,7 +78,7 @@ def warn_of_options(messages: list[str]) -> None:
 
 def warn_of_new_topic(store: Store, topic: str) -> None:
     """Warns that a write has created a topic, whose name may be a mistake."""
-    log.warning("%s: there was no topic %s: made it", store.path, topic)
+    log.warning("%s: created the missing topic %s", store.path, topic)
 
 
 # An idle query polls a hundred times a second; log the same problem once.

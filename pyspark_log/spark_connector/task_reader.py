@@ -18,7 +18,7 @@ from pyspark_log.spark_connector.transform import Transform
 from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.storage.store import Store
 
-# A task of Spark's costs about as much as the records of so many bytes (docs/performance.md).
+# A task of Spark's costs about as much as reading this many bytes of records (docs/performance.md).
 _TASK_BYTES = 4 * 1024 * 1024
 # Bytes of records in a batch of rows: each batch has a cost of its own in Spark, which is that of some thousand rows.
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -83,7 +83,7 @@ def in_tasks(store: Store, ranges: Sequence[RangePartition], partitions_per_task
     Args:
         store: where they are.
         ranges: what is to be read.
-        partitions_per_task: so many for each task; None: those that have _TASK_BYTES together, as they are stored.
+        partitions_per_task: how many for each task; None: those that have _TASK_BYTES together, as stored.
     """
     if partitions_per_task is None:
         tasks = _by_bytes(store, ranges)

@@ -26,7 +26,7 @@ def hide_traceback() -> None:
 
 
 def spare_modules() -> None:
-    """Spares what is loaded by now the collection of garbage that Spark makes after each task.
+    """Freezes loaded objects, so that the garbage collection which Spark runs after each task skips them.
 
     It looks at each object of the process: with Spark, Arrow and the engine loaded it takes three times as long as to
     read 50,000 records. To be called when a task begins. Objects that exist then, and are lost in a cycle later, stay:

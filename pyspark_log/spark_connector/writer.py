@@ -65,7 +65,7 @@ class PylogBatchWriter(DataSourceArrowWriter):
 
         The staged output may have been decided then, and must stay to be applied.
         """
-        log.warning("batch write %s failed; what its %d tasks staged is kept", self._publisher, len(messages))
+        log.warning("batch write %s failed; the staged output of its %d tasks is kept", self._publisher, len(messages))
 
 
 class PylogStreamWriter(DataSourceStreamArrowWriter):
@@ -95,7 +95,7 @@ class PylogStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Does nothing, for the reason given at PylogBatchWriter.abort."""
-        log.warning("micro-batch %d failed; what its %d tasks staged is kept", batchId, len(messages))
+        log.warning("micro-batch %d failed; the staged output of its %d tasks is kept", batchId, len(messages))
 
 
 def plan_write(path: str, options: WriteOptions, schema: StructType) -> WritePlan:

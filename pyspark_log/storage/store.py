@@ -80,7 +80,7 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
-        """Opens the store in a folder; or, read-only, a Kafka broker's log folder.
+        """Opens the store in a folder; or, read-only, a Kafka broker's log dir.
 
         Args:
             path: the folder, or a `file:` URI. A broker's: one of its `log.dirs`, a copy of it, or the folder of a

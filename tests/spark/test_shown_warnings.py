@@ -37,7 +37,7 @@ def lines(log, *parts):
 
 
 def test_a_new_store_is_named(log, folder):
-    (line,) = lines(log, "WARNING", f"there was no store in {folder}/misspelt: made a new one")
+    (line,) = lines(log, "WARNING", f"created a new store in {folder}/misspelt")
     assert "pyspark_log" in line
 
 
@@ -46,7 +46,7 @@ def test_a_new_store_is_named(log, folder):
 )
 def test_a_new_topic_is_named(log, folder, store, topic):
     """Once, also where a column names it in several tasks."""
-    assert len(lines(log, "WARNING", f"{folder}/{store}: there was no topic {topic}: made it")) == 1
+    assert len(lines(log, "WARNING", f"{folder}/{store}: created the missing topic {topic}")) == 1
 
 
 @pytest.mark.parametrize("store", ["batch", "stream", "together"])

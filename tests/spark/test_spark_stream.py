@@ -254,7 +254,7 @@ def put_another_store(store):
 
 CHANGES = pytest.mark.parametrize(
     ("change", "message"),
-    [(make_again, "topic 't' was deleted and made again"), (put_another_store, "is another store")],
+    [(make_again, "topic 't' was deleted and recreated"), (put_another_store, "is another store")],
 )
 
 

@@ -76,7 +76,7 @@ def test_a_topic_is_made_again_while_all_there_is_is_read(spark, store, tmp_path
     df = read_stream(spark, store, "t", maxOffsetsPerTrigger="4", failOnDataLoss=fail_on_data_loss)
     query = df.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
     if fail_on_data_loss == "true":
-        with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\] Partitions t-0, t-1 .*made again"):
+        with fails(r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\] Partitions t-0, t-1 .*recreated"):
             query.start().awaitTermination()
         assert sorted(seen) == ["0", "1", "10", "11"]
     else:

@@ -137,7 +137,7 @@ def check_topic(store: Store, planned: PlannedRange) -> None:
     found = store.recorded_topic_id(planned.topic)
     if planned.topic_id is not None and found not in (None, planned.topic_id):
         raise lost(
-            f"{planned.at}: the topic was deleted and made again (topic id {found}) since the export was planned "
+            f"{planned.at}: the topic was deleted and recreated (topic id {found}) since the export was planned "
             f"({planned.topic_id})"
         )
 

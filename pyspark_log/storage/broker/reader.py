@@ -218,7 +218,7 @@ class BrokerLogReader(LogReader):
         owner = self.place.owner()
         if self._owner not in ("", owner):
             raise UnknownTopicError(
-                f"{self.place}: the topic was deleted, and another one was made in its place (id {owner or 'unknown'}, "
+                f"{self.place}: the topic was deleted and recreated (id {owner or 'unknown'}, "
                 f"it was {self._owner})"
             )
         self._owner = owner

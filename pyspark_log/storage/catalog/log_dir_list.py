@@ -118,8 +118,8 @@ def prepare(store: str, name: str, cluster_id: str) -> ListedLogDir:
             return ListedLogDir(name, directory_id)
     if found and (found != {META_PROPERTIES} or os.path.isabs(name)):
         raise InvalidConfigError(
-            f"log dir {path} is not empty: a new one must be, lest logs of two stores are mixed. If nothing uses "
-            f"what is in it ({', '.join(sorted(found)[:3])}), remove that"
+            f"log dir {path} is not empty: a new one must be, so that logs of two stores never mix. If nothing uses "
+            f"its contents ({', '.join(sorted(found)[:3])}), remove them"
         )
     directory_id = new_id()
     files.replace_whole(meta, encode_meta_properties(MetaProperties(cluster_id, NODE_ID, directory_id)))

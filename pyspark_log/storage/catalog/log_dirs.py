@@ -202,7 +202,7 @@ class LogDirs:
 def _offline(place: PartitionPath, folder: LogDir, problem: str, number: int) -> LogDirOfflineError:
     return LogDirOfflineError(
         number,
-        f"{place}: the log dir {folder.path} has failed: {problem}. Mend or mount it, or bring it back from a copy "
-        "with all that is in it; partitions in other log dirs can be used meanwhile (`pylog log-dirs list`)",
+        f"{place}: the log dir {folder.path} has failed: {problem}. Repair or mount it, or restore all of it from a "
+        "copy; partitions in other log dirs can be used meanwhile (`pylog log-dirs list`)",
         folder.path,
     )

@@ -149,7 +149,7 @@ def make(folder: str, configs: Mapping[str, str]) -> None:
     files.open_or_create(lock_path).close()
     with lock_for(lock_path).held():
         if files.exists(f"{folder}/{STORE_FILE}"):
-            raise StoreExistsError(f"{folder}: another process has just made a store there")
+            raise StoreExistsError(f"{folder}: another process has just created a store there")
         cluster_id = new_id()
         folders: dict[int, ListedLogDir] = {}
         for number, name in enumerate(names):
@@ -175,14 +175,14 @@ def list_made_folder(folder: str) -> list[str]:
 def _make_root(folder: str, allowed: Collection[str]) -> None:
     names = list_made_folder(folder)
     if any(not _UNFINISHED.fullmatch(name) and name not in allowed for name in names):
-        raise StoreExistsError(f"{folder} is not empty: a store is made in an empty or a new folder only")
+        raise StoreExistsError(f"{folder} is not empty: a store is created only in a new or empty folder")
 
 
 def _describe(folder: str, description: StoreDescription) -> None:
     try:
         files.create_whole(f"{folder}/{STORE_FILE}", description.encode())
     except FileExistsError:
-        raise StoreExistsError(f"{folder}: another process has just made a store there") from None
+        raise StoreExistsError(f"{folder}: another process has just created a store there") from None
     log.info("created a store in %s", folder)
 
 
@@ -203,7 +203,7 @@ def add_log_dir(folder: str, name: str) -> StoreDescription:
     before = describe(folder)
     names = log_dir_list.parse(name)
     if len(names) != 1:
-        raise InvalidConfigError(f"log dir {shortened(name)!r}: must be one folder; there is no comma in its name")
+        raise InvalidConfigError(f"log dir {shortened(name)!r}: must be one folder, without a comma in its name")
     (name,) = names
     known, number = dict(before.log_dirs), before.next_log_dir
     if len(known) == MOST_FOLDERS or number > log_dir_list.LAST_NUMBER:
@@ -258,7 +258,7 @@ def _make_first(folder: str, path: str) -> None:
     except FileNotFoundError:
         written = []
     if written and not files.is_folder(path):
-        raise InvalidConfigError(f"log dir {path} is missing, and has partitions: bring it back first")
+        raise InvalidConfigError(f"log dir {path} is missing, and has partitions: restore it first")
     files.make_folder(path)
 
 

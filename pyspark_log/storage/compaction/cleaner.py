@@ -209,13 +209,13 @@ def compact_if_due(logs: LogManager, at: TopicPartition) -> Outcome | None:
         log.info("%s: %s is not compacted now: %s", logs.path, at, error)
         return None
     except (PylogError, OSError) as error:
-        log.warning("%s: whether to compact %s could not be found out: %s", logs.path, at, error)
+        log.warning("%s: could not determine whether to compact %s: %s", logs.path, at, error)
         return None
     if found is None:
         return None
     if found.bytes > _HELP_BYTES:
         log.warning(
-            "%s: %s is not compacted as it is written to, as that would read %d bytes: use `pylog compact`",
+            "%s: %s is not compacted during writes, because that would read %d bytes: run `pylog compact`",
             logs.path, at, found.bytes,
         )  # fmt: skip
         return None
@@ -290,6 +290,6 @@ class LogCleaner:
                     if self._stop.is_set():
                         return
             except (PylogError, OSError) as error:
-                log.warning("%s: the cleaner could not look for what is due: %s", self._logs.path, error)
+                log.warning("%s: the cleaner could not check which topics are due: %s", self._logs.path, error)
             if not worked:
                 self._stop.wait(self._backoff)

@@ -133,7 +133,7 @@ class _Work:
             return self._clean(plan, producers)
         except FileNotFoundError as error:
             # Retention has deleted it, or the topic was deleted, which the next read of the state reports.
-            log.info("%s: a segment went while it was compacted: %s", self._place, error)
+            log.info("%s: a segment was removed while it was compacted: %s", self._place, error)
             return Cleaned(plan.first_dirty, 0, 0, 0, 0, finished=False)
 
     def _remove_unfinished(self, held: LogWriter) -> None:

@@ -4,8 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* Begins a thread that runs no Python, and for which nothing waits. It gets no signals: these are for the threads of the
-   program. Returns whether the system gave one. */
+/* Starts a detached thread that never runs Python, with all signals blocked. Returns 0 on failure. */
 static int begin_c_thread(void *(*run)(void *), void *argument) {
     pthread_attr_t attributes;
     pthread_t thread;

@@ -1,9 +1,9 @@
-/* Has the disk begin with what a later sync will wait for.
+/* Starts writeback early, so that a later fsync has less to wait for.
 
-   Written pages go to the disk at once, if the system can be asked for that. But a disk has a cache of its own, and to
-   empty that takes time in proportion to what came into it: 0.1 s for 100 MB were seen. So now and then a thread syncs
-   the file, while the program goes on. It opens the file anew: an error is still reported by the program's own sync,
-   as the system reports it once to each opening. */
+   Written pages are sent to the disk at once, if the system supports that. But a disk has a cache of its own, and flushing
+   it takes time in proportion to its contents: 0.1 s for 100 MB was measured. So from time to time a thread syncs the file
+   while the program continues. The thread opens the file separately: the system reports an error once to each open file,
+   so the program's own sync still reports it. */
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,11 +14,11 @@
 
 #include "c_thread.h"
 
-/* After how many bytes, of all files together, the cache of the disk is emptied. */
+/* The number of bytes, of all files together, after which the disk's cache is flushed. */
 #define EARLY_SYNC_DUE (16 * 1024 * 1024)
 
 static long long early_sync_waiting = 0; /* bytes since then */
-static pid_t early_sync_owner = 0;       /* the process whose thread is at it; a forked child has no such thread */
+static pid_t early_sync_owner = 0;       /* the process whose thread is syncing; a forked child has no such thread */
 
 static void *early_sync_thread(void *path) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -31,7 +31,7 @@ static void *early_sync_thread(void *path) {
     return NULL;
 }
 
-/* Begins to write a part of a file; returns whether a sync of the file was begun, too. */
+/* Starts writeback of a part of a file. Returns 1 if a sync of the file was started as well. */
 static int early_sync(int fd, const char *path, long long position, long long size) {
     char *copy;
     pid_t owner = __atomic_load_n(&early_sync_owner, __ATOMIC_ACQUIRE), self = getpid();

@@ -28,12 +28,12 @@ cdef extern from "kept_locks.h":
     bint keep_lock(kept_lock *one, int fd, long long until) nogil
     bint take_kept_lock(kept_lock *one) nogil
 
-#: For so long, in ns, a lock may be kept before its user looks whether others wait for it.
+#: How long (ns) a lock may be kept before its holder checks for waiters.
 TURN = 1_000_000
-#: After so many turns it is released in any case. What a user looks at when it gets the lock is looked at that often.
+#: After this many turns it is released in any case, so the checks made on acquisition run at least that often.
 MOST_TURNS = 16
-#: A lock is kept after so many uses, each within a turn of the one before: a process that appends now and then would gain
-#: nothing, and make others wait.
+#: A lock is kept after this many uses, each within a turn of the one before. A process that appends only now and then
+#: would gain nothing and make others wait.
 USES_IN_A_ROW = 16
 
 

@@ -1,8 +1,8 @@
-/* Locks of files that are kept for a moment after their use, and a thread that gives them back in time.
+/* File locks that are kept for a moment after use, and a thread that releases them in time.
 
-   To lock and unlock a file, and to look at what others may have done meanwhile, takes longer than a small append. So a
-   process that appends in a row keeps the lock between two appends, but never beyond a given time. The thread sees to
-   that, whatever the process does then: it needs no interpreter. */
+   Locking a file, checking what other processes changed, and unlocking it takes longer than a small append. So a process
+   that appends without pause keeps the lock between two appends, but never beyond a deadline. The thread enforces the
+   deadline whatever the process does, because it needs no interpreter. */
 
 #include <pthread.h>
 #include <sys/file.h>
@@ -17,7 +17,7 @@ typedef struct kept_lock {
     int is_kept;
 } kept_lock;
 
-/* How often the thread looks, in ns; and how many looks in vain before it sleeps until it is called. */
+/* The thread's polling interval in ns, and the number of idle polls before it sleeps until it is signalled. */
 #define KEPT_LOCKS_PAUSE 500000
 #define KEPT_LOCKS_LOOKS 20
 
@@ -72,7 +72,7 @@ static void kept_before_fork(void) { pthread_mutex_lock(&kept_guard); }
 
 static void kept_in_parent(void) { pthread_mutex_unlock(&kept_guard); }
 
-/* A child has no such thread, and none of its parent's locks. */
+/* A forked child has neither this thread nor its parent's locks. */
 static void kept_in_child(void) {
     for (; kept_first != NULL; kept_first = kept_first->next)
         kept_first->is_kept = 0;
@@ -90,7 +90,7 @@ static int kept_begin_thread(void) {
     return begin_c_thread(kept_thread, NULL);
 }
 
-/* Keeps a locked file until then; 0: it cannot be kept, as the system gives no thread. */
+/* Keeps the lock on `fd` until `until`. Returns 0 if the helper thread could not start. */
 static int keep_lock(kept_lock *one, int fd, long long until) {
     int keeps;
     pthread_mutex_lock(&kept_guard);
@@ -108,7 +108,7 @@ static int keep_lock(kept_lock *one, int fd, long long until) {
     return keeps;
 }
 
-/* Takes a lock that was kept; 0: it was not, or was given back. */
+/* Takes a kept lock back. Returns 0 if it was not kept or has been released. */
 static int take_kept_lock(kept_lock *one) {
     int was_kept;
     kept_lock **place;

@@ -158,7 +158,7 @@ class OffsetsLog:
             try:
                 apply_in(self._offsets.decisions, place, _HELP_TIMEOUT)
             except (OSError, LockTimeoutError, PublishError) as error:
-                log.debug("%s: what was decided for group %s is not applied: %s", logs.path, group, error)
+                log.debug("%s: a decided commit of group %s is not applied: %s", logs.path, group, error)
         return self._offsets.committed(group)
 
     def groups(self) -> list[str]:
@@ -270,7 +270,7 @@ class OffsetsLog:
                     if expiry.is_dead(group):
                         keys.append(records.encode_group_key(name))
                 except ValueError as error:
-                    log.warning("%s: group %r stays, as its members are not known: %s", logs.path, name, error)
+                    log.warning("%s: group %r is kept, because its members are unknown: %s", logs.path, name, error)
             return committed_offsets.tombstones(logs, keys, now)
 
         if over():

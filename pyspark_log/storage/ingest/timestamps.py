@@ -64,7 +64,7 @@ def is_past_retention(newest: int, config: TopicConfig, now: int) -> bool:
 def warn_past_retention(newest: int, config: TopicConfig, where: str) -> None:
     """Warns that records of the time `newest` (ms) and before, past the topic's retention, are being written."""
     log.warning(
-        "%s: records of time %d (ms) and before are past the topic's retention.ms (%d) already: they go with "
-        "the next cleaning. Set retention.ms=-1 to keep them",
+        "%s: records of time %d (ms) and before are past the topic's retention.ms (%d) already: the next "
+        "cleaning deletes them. Set retention.ms=-1 to keep them",
         where, newest, config.retention_ms,
     )  # fmt: skip

@@ -107,7 +107,7 @@ def _admitted(batch: bytes, header: BatchHeader, config: TopicConfig, now: int, 
             f"{where}: its header has the largest time {header.max_timestamp}, and its records {found.newest} (ms)"
         )
     if config.compact and found.keyless:
-        raise InvalidRecordError(f"{where}: a record without a key; the topic is compacted, which goes by keys")
+        raise InvalidRecordError(f"{where}: a record without a key; the topic is compacted, which requires keys")
     check_times((found.oldest, found.newest), lambda: _milliseconds(_columns(batch, config)), config, now, where)
     if config.keeps_codec or header.codec == config.codec:
         return batch

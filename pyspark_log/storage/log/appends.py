@@ -87,6 +87,6 @@ class PendingAppend:
         if isinstance(self._error, Exception):
             raise copy.copy(self._error)  # Each thread adds to its own.
         raise OutcomeUnknownError(
-            "another thread was to append this together with its own records, and has not finished; read the log's "
-            "end before trying again"
+            "this append was handed to another thread that has not finished; check the log end before trying "
+            "again"
         )

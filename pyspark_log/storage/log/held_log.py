@@ -134,7 +134,7 @@ class HeldLog(Lease):
         try:
             self.producers.take_snapshot(self.state, self.clock())
         except (OSError, PylogError) as error:
-            log.warning("%s: no snapshot of its producers was taken: %s", self.place, error)
+            log.warning("%s: could not take a snapshot of its producers: %s", self.place, error)
 
     def forget_all(self) -> None:
         """Drops what is cached of files that were replaced."""
@@ -260,8 +260,8 @@ class HeldLog(Lease):
             self.invalidate()
             raise LogDamagedError(
                 f"{self.place}: by {self.place.state_path} the log ends at offset {self.state.next_offset}, but "
-                f"{reason}: the state file is older than the log. Nothing is changed; restore both from a copy of "
-                "one time, or make a copy of the store with all that is there (pylog repair)"
+                f"{reason}: the state file is older than the log. Nothing is changed; restore both from the "
+                "same copy, or make a repaired copy of the store (pylog repair)"
             )
 
     def cut_leftovers(self) -> None:

@@ -34,9 +34,9 @@ def check_length(place: PartitionPath, path: str, size: int, held: int) -> None:
     """
     if size < held:
         raise LogDamagedError(
-            f"{place}: {path} has {size} bytes, of which {held} were written and acknowledged: something cut it. "
-            "Nothing is changed; restore it from a copy, or make a copy of the store without the lost records "
-            "(pylog repair)"
+            f"{place}: {path} has {size} bytes, of which {held} were written and acknowledged: another program "
+            "truncated it. Nothing is changed; restore it from a copy, or make a copy of the store without the lost "
+            "records (pylog repair)"
         )
 
 

@@ -230,7 +230,7 @@ class LogReader:
             now = self.state()
             self._check_range(start, end, now)
             if now.generation != state.generation:
-                raise LogDamagedError(f"{self.place}: segments went while their indexes were read")
+                raise LogDamagedError(f"{self.place}: segments were removed while their indexes were read")
             return AbortedRanges(found)
 
         return self._settled(look)

@@ -33,7 +33,7 @@ VERSION = 1
 _BODY = struct.Struct(">qqqqqI")
 _ENTRY = struct.Struct(_BODY.format + "I")
 WIDTH = _ENTRY.size
-# A search ends with so many entries in one read: fewer calls for little more bytes.
+# A search reads the last N entries at once: fewer calls for slightly more bytes.
 _AT_ONCE = 32
 # So many entries are read at a time when all are read.
 _BLOCK = 1024

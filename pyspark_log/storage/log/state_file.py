@@ -316,14 +316,14 @@ def checked(path: str, loaded: Loaded | None) -> Loaded:
         problem = (
             f"slot {', '.join(map(str, loaded.torn))} (at byte {loaded.torn[0] * SLOT_DISTANCE}) is damaged, and the "
             f"machine has not restarted since: its log end may have been beyond offset {loaded.state.next_offset}. "
-            "Nothing is read or written, lest records be lost"
+            "Refusing to read or write, because records could be lost"
         )
     else:
         problem = loaded.state.contradiction()
     if problem:
         raise LogDamagedError(
-            f"{path}: {problem}; the log itself may be whole: make a copy of the store in which the state is rebuilt "
-            "from the log (pylog repair)"
+            f"{path}: {problem}; the log itself may be whole: make a copy of the store with a state rebuilt from "
+            "the log (pylog repair)"
         )
     assert loaded is not None
     return loaded

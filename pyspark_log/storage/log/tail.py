@@ -11,7 +11,7 @@ from pyspark_log.storage.log.state_file import Flags, Intent, Loaded, MovingEnd,
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 from pyspark_log.storage.segment import SegmentWriter
 
-# The segment takes in the batches after so many, if none of them gets an index entry before.
+# After this many batches they are added to the segment, if none of them got an index entry before.
 _MOST_BATCHES = 1024
 
 

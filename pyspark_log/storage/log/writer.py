@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 #: No more bytes are appended at once, so that other writers get their turn; but batches that are written while they are
 #: encoded, and batches of one call that need one another's offsets.
 APPEND_BYTES = 16 * 1024 * 1024
-#: How far beyond unsynced records offsets are reserved: one sync in so many records.
+#: How far beyond unsynced records offsets are reserved: one sync for each such stretch of records.
 RESERVE = 1 << 20
 
 # What may be set of a log in which nothing is in progress.
@@ -107,7 +107,7 @@ class LogWriter(HeldLog):
             self.catch_up()
         self.cut_leftovers()
         if self._cut_off:
-            log.warning("%s: a writer was killed or cut off: going on in another segment", self.place)
+            log.warning("%s: a writer was killed or lost its lock: continuing in another segment", self.place)
             self.roll(new_incarnation=True)
 
     def append(self, data: bytearray, *, sync: bool, first_undone: int | None = None) -> Appended:
@@ -192,7 +192,7 @@ class LogWriter(HeldLog):
             except OSError as error:
                 if outcomes is not None:
                     raise
-                log.info("%s: an append failed and is tried again: %s", self.place, error)
+                log.info("%s: retrying a failed append: %s", self.place, error)
         if outcomes is not None:
             return outcomes
         pending, leads = PendingAppend(batches, sync=sync), False

@@ -13,7 +13,7 @@ from pyspark_log.storage.log import APPEND_BYTES, Appended, Extent, LogWriter
 from pyspark_log.storage.log_manager.manager import LogManager
 from pyspark_log.types import AppendResult
 
-# How many bytes are written in one turn while they are encoded, where the segment has room for so many: each turn has a
+# How many bytes are written in one turn while they are encoded, where the segment has room for them: each turn has a
 # first encoding and a last write that overlap with nothing.
 _STREAM_BYTES = 64 * 1024 * 1024
 

@@ -190,7 +190,7 @@ class FolderCopy:
             for at in range(start, end, _PIECE):
                 written = crc32c(target.pread(min(_PIECE, end - at), at), written)
             if written != checksum or target.size() != end:
-                raise OSError(errno.EIO, "the disk does not give back what was written to it", path)
+                raise OSError(errno.EIO, "the disk returned other bytes than were written", path)
         self.bytes += end - start
 
     def sync_folder(self) -> None:
@@ -208,4 +208,4 @@ class FolderCopy:
         try:
             files.remove_folder(self.folder)
         except OSError as error:
-            log.warning("%s is left to `pylog clean`: %s", self.folder, error)
+            log.warning("%s will be removed by `pylog clean`: %s", self.folder, error)

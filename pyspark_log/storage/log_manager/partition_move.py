@@ -142,7 +142,7 @@ class _Move:
         try:
             _set_aside(old)
         except OSError as error:
-            log.warning("%s: its old folder %s is left to `pylog clean`: %s", held.place, old.folder, error)
+            log.warning("%s: its old folder %s will be removed by `pylog clean`: %s", held.place, old.folder, error)
 
 
 # ---- leftovers
@@ -171,7 +171,7 @@ def sweep_held(logs: LogManager) -> None:
                 elif match is not None and match[1] in topics:
                     _remove_stray(logs, topics[match[1]], int(match[2]), number)
         except (PylogError, OSError) as error:
-            log.warning("%s: what moves have left there is left to the next time: %s", folder.path, error)
+            log.warning("%s: leftovers of moves will be removed next time: %s", folder.path, error)
 
 
 def _remove_aside(path: str, ending: str, opened: TopicLogs, now: int) -> None:

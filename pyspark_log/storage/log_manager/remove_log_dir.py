@@ -43,7 +43,7 @@ def remove(logs: LogManager, name: str) -> str:
             problem = problem or _content_problem(folder)
             store_json.remove_log_dir(logs.path, number)
         logs.log_dirs.refresh()
-        log.info("%s: log dir %d, %s, is off the list", logs.path, number, folder.path)
+        log.info("%s: log dir %d, %s, was removed from the list", logs.path, number, folder.path)
         return problem or _leave(logs, folder)
 
 
@@ -82,7 +82,7 @@ def _check_states(logs: LogManager, number: int, problem: str) -> None:
         advice = "move them to others first (`pylog log-dirs move TOPIC PARTITION FOLDER`)"
         if problem:
             advice = (
-                f"as it has failed ({problem}), mend or mount it and move them to others; or, if their records are "
+                f"as it has failed ({problem}), repair or mount it and move them to others; or, if their records are "
                 "lost, delete their topics, or make a copy without them (`pylog repair`)"
             )
         raise InvalidConfigError(
@@ -133,7 +133,7 @@ def _leave(logs: LogManager, folder: LogDir) -> str:
         if os.path.dirname(folder.path) == logs.path:
             files.remove_empty_folder(folder.path)
     except (LockTimeoutError, OSError) as error:
-        log.warning("%s: what marks it as a log dir is still there: %s", folder.path, error)
+        log.warning("%s: its files that mark it as a log dir remain: %s", folder.path, error)
         return str(error)
     return ""
 

@@ -83,7 +83,7 @@ class TopicAdmin:
             made = self.create(name, None, {})
         except TopicExistsError:
             return False  # Another process was faster.
-        log.info("%s: made topic %s with %d partitions", self._path, name, made.partitions)
+        log.info("%s: created topic %s with %d partitions", self._path, name, made.partitions)
         return True
 
     def add_partitions(self, name: str, total: int) -> TopicDescription:
@@ -139,7 +139,7 @@ class TopicAdmin:
                 if problem:
                     # What is there belongs to another topic, or to another store.
                     deletion.mark_dead(place)
-                    log.warning("%s: what is left of %s has to wait: %s", self._path, place, problem)
+                    log.warning("%s: the remaining files of %s will be removed later: %s", self._path, place, problem)
                     continue
                 deletion.schedule_delete(place)
                 touched[os.path.dirname(place.folder)] = place
@@ -158,7 +158,7 @@ class TopicAdmin:
             explained = self._logs.log_dirs.explained(error, place)
             if not isinstance(explained, LogDirOfflineError):
                 raise
-            log.warning("%s: what is left of %s has to wait: %s", self._path, place, explained)
+            log.warning("%s: the remaining files of %s will be removed later: %s", self._path, place, explained)
 
     def remove_deleted(self) -> None:
         """Deletes the files of deleted topics whose delay is over."""

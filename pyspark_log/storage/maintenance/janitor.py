@@ -94,7 +94,7 @@ def sweep_staging(store: Store) -> int:
     for path in trash:
         files.unlink(path)
     if trash:
-        log.info("%s: %d files of staged output that was never published are gone", store.path, len(trash))
+        log.info("%s: %d files of staged output that was never published were removed", store.path, len(trash))
     return len(trash)
 
 

@@ -29,5 +29,5 @@ def new_folder(source: Store, into: str | os.PathLike[str]) -> str:
             what = "the store" if path == source.path else "its log dir"
             raise StoreExistsError(f"{folder}: the copy must lie outside of {what} {path}")
     if list_made_folder(folder):
-        raise StoreExistsError(f"{folder} is not empty: a copy is made in an empty or a new folder only")
+        raise StoreExistsError(f"{folder} is not empty: a copy is made only in a new or empty folder")
     return folder

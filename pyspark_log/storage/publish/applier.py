@@ -170,7 +170,7 @@ def _bring_up(
         return None
 
     touched = sorted(places)
-    # One call a thread, not one a partition: handing over each one is felt where partitions get a few rows.
+    # One call a thread, not one a partition: the hand-over cost shows when partitions get only a few rows.
     shares = [touched[first::_APPLY_THREADS] for first in range(min(_APPLY_THREADS, len(touched)))]
 
     def bring_up_all(share: Sequence[TopicIdPartition]) -> list[PylogError | OSError]:
@@ -230,7 +230,7 @@ def remove_staged(decisions: DecisionLog, decision: Decision) -> None:
     try:
         paths = paths or manifest.paths(manifest.read(folder, decision.manifest, decision.manifest_crc))
     except (FileNotFoundError, StagedOutputError) as error:
-        log.warning("%s: what decision %d had staged is not known: %s", logs.path, decision.offset, error)
+        log.warning("%s: the staged output of decision %d is unknown: %s", logs.path, decision.offset, error)
         paths = set()
     unlink_all(logs, [*paths - {f"{folder}/{decision.manifest}"}, f"{folder}/{decision.manifest}"])
 

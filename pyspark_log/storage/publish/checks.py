@@ -88,7 +88,7 @@ def check_number(wanted: Decision, last: Decision | None) -> None:
     if wanted.number != last.number:
         raise PublishNumberError(
             f"{what} after {last.number} ({when}): the last number again (a replay) or {last.number + 1} was expected. "
-            "The checkpoint (or the count that the number comes from) and the store are not of one time: one of "
+            "The checkpoint (or the count that the number comes from) and the store are out of step: one of "
             f"them was deleted, copied, or restored from an older copy. {advice}"
         )
     if wanted.plan and last.plan and wanted.plan != last.plan:

@@ -58,7 +58,7 @@ def copy_limit(config: TopicConfig) -> int:
 
 
 def is_copied_anywhere(size: int) -> bool:
-    """Whether so many bytes of a decision are within the copy limit of every topic."""
+    """Whether this many bytes of a decision are within the copy limit of every topic."""
     return size <= _COPY_LEAST
 
 

@@ -75,7 +75,7 @@ def write(
     }).encode()
     if len(description) > _MAX_DESCRIPTION_BYTES:
         raise PublishError(
-            f"the output is in {len(parts)} pieces, one or more for each task and partition; to list them takes "
+            f"the output is in {len(parts)} pieces, one or more for each task and partition; listing them takes "
             f"{len(description)} bytes, and {_MAX_DESCRIPTION_BYTES} are allowed. Write with fewer tasks (coalesce) or "
             "less at a time"
         )

@@ -224,7 +224,7 @@ class Output:
             try:
                 names -= {os.path.basename(path) for path in manifest.paths(entries_of(decisions, last))}
             except (PylogError, OSError) as error:
-                log.warning("%s: what was staged is left to be removed by age: %s", decisions.logs.path, error)
+                log.warning("%s: staged output remains until it expires: %s", decisions.logs.path, error)
                 return
         _unlink_names(decisions.logs, names)
 

@@ -44,7 +44,7 @@ def delete_publisher(decisions: DecisionLog, publisher: str) -> Decision:
                 if not last.done:
                     raise PublishError(
                         f"publisher {publisher!r}: decision {last.offset} (number {last.number}) is not applied "
-                        "everywhere; `pylog recover` applies it, or says why it cannot"
+                        "everywhere; `pylog recover` applies it or says why it cannot"
                     )
                 writer.forget([publisher])
                 return last

@@ -173,7 +173,8 @@ def publish(
     """
     check_given(publisher, number, run, location, plan)
     if participants and not sync:
-        raise InvalidConfigError("a publish that commits offsets of groups must be synced, lest these outlive it")
+        raise InvalidConfigError("a publish that commits offsets of groups must be synced: otherwise a power "
+            "loss could keep the offsets and lose the output")
     wanted = Decision(publisher, number, run=run, location=location, plan=plan, one_off=one_off)
     sync = sync or is_shared(f"{decisions.logs.path}/{STATE_FOLDER}")
     publishing = _Publish(decisions, wanted, parts, participants, claimed=claimed, sync=sync)
@@ -379,7 +380,7 @@ def _compact_begun(decisions: DecisionLog, decision: Decision, before: Mapping[T
                 compact_if_due(decisions.logs, at)
     except (PylogError, OSError) as error:
         # All of it is published. A failed call would be repeated, by a publisher that may be forgotten by now.
-        log.warning("%s: it could not be found out whether to compact the decisions: %s", decisions.logs.path, error)
+        log.warning("%s: could not determine whether to compact the decisions: %s", decisions.logs.path, error)
 
 
 def revoke(decisions: DecisionLog, publisher: str, number: int, parts: Sequence[StagedPart], run: str) -> bool:

@@ -187,7 +187,7 @@ def _move_staged(logs: LogManager, decision: Decision, folder: str) -> None:
         entries: Mapping[TopicIdPartition, Sequence[StagedRegion]]
         entries = manifest.read(folder, decision.manifest, decision.manifest_crc)
     except (FileNotFoundError, StagedOutputError) as error:
-        log.warning("%s: which files decision %d needs is not known: %s", logs.path, decision.offset, error)
+        log.warning("%s: the files that decision %d needs are unknown: %s", logs.path, decision.offset, error)
         entries = {}
     for path in manifest.paths(entries):
         _move(f"{staging}/{os.path.basename(path)}", folder)

@@ -236,7 +236,7 @@ class StagedWriter:
         self.agreed.append(agreed)
         description = self._logs.describe_topic(topic)
         if description.topic_id != agreed.topic_id:
-            raise UnknownTopicError(f"topic {topic!r} was deleted and made again while this write was at work")
+            raise UnknownTopicError(f"topic {topic!r} was deleted and recreated during this write")
         config = TopicConfig.resolve(description.configs, self._logs.configs, self._plan.compression_type)
         return PlannedTopic(agreed.topic_id, agreed.partitions, config)
 

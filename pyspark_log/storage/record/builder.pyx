@@ -227,7 +227,7 @@ cdef class BatchBuilder:
         batch_size: bytes of uncompressed records at which a batch is full. A larger record gets a
             batch of its own.
         max_message_bytes: the largest batch, in bytes with its header, after compression.
-        codec: one of `batch.CODECS`.
+        codec: one of `layout.CODECS`.
         level: the codec's level; None for Kafka's default.
         max_batch_bytes: the most that the batch may take in a reader's memory, as `decode` counts it.
 

@@ -96,7 +96,7 @@ def compress(codec: str, data: BytesLike, level: int | None = None) -> BytesLike
     """Compresses `data` into one stream.
 
     Args:
-        codec: one of `batch.CODECS`.
+        codec: one of `layout.CODECS`.
         data: any contiguous bytes-like object.
         level: the codec's own level (`LEVELS`); None takes Kafka's default.
 
@@ -111,7 +111,7 @@ def decompress(codec: str, data: BytesLike, limit: int) -> BytesLike:
     """Decompresses `data`.
 
     Args:
-        codec: one of `batch.CODECS`.
+        codec: one of `layout.CODECS`.
         data: any contiguous bytes-like object.
         limit: the largest output in bytes.
 

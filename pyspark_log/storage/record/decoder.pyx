@@ -310,7 +310,7 @@ def decode(
             reveal where it begins.
         follows: the offset at which the first batch must begin, or which it must have reached; -1 for any.
         max_batch_bytes: the most that one batch may take in memory, in bytes: its uncompressed records,
-            and batch.ROW_BYTES for each record, and for each header if they are asked for. At most 2^31 - 64. A
+            and layout.ROW_BYTES for each record, and for each header if they are asked for. At most 2^31 - 64. A
             chunk takes no more than about three times as much, whatever `max_bytes` is.
         aborted: returns for a producer id and the base offset of a transactional batch whether to leave its rows
             out; None: all are returned.

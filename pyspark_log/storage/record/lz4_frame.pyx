@@ -22,7 +22,7 @@ cdef enum:
     CONTENT_SIZE = 0x08
     FLAGS_AT = 4
     CONTENT_SIZE_AT = 6  # if the flags have it; then comes the checksum
-    # A block of so many bytes holds at most 255 times as many.
+    # A block of N bytes holds at most 255 * N.
     RATIO = 255
 
 

@@ -161,7 +161,7 @@ class WriteColumns:
         self.key = _bytes(columns["key"], "key", where) if "key" in columns else None
         if keys_required and (self.key is None or self.key.null_count):
             raise InvalidRecordError(
-                f"{where}: a record without a key; the topic is compacted (cleanup.policy), which goes by keys"
+                f"{where}: a record without a key; the topic is compacted (cleanup.policy), which requires keys"
             )
         self.partition = _cast(columns["partition"], pa.int32(), "partition", where) if "partition" in columns else None
         self.timestamp = _timestamp(columns["timestamp"], where) if "timestamp" in columns else None

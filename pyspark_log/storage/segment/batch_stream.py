@@ -124,7 +124,7 @@ class BatchStream:
         if found < filled:
             raise LogDamagedError(
                 f"{self._topic}-{self._partition}: {file.path} has {position + found} bytes, it had {end}: "
-                "something cut it while it was read; restore it from a copy"
+                "another program truncated it during the read; restore it from a copy"
             )
         return filled
 

@@ -402,7 +402,7 @@ class SegmentWriter:
         )
 
     def limits(self) -> SegmentLimits:
-        """What surely needs no other segment by `must_roll`, until the indexes are full."""
+        """Bounds within which an append cannot roll the segment (see `must_roll`), until the indexes are full."""
         first = self._first_timestamp
         if first is None or first < 0 or self.indexes_are_full:
             return SegmentLimits(0, 0, NO_TIMESTAMP)
@@ -413,7 +413,7 @@ class SegmentWriter:
 
     @property
     def until_entry(self) -> int:
-        """After so many bytes of batches the one that follows gets an index entry (bytes; below 0: the next one)."""
+        """Bytes left until the next index entry is due; if negative, the next batch gets one."""
         return self._schedule.until_entry
 
     @property

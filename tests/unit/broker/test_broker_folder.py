@@ -564,11 +564,11 @@ def test_another_topic_of_the_same_name_is_not_read_on(root):
     assert old.state().next_offset == 21
     instead()
     # A broker gives a new folder its id a little later than its segments.
-    with pytest.raises(UnknownTopicError, match="another one was made in its place"):
+    with pytest.raises(UnknownTopicError, match="the topic was deleted and recreated"):
         old.state()
     owned(67)
     rest = []
-    with pytest.raises(UnknownTopicError, match=f"another one was made .*{chr(67) * 21}A.* was {chr(66) * 21}A"):
+    with pytest.raises(UnknownTopicError, match=f"deleted and recreated .*{chr(67) * 21}A.* was {chr(66) * 21}A"):
         rest.extend(part["offset"].to_pylist() for part in slow)
     assert rest == [[2, 3]]
     assert rows(store) == rows(single) == [(0, b"new"), (10, b"new"), (20, b"new")]
@@ -590,7 +590,7 @@ def test_another_topic_of_the_same_name_whose_segment_is_opened(root, monkeypatc
         return SegmentReader(*arguments)
 
     monkeypatch.setattr(reader, "SegmentReader", instead_before_the_second)
-    with pytest.raises(UnknownTopicError, match="another one was made"):
+    with pytest.raises(UnknownTopicError, match="deleted and recreated"):
         next(store.read("t", 0, 0, 10))
     assert len(opened) == 2
 

@@ -211,7 +211,7 @@ def test_a_commit_that_failed_can_be_asked_for_again(store, cannot_apply):
     transaction.append("a", rows(b"x"))
     with pytest.raises(PublishPendingError, match="No space"):
         transaction.commit()
-    with pytest.raises(TransactionStateError, match="is not ended"):
+    with pytest.raises(TransactionStateError, match="is still open"):
         transactions.begin()
     with pytest.raises(TransactionStateError, match="is being committed"):
         transaction.append("a", rows(b"y"))

@@ -61,7 +61,7 @@ def test_damage_ends_a_read_unless_it_may_be_passed_over(store, caplog):
     with pytest.raises(ConnectorError, match=r"PYLOG_CORRUPT_RECORD.*t-0"):
         read(store)
     assert read(store, onCorruption="skip") == without(3, 6)
-    assert "[PYLOG_CORRUPT_RECORD] t-0: records in offset [3, 6) are damaged and left out" in caplog.text
+    assert "[PYLOG_CORRUPT_RECORD] t-0: records in offset [3, 6) are damaged and skipped" in caplog.text
 
 
 def test_what_is_passed_over_is_kept_with_a_report(store, tmp_path):

@@ -16,7 +16,7 @@ from pyspark_log.storage.catalog.topics import new_id
 from pyspark_log.storage.groups.offsets import OffsetsLog
 
 ALL = ReadAllAvailable()
-RECREATED = r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\] Partitions t-0, t-1 .*topic 't' .*made again"
+RECREATED = r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\] Partitions t-0, t-1 .*topic 't' .*recreated"
 ANOTHER_STORE = r"\[PYLOG_DATA_LOSS.PARTITIONS_DELETED\] Partitions t-0, t-1 .*another store"
 
 
@@ -38,7 +38,7 @@ def append(store, count):
 
 
 def make_again(store):
-    """The topic is deleted and made again, with more records than before."""
+    """The topic is deleted and recreated, with more records than before."""
     store.delete_topic("t")
     fill(store, 8)
 
@@ -153,7 +153,7 @@ def planned(request, store):
 def test_a_task_does_not_read_what_was_made_after_the_plan(store, planned):
     reader, work = planned
     make_again(store)
-    with pytest.raises(ConnectorError, match=r"PYLOG_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE\].*t-0.*made again"):
+    with pytest.raises(ConnectorError, match=r"PYLOG_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE\].*t-0.*recreated"):
         list(reader.read(work))
 
 

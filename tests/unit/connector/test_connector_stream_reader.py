@@ -364,7 +364,7 @@ def test_a_topic_that_is_deleted_or_made_again_can_be_gone_on_without(store):
     assert sorted(without) == ["@", "t"]
     store.create_topic("u", 1)
     store.append("u", values(1))
-    lost(strict, end, r"PARTITIONS_DELETED\] Partitions u-0 have been deleted: topic 'u' was deleted and made again")
+    lost(strict, end, r"PARTITIONS_DELETED\] Partitions u-0 have been deleted: topic 'u' was deleted and recreated")
     # The group gets no offsets of the topic before.
     lenient.commit(end)
     (group,) = OffsetsLog(store).groups()

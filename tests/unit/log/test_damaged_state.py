@@ -159,7 +159,7 @@ def test_a_process_that_has_the_log_open_tells_that_what_another_has_appended_wa
     append(store, *SIX[:3])
     append(Store.open(store.path), *SIX[3:])
     os.truncate(log_path(store), os.path.getsize(log_path(store)) - 10)
-    with pytest.raises(LogDamagedError, match="something cut it"):
+    with pytest.raises(LogDamagedError, match="another program truncated it"):
         append(store, b"seventh")
 
 
@@ -196,9 +196,9 @@ def test_all_processes_tell_of_a_log_that_something_has_cut_in_the_same_words(st
                 action(process)
             told.add(str(raised.value))
     assert told == {
-        f"t-0: {log_path(store)} has {size} bytes, of which {sizes[-1]} were written and acknowledged: something cut "
-        "it. Nothing is changed; restore it from a copy, or make a copy of the store without the lost records "
-        "(pylog repair)"
+        f"t-0: {log_path(store)} has {size} bytes, of which {sizes[-1]} were written and acknowledged: another "
+        "program truncated it. Nothing is changed; restore it from a copy, or make a copy of the store without the "
+        "lost records (pylog repair)"
     }
 
 

@@ -300,7 +300,7 @@ def test_a_snapshot_that_cannot_be_written_fails_no_append(store, fail, caplog):
     nine(store)
     fail("rename", ".snapshot")
     roll(store)
-    assert "no snapshot" in caplog.text
+    assert "could not take a snapshot" in caplog.text
     assert offsets(send(Store.open(store.path), 9))[2] is False
 
 

@@ -233,7 +233,7 @@ def test_a_copy_that_fails_leaves_the_partition_where_it_is(store, tmp_path, mon
 
     monkeypatch.setattr(files.File, "pwrite", pwrite)
     kind = OSError if bad == "full" else LogDirOfflineError
-    text = "No space" if bad == "full" else "does not give back what was written"
+    text = "No space" if bad == "full" else "other bytes than were written"
     with pytest.raises(kind, match=text):
         store.move_partition("t", 0, f"{tmp_path}/second")
     monkeypatch.undo()

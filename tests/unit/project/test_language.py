@@ -1,4 +1,4 @@
-"""The words that docstrings, comments, messages and pages do without (CONTRIBUTING.md, "Language")."""
+"""The words and phrases that docstrings, comments, messages and pages do without (CONTRIBUTING.md, "Language")."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from tests.paths import ROOT
 
 CODE = [path for path in sorted((ROOT / "pyspark_log").rglob("*.p*")) if path.suffix in (".py", ".pyx", ".pxd", ".pyi")]
+CODE += sorted((ROOT / "pyspark_log").rglob("*.h"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONF = [path for path in sorted((ROOT / "conf").rglob("*")) if path.is_file()]
 # A word, and what to write instead.
@@ -22,6 +23,15 @@ WORDS = {
     r"anew": "again; or rebuild, rewrite, recreate",
     r"puts?\s+right": "recover, repair",
     r"(?:lets?|letting)\s+go": "delete, mark as deleted, release",
+    r"closed\s+segments?": "inactive segment",
+    r"positions?\s+of\s+(?:(?:a|the)\s+)?groups?": "committed offset",
+    r"mend(?:s|ing)?": "repair, fix",
+    r"lest": "so that ... not; because ... could",
+    r"(?:not\s+)?of\s+one\s+time": "out of step with each other",
+    r"as\s+ever": "as usual, as before",
+    r"in\s+the\s+midst": "in the middle of, during",
+    r"so\s+late": "that time or later",
+    r"deleted\s+and\s+made\s+again": "deleted and recreated",
 }
 
 

@@ -118,7 +118,7 @@ def test_a_topic_that_is_deleted_and_made_again_while_tasks_are_at_work(store):
     first.append("new", ROWS)
     store.delete_topic("new")
     store.create_topic("new", 5)
-    with pytest.raises(UnknownTopicError, match="'new' was deleted and made again"):
+    with pytest.raises(UnknownTopicError, match="'new' was deleted and recreated"):
         task(store, plan).append("new", ROWS)
     with pytest.raises(StagedOutputError, match="'new' was deleted"):
         publishing.publish(store.decisions, "p", 0, first.finish())

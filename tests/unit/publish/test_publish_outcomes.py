@@ -369,7 +369,7 @@ def test_what_is_certain_needs_no_lock_to_be_aborted(store):
     with held_by_another(store, "t"), pytest.raises(PublishPendingError):
         pending.commit()
     with state_file_lost(store, PUBLISH_TOPIC):
-        with pytest.raises(PublishPendingError, match="since an earlier call"):
+        with pytest.raises(PublishPendingError, match="by an earlier call"):
             pending.commit()
         with pytest.raises(TransactionStateError, match="is committed already"):
             pending.abort()

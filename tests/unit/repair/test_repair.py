@@ -278,7 +278,7 @@ def test_a_lost_decision_log_gives_no_number_twice(path, copy):
     assert not repair(path, copy).complete
     assert_usable(copy)
     (path / "topics" / "__pylog_publish.json").unlink()
-    with pytest.raises(LogDamagedError, match="bring it back first"):
+    with pytest.raises(LogDamagedError, match="restore it first"):
         repair(path, copy.with_name("second"))
     assert not (copy.with_name("second") / "store.json").exists()
 

@@ -184,7 +184,7 @@ def test_what_is_refused(root, store, tmp_path):
         import_kafka(store, source, "u")
     with pytest.raises(InvalidConfigError, match=r"segment\.bytes"):
         import_kafka(store, source, "t", {"segment.bytes": "x"})
-    with pytest.raises(InvalidConfigError, match="no folder of a Kafka broker"):
+    with pytest.raises(InvalidConfigError, match="not a folder of a Kafka broker"):
         import_kafka(store, store, "t")
     with pytest.raises(ReadOnlyError):
         import_kafka(source, source, "t")

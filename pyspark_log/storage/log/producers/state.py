@@ -29,7 +29,7 @@ from pyspark_log.storage.record import BatchHeader, EndTxnMarker
 from pyspark_log.storage.segment import AbortedTransaction
 from pyspark_log.types import NO_TIMESTAMP
 
-#: How many batches of a producer are remembered; a client has no more than so many in flight.
+#: How many batches of a producer are remembered; a client has no more than that in flight.
 REMEMBERED_BATCHES = 5
 #: The sequence number before a producer's first record.
 NO_SEQUENCE = -1

@@ -161,7 +161,7 @@ class _Repair:
             if PUBLISH_TOPIC not in self._source.topics(internal=True):
                 raise LogDamagedError(
                     f"{self._source.path}: partitions have applied decision {applied}, but there is no "
-                    f"{TOPICS_FOLDER}/{PUBLISH_TOPIC}.json: bring it back first"
+                    f"{TOPICS_FOLDER}/{PUBLISH_TOPIC}.json: restore it first"
                 )
             place = self._source.logs.place(PUBLISH_TOPIC, 0)
             found = DamagedPartition(place, read_slots(place.state_path), [], True, True)

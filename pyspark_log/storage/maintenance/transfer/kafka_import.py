@@ -83,7 +83,7 @@ def import_kafka(
         OSError: e.g. a full disk.
     """
     if not source.is_brokers:
-        raise InvalidConfigError(f"{source.path} is a store, no folder of a Kafka broker")
+        raise InvalidConfigError(f"{source.path} is a store, not a folder of a Kafka broker")
     store.check_writable()
     check_not_internal(topic)
     configs = {"retention.ms": "-1", **(configs or {})}

@@ -117,7 +117,7 @@ class DecisionCheck:
             return  # It is damaged, which was reported.
         if applied >= end:
             what = (
-                f"decision {applied} was applied here, but the decision log ends at {end}: they are not of one time, "
+                f"decision {applied} was applied here, but the decision log ends at {end}: they are out of step, "
                 "and the next decisions would be taken for applied"
             )
             advice = f"bring both back from one copy; or {REPAIR}"
@@ -138,7 +138,7 @@ class DecisionCheck:
                 f"decision {aside.decision} (publisher {publisher!r}, number {aside.number}) was set aside "
                 f"({aside.origin}) and is not in {_names(aside.places)}"
             )
-            yield self._finding.note(folder, what, "none; remove the folder when what was staged is no longer wanted")
+            yield self._finding.note(folder, what, "none; remove the folder when its staged output is no longer wanted")
 
     def _undone(self, decision: Decision, waiting: Sequence[TopicIdPartition], named: set[str]) -> Iterator[Finding]:
         named.add(decision.manifest)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 #: The advice for damage that only a repaired copy removes.
-REPAIR: Final = "make a mended copy of the store: pylog repair"
+REPAIR: Final = "make a repaired copy of the store: pylog repair"
 
 
 class Severity(str, Enum):
@@ -75,7 +75,7 @@ class Finder:
 
     def unreadable(self, path: str, error: OSError, first: int = -1, end: int = -1) -> Finding:
         """Damage: a file or folder that cannot be read."""
-        advice = "may this user read it? Is the disk well?"
+        advice = "check permissions and the health of the disk"
         return self.damage(path, f"cannot be read: {error.strerror}", advice, -1, first, end)
 
     def index(self, path: str, what: str, advice: str, position: int = -1, first: int = -1, end: int = -1) -> Finding:

@@ -29,7 +29,7 @@ from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 # How long (s) the writers of a store have to write what they know; they do so once a second. On a busy machine one may
-# be later: only what is there after so many pauses is a fault.
+# be later: only what remains after this many pauses is a fault.
 _PAUSE = 1.2 * INTERVAL
 _PAUSES = 5
 # What a broker does that believes an offset which is too large.
@@ -56,7 +56,7 @@ def log_dir_faults(store: Store) -> Iterator[Finding]:
         except OSError as error:
             problem = f"{error.filename}: {error.strerror}"
         if problem:
-            advice = "mend or mount it, or bring it back from a copy"
+            advice = "repair or mount it, or restore it from a copy"
             yield Finder(store.path).damage(folder.path, f"the log dir has failed: {problem}", advice)
 
 

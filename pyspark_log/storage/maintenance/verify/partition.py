@@ -191,7 +191,7 @@ class PartitionCheck:
             unreadable = [self._finding.index(path, str(error), ADVICE)]
         now = read_slots(self._place.state_path).state
         if now is None or _changes(now) != _changes(state):
-            return []  # What was compared is not of one time.
+            return []  # The state moved while it was compared.
         return unreadable or list(epoch_findings(path, self._finding, entries, now, runs))
 
     def _check_producers(self, damaged: int) -> list[Finding]:

@@ -55,7 +55,7 @@ def _check_metadata(place: PartitionPath, finding: Finder, written: bool) -> Ite
             f"the folder is of topic id {topic_id}, the topic's is {place.topic_id}: files of an earlier topic of that "
             "name"
         )
-        yield finding.damage(path, what, "bring the right files back; or the right topics/*.json")
+        yield finding.damage(path, what, "restore the right files, or the right topics/*.json")
 
 
 def _beyond(place: PartitionPath, config: TopicConfig, finding: Finder, state: PartitionState) -> Iterator[Finding]:

@@ -211,7 +211,7 @@ def open_damaged(path: str | os.PathLike[str]) -> tuple[Store, list[Finding]]:
         store = Store.open(folder)
         if store.is_brokers:
             raise ReadOnlyError(
-                f"{folder} is a folder of a Kafka broker: this looks at stores. For Kafka's there is kafka-dump-log"
+                f"{folder} is a folder of a Kafka broker: this command checks stores only; use kafka-dump-log"
             )
     except StoreNotFoundError as error:
         if not files.is_folder(f"{folder}/{TOPICS_FOLDER}"):
@@ -267,7 +267,7 @@ def _looks(
         if problem := store.logs.log_dirs.problem_of(place):
             finding = Finder(store.path, place.topic, place.partition)
             what = f"its log dir has failed, so it was not looked at: {problem}"
-            advice = "mend or mount it, or bring it back from a copy with all that is in it"
+            advice = "repair or mount it, or restore all of it from a copy"
             report = PartitionReport(place, None, [finding.damage(place.folder, what, advice)])
         else:
             check = PartitionCheck(place, configs[place.topic], store.path, add, checks.get(place.topic))
