@@ -14,8 +14,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from pyspark_log.arguments import check_text, check_whole
 from pyspark_log.config import INT_MAX, int_config
 from pyspark_log.errors import (
@@ -34,7 +32,7 @@ from pyspark_log.storage.groups.view import GroupRecords, OffsetAndMetadata, Par
 from pyspark_log.storage.ingest import encode
 from pyspark_log.storage.log_manager import LogManager, TopicAdmin
 from pyspark_log.storage.publish import Decision, DecisionLog, StagedPart, TopicIdPartition, manifest
-from pyspark_log.storage.record import CRC_AT
+from pyspark_log.storage.record import CRC_AT, key_value_rows
 from pyspark_log.types import OffsetStep, TopicPartition
 
 #: Kafka's `offset.metadata.max.bytes`.
@@ -113,7 +111,7 @@ def tombstones(logs: LogManager, keys: Sequence[bytes], now: int) -> list[bytes]
 
 
 def _batches(logs: LogManager, keys: Sequence[bytes], values: Sequence[bytes | None], now: int) -> list[bytes]:
-    data = pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
+    data = key_value_rows(keys, values)
     # Built as for a topic with one partition: the caller knows the partition.
     return encode(OFFSETS_TOPIC, logs.topic_config(OFFSETS_TOPIC), data, now)
 

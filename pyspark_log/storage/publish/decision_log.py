@@ -12,8 +12,6 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from pyspark_log.errors import TopicExistsError, UnknownTopicError
 from pyspark_log.storage.catalog import PUBLISH_TOPIC, store_json
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Mutex, contextmanager
@@ -31,7 +29,7 @@ from pyspark_log.storage.publish.decision import (
     numbered,
     publisher_of,
 )
-from pyspark_log.storage.record import Chunk
+from pyspark_log.storage.record import Chunk, key_value_rows
 from pyspark_log.storage.segment import READ_SIZE
 
 # Fixes every config whose store-wide value could make the topic unfit for decisions.
@@ -287,10 +285,7 @@ class DecisionWriter:
         self, records: Sequence[_Record], first_undone: int | None, *, sync: bool
     ) -> None:
         values = [None if decision is None else encode_decision(decision) for _, decision in records]
-        data = pa.record_batch({
-            "key": pa.array([publisher.encode() for publisher, _ in records], pa.binary()),
-            "value": pa.array(values, pa.binary()),
-        })
+        data = key_value_rows([publisher.encode() for publisher, _ in records], values)
         batches = encode(PUBLISH_TOPIC, self._writer.config, data, self._log.logs.clock())
         # If they do not fit into a segment, those that mark others as done are appended first: each is valid alone.
         *before, last = packed(batches, self._writer.config.segment_bytes)

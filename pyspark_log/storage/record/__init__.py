@@ -30,7 +30,7 @@ from pyspark_log.storage.record.layout import (
     BatchHeader,
     crcs_of,
 )
-from pyspark_log.storage.record.rows import RowBuilder, Rows, WriteColumns, row_schema, to_arrow
+from pyspark_log.storage.record.rows import RowBuilder, Rows, WriteColumns, key_value_rows, row_schema, to_arrow
 from pyspark_log.storage.record.walk import check_records
 
 __all__ = [
@@ -38,6 +38,6 @@ __all__ = [
     "LENGTH_PREFIX", "LOG_APPEND_TIME", "MAGIC", "MAGIC_AT", "MAX_MARKER_BYTES", "MAX_TIMESTAMP_AT",
     "SMALLEST_MESSAGE", "BatchBuilder", "BatchHeader", "BytesLike", "Chunk", "ControlRecordError", "EndTxnMarker",
     "RecordColumns", "RowBuilder", "Rows", "WriteColumns", "assign_offsets", "check_records", "crc32c", "crcs_of",
-    "decode", "decode_end_txn_marker", "empty_batch", "headers_in", "row_schema", "scan", "set_log_append_time",
-    "to_arrow",
+    "decode", "decode_end_txn_marker", "empty_batch", "headers_in", "key_value_rows", "row_schema", "scan",
+    "set_log_append_time", "to_arrow",
 ]  # fmt: skip

@@ -54,6 +54,20 @@ def test_readers_load_no_writers(kind, others):
     assert not loaded & {f"pyspark_log.spark_connector.{name}" for name in others}
 
 
+def test_reads_commits_and_publishes_load_no_pandas(tmp_path):
+    """Nor may pyarrow do it for them: a streaming query starts a process that commits, and waits for its imports."""
+    path = str(tmp_path / "store")
+    loaded = loaded_by(
+        f"store = Store.create({path!r}); store.create_topic('t', 1); at = TopicPartition('t', 0)\n"
+        "OffsetsLog(store).commit('g', {at: 0})\n"
+        "with Transactions(store, 'id').begin() as one: one.append('t', data)\n"
+        "assert sum(batch.num_rows for batch in store.read('t', 0)) == 3",
+        "import pyarrow\ndata = pyarrow.RecordBatch.from_arrays([pyarrow.nulls(3, pyarrow.binary())], ['value'])\n"
+        "from pyspark_log import OffsetsLog, Store, TopicPartition, Transactions",
+    )
+    assert "pandas" not in loaded
+
+
 def test_public_names():
     assert {"DefaultSource", "Publish", "Store", "Transactions"} < set(pyspark_log.__all__) <= set(dir(pyspark_log))
     assert all(getattr(pyspark_log, name) for name in pyspark_log.__all__)

@@ -32,6 +32,7 @@ from pyspark_log.storage.record.builder import BatchBuilder, RecordColumns
 from pyspark_log.storage.record.compression import compress
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.headers import assign_offsets, scan, set_log_append_time
+from pyspark_log.storage.record.rows import key_value_rows
 from tests.old_messages import three
 from tests.paths import GOLDEN as GOLDEN_FOLDER
 
@@ -656,3 +657,11 @@ def test_header_key_that_is_no_utf8_is_replaced():
 def test_compressed_stream_that_is_none(codec):
     data = patched(batch_around("0c 00 00 00 01 01 00"), layout.ATTRIBUTES_AT, 2, layout.CODECS.index(codec))
     refuse(data, codec)
+
+
+@pytest.mark.parametrize("values", [[], [b"a"], [None], [b"", b"abc", None, b"d"], [b"x", None] * 20])
+def test_rows_of_keys_and_values(values):
+    keys = [str(row).encode() for row in range(len(values))]
+    rows = key_value_rows(keys, values)
+    rows.validate(full=True)
+    assert rows.equals(pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}))
