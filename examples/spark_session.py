@@ -10,8 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 LOGGING = Path(__file__).resolve().with_name("log4j2.properties")
-# For checkpoints on a local disk: far fewer processes a micro-batch. This and the Unix sockets below are explained in
-# conf/spark-defaults.conf.
+# For checkpoints on a local disk: far fewer processes a micro-batch (conf/spark-defaults.conf).
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -28,7 +27,6 @@ def start_spark(name: str) -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINTS)
-        .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j.configurationFile={LOGGING}")
         .getOrCreate()
     )

@@ -14,11 +14,12 @@ from pyspark_log.spark_connector.planning import OffsetRange, identity_of, offse
 from pyspark_log.spark_connector.store_access import apply_pending
 from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.transform import Transform
+from pyspark_log.spark_connector.worker_process import SentToTasks
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
 
-class PylogBatchReader(DataSourceReader):
+class PylogBatchReader(SentToTasks, DataSourceReader):
     """Plans one task per topic-partition, or more if options ask for it."""
 
     def __init__(

@@ -49,6 +49,7 @@ from pyspark_log.spark_connector.planning import (
 from pyspark_log.spark_connector.store_access import apply_pending
 from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.transform import Transform
+from pyspark_log.spark_connector.worker_process import SentToTasks
 from pyspark_log.storage.groups import NEVER, OffsetsLog
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
@@ -58,7 +59,7 @@ log = logging.getLogger(__name__)
 _MINUTE_MS = 60_000
 
 
-class PylogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches, one task per topic-partition with new records, or more if options ask for it.
 
     Attributes:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import socket
 import sys
+from typing import Any
+
+from pyspark_log.storage.fs import files
 
 _modules = 0
 
@@ -36,3 +41,35 @@ def spare_modules() -> None:
     if is_spark_process() and len(sys.modules) != _modules:
         _modules = len(sys.modules)
         gc.freeze()
+
+
+class SentToTasks:
+    """The base of a reader or writer that Spark sends to each of its tasks, which makes a copy of it."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The first code of this package that a task runs."""
+        self.__dict__.update(state)
+        if is_spark_process():
+            acknowledge_at_once()
+
+
+def acknowledge_at_once() -> None:
+    """Has Linux acknowledge at once what comes over the TCP connections of this process.
+
+    Spark sends a task in several small writes, and leaves Nagle's algorithm on: each write waits until the one before
+    is acknowledged. Linux delays that by up to 40 ms on a connection that has just sent an answer, as one of a process
+    that is used again has. This lasts until the process sends something, so each task needs it. Elsewhere than on Linux
+    it has no effect.
+    """
+    option = getattr(socket, "TCP_QUICKACK", None)
+    if option is None:
+        return
+    for fd in files.list_folder("/proc/self/fd"):
+        # Those that are no TCP sockets refuse; one may be closed by now.
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
+                one = socket.socket(fileno=int(fd))
+                try:
+                    one.setsockopt(socket.IPPROTO_TCP, option, 1)
+                finally:
+                    one.detach()  # It is Spark's.

@@ -32,7 +32,7 @@ from pyspark_log.spark_connector.options import Options, WriteOptions, unknown_o
 from pyspark_log.spark_connector.query_run import QueryPublisher, claim_in_first_task
 from pyspark_log.spark_connector.store_access import StoreRef, open_for_write, warn_of_new_topic, warn_of_options
 from pyspark_log.spark_connector.task_writer import StagedMessage, WritePlan, stage
-from pyspark_log.spark_connector.worker_process import is_spark_process, spare_modules
+from pyspark_log.spark_connector.worker_process import SentToTasks, is_spark_process, spare_modules
 from pyspark_log.storage.catalog import check_name, check_not_internal
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.publish import StagingPlan
@@ -40,7 +40,7 @@ from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
 
-class PylogBatchWriter(DataSourceArrowWriter):
+class PylogBatchWriter(SentToTasks, DataSourceArrowWriter):
     """One batch write; created on the driver, and sent to the tasks and to the commit."""
 
     def __init__(self, path: str, options: Options, schema: StructType) -> None:
@@ -68,7 +68,7 @@ class PylogBatchWriter(DataSourceArrowWriter):
         log.warning("batch write %s failed; the staged output of its %d tasks is kept", self._publisher, len(messages))
 
 
-class PylogStreamWriter(DataSourceStreamArrowWriter):
+class PylogStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
     """One micro-batch's write. Spark creates one for the tasks, and another for the commit."""
 
     def __init__(self, path: str, options: Options, schema: StructType) -> None:

@@ -1,12 +1,15 @@
 """What is done for the processes that Spark uses for task after task."""
 
 import gc
+import pickle
+import socket
 import sys
 from importlib.machinery import ModuleSpec
 
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from pyspark_log import DefaultSource
 from pyspark_log.spark_connector import worker_process
 from pyspark_log.spark_connector.options import WriteOptions
 from pyspark_log.spark_connector.task_reader import TaskPartition, read_partition
@@ -51,6 +54,20 @@ def test_the_tasks_of_a_write(in_spark, tmp_path):
     with pytest.raises(LookupError):
         stage(plan, rows())
     assert found[0]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux has this option")
+@pytest.mark.parametrize("kind", ["reader", "streamReader", "writer", "streamWriter"])
+def test_what_is_sent_to_a_task_has_it_acknowledge_at_once(in_spark, tmp_path, kind):
+    source = DefaultSource({"path": planned(tmp_path).store.path, "subscribe": "t", "topic": "t"})
+    made = getattr(source, kind)(source.schema(), *([False] if "riter" in kind else []))
+    sent = pickle.dumps(made)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        assert not one.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+        assert vars(pickle.loads(sent)).keys() == vars(made).keys()
+        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+        one.sendall(b"still open")
 
 
 def test_only_when_modules_were_loaded(in_spark):
