@@ -2,26 +2,27 @@
 
     python benchmarks/microbatch.py [--batches 10] [--rounds 7] [--kafka] [--folder FOLDER] [--document]
 
-Each way in turn, in several rounds; medians of a whole trigger in ms, warm, --batches of them a round. All of it twice:
-Spark talks to its Python processes over Unix sockets, and by TCP, as it does by default. Spark's own source of rows in
-the JVM, into `noop`, is what Spark takes by itself. With --kafka also Spark's Kafka connector and a broker on this
-machine (`make kafka-jars` first).
+Each way in turn, in several rounds, in a session with Spark's own defaults; medians in ms of a whole trigger, warm,
+--batches of them a round, and of a whole query of `Trigger.AvailableNow` with 1,000 rows, from `load` to its end.
+With --kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars` first).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import multiprocessing
+import json
 import statistics
 import tempfile
+import time
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 
 import pyarrow as pa
 import streams
 import tables
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_log import Store
 
@@ -40,10 +41,9 @@ def fill(address: str, batches: int) -> None:
     producer.close()
 
 
-def measure(given: argparse.Namespace, sockets: bool) -> dict[str, list[float]]:
-    """The medians of each way's triggers in the rounds, in ms, by name; run in a process of its own."""
-    spark = streams.session(**{"spark.python.unix.domain.socket.enabled": str(sockets).lower()})
-    found = defaultdict(list)
+def measure(given: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """The medians of each way's triggers in the rounds, and its whole queries, in ms, by name."""
+    spark, found, whole = streams.session(conf=""), defaultdict(list), defaultdict(list)
     with contextlib.ExitStack() as held:
         folder = held.enter_context(tempfile.TemporaryDirectory(dir=given.folder))
         address = ""
@@ -57,24 +57,32 @@ def measure(given: argparse.Namespace, sockets: bool) -> dict[str, list[float]]:
         for _ in range(given.batches + COLD):
             for partition in range(PARTITIONS):
                 store.append("t", rows, partition=partition)
+        last = json.dumps({"t": dict.fromkeys(map(str, range(PARTITIONS)), each * (given.batches + COLD - 1))})
 
-        def run(name: str, df: DataFrame, sink: str, **options: str) -> None:
-            checkpoint = tempfile.mkdtemp(dir=folder)
-            writer = df.writeStream.format(sink).options(checkpointLocation=checkpoint, **options)
-            query = writer.trigger(processingTime="0 seconds").start()
-            done = streams.triggers(query, given.batches + COLD)[COLD:]
+        def run(name: str, frame: Callable[[str], DataFrame], sink: str, **options: str) -> None:
+            def start(df: DataFrame, **trigger: object) -> StreamingQuery:
+                checkpoint = tempfile.mkdtemp(dir=folder)
+                writer = df.writeStream.format(sink).options(checkpointLocation=checkpoint, **options)
+                return writer.trigger(**trigger).start()
+
+            done = streams.triggers(start(frame("earliest"), processingTime="0 seconds"), given.batches + COLD)[COLD:]
             found[name].append(statistics.median(one["durationMs"]["triggerExecution"] for one in done))
+            begun = time.perf_counter()
+            query = start(frame(last), availableNow=True)
+            query.awaitTermination()
+            whole[name].append((time.perf_counter() - begun) * 1000)
+            assert sum(one["numInputRows"] for one in query.recentProgress) == ROWS, name
 
-        limits = {"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(ROWS)}
+        def topic(kind: str, path: str = "", **options: str) -> Callable[[str], DataFrame]:
+            def frame(start: str) -> DataFrame:
+                limits = {"subscribe": "t", "startingOffsets": start, "maxOffsetsPerTrigger": str(ROWS)}
+                reader = spark.readStream.format(kind).options(**limits, **options)
+                return (reader.load(path) if path else reader.load()).select("key", "value")
 
-        def topic(kind: str, path: str = "", **options: str) -> DataFrame:
-            reader = spark.readStream.format(kind).options(**limits, **options)
-            return (reader.load(path) if path else reader.load()).select("key", "value")
+            return frame
 
         for number in range(given.rounds):
-            rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=PARTITIONS)
             brokers = {"kafka.bootstrap.servers": address}
-            run("Spark's own source of rows to `noop`", rate.load(), "noop")
             for name, options in WAYS.items():
                 run(f"topic to `noop`: {name}", topic("pylog", store.path, **options), "noop")
             if address:
@@ -86,11 +94,11 @@ def measure(given: argparse.Namespace, sockets: bool) -> dict[str, list[float]]:
             if address:
                 run("Kafka to Kafka", topic("kafka", **brokers), "kafka", topic="out", **brokers)
     spark.stop()
-    return dict(found)
+    return dict(found), dict(whole)
 
 
 def cells(found: dict[str, list[float]], name: str) -> list[str]:
-    """Of a way: the ms of a trigger, and how many times as long that is as with Kafka."""
+    """Of a way: the ms, and how many times as long that is as with Kafka."""
     kafka = streams.beside(found, name)
     return [f"{statistics.median(found[name]):.0f}", f"{tables.ratio(found[name], kafka):.2f}" if kafka else ""]
 
@@ -100,12 +108,9 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--kafka", action="store_true")
     given = parser.parse_args()
-    both = []
-    for sockets in (True, False):
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            both.append(pool.submit(measure, given, sockets).result())
+    both = measure(given)
     tables.show(
-        "short micro-batches", ["ms a trigger", "Unix sockets", "times Kafka's", "TCP", "times Kafka's"],
+        "short micro-batches", ["ms", "a trigger", "times Kafka's", "a whole query", "times Kafka's"],
         [[name, *(cell for found in both for cell in cells(found, name))] for name in both[0]],
         document=given.document, page="spark.md",
     )  # fmt: skip

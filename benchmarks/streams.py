@@ -17,11 +17,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 _T = TypeVar("_T")
 
 
-def session(**settings: str) -> SparkSession:
-    """With the settings of conf/spark-defaults.conf, and others."""
+def session(conf: str = str(Path(__file__).parents[1] / "conf"), **settings: str) -> SparkSession:
+    """With the settings of the folder `conf` (none: Spark's defaults), and others."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parents[1] / "conf")
+    os.environ.pop("SPARK_CONF_DIR", None)
+    if conf:
+        os.environ["SPARK_CONF_DIR"] = conf
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.bindAddress", "127.0.0.1")
