@@ -40,6 +40,7 @@ def run(script, **options):
 def test_the_demo_runs_to_its_end(demo):
     ended = run(demo)
     assert ended.returncode == 0, ended.stdout
+    assert "Traceback" not in ended.stdout
     assert "Frontier Airlines Inc." in ended.stdout
     assert "All totals equal those of the CSV: 328,521 departures." in ended.stdout
 
