@@ -12,16 +12,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from pyspark_log.jobs.export import add_arguments, check_delta, export_topics, request_of
-from pyspark_log.jobs.support import JobParser, run, session, show_summary
+from pyspark_log.jobs.export import add_arguments, check_delta, compact_table, export_topics, request_of
+from pyspark_log.jobs.support import CallError, JobParser, run, session, show_summary
 
 
 def work(arguments: argparse.Namespace) -> bool:
     """Runs the job."""
+    if arguments.compact and not arguments.delta:
+        raise CallError("--compact needs --delta: only a Delta table can replace files that readers may have open")
     if arguments.delta:
         check_delta()
     spark = session("pylog bulk_load")
-    show_summary(export_topics(spark, request_of(arguments, "parquet", spark)), as_json=arguments.json)
+    figures = export_topics(spark, request_of(arguments, "parquet", spark))
+    if arguments.compact:
+        figures |= compact_table(arguments.target)
+    show_summary(figures, as_json=arguments.json)
     return True
 
 
@@ -32,6 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--delta", action="store_true", help="make TARGET a Delta table, of which each load is a version"
     )
+    parser.add_argument(
+        "--compact", action="store_true",
+        help="with --delta, at the end: merge small files of the table into larger ones, as a version of its own",
+    )  # fmt: skip
     return run(parser, work, arguments)
 
 

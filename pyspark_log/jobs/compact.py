@@ -28,9 +28,9 @@ def work(arguments: argparse.Namespace) -> bool:
     waiting = due(store.logs, arguments.topic)
     left_out = uncleanable(store.logs) if arguments.topic is None else {}
     for at, reason in left_out.items():
-        print(f"{at}: left out until its topic is named, as it could not be compacted: {reason}")
+        print(f"{at}: skipped until its topic is named, because it could not be compacted: {reason}")
     if not waiting:
-        print("nothing is to be compacted")
+        print("nothing to compact")
         return True
     spark = session("pylog compact")
     outcomes = run_tasks(spark, "compact", partial(compact_one, store.path), [one.at for one in waiting])
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the job with these arguments, or with those of the call; returns its exit code."""
     parser = JobParser(__doc__)
     parser.add_argument("store", help="the folder of the store")
-    parser.add_argument("topic", nargs="?", help="compact whatever there is of this topic, not only what is due")
+    parser.add_argument("topic", nargs="?", help="compact all of this topic, not only what is due")
     return run(parser, work, arguments)
 
 

@@ -4,7 +4,7 @@
 
 Each call imports the files that came since the one before it. A task reads a file into Arrow and stages its records;
 the driver publishes them together with the committed offsets that say so. So a file is imported as a whole or not at
-all, and once, whatever is killed. The topic must be there. docs/jobs.md says more.
+all, and once, whatever is killed. The topic is created if it is missing. docs/jobs.md says more.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = JobParser(__doc__)
     add_arguments(parser, "import-files")
     parser.add_argument("sources", nargs="+", help="files, folders, or patterns with * and **, which all executors see")
-    parser.add_argument("--format", required=True, choices=FORMATS, help="what the files are")
+    parser.add_argument("--format", required=True, choices=FORMATS, help="the format of the files")
     parser.add_argument("--delimiter", default=",", help="between the columns of CSV (a comma)")
     parser.add_argument(
         "--publish-bytes", type=int, default=1 << 30, metavar="N",
-        help="about so many bytes of files are published at once (%(default)s)",
+        help="publish about N bytes of files at once (%(default)s)",
     )
     return run(parser, work, arguments)
 

@@ -2,8 +2,10 @@
 
 import importlib
 import json
+import logging
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from job_tools import JOBS
 
 from pyspark_log.cli.main import main as pylog
 from pyspark_log.errors import UnknownTopicError
-from pyspark_log.jobs.support import CallError, JobError, JobParser, run, run_tasks
+from pyspark_log.jobs.support import CallError, JobError, JobParser, run, run_tasks, show_summary
 from tests.paths import ROOT
 
 
@@ -184,3 +186,38 @@ def test_a_shown_config_file_says_what_a_call_says(parser, tmp_path):
     file.write_text(parser.config_file().replace("#store=", "store=/data/s").replace("#max-size=7", "max-size=8"))
     found = parser.parse(["--config", str(file)])
     assert (found.store, found.topic, found.max_size, found.json) == ("/data/s", None, 8, False)
+
+
+def test_with_json_nothing_else_is_printed(capfd):
+    """As spark-submit prints standard error on standard output."""
+
+    def work(arguments):
+        logging.getLogger("pyspark_log.some.module").warning("there was\nno topic %s", "t")
+        warnings.warn("old", stacklevel=1)
+        show_summary({"rows": 1, "seconds": 0.12345}, as_json=arguments.json)
+        return True
+
+    parser = JobParser("A job.")
+    parser.add_argument("--json", action="store_true")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run(parser, work, ["--json"]) == 0
+    out, err = capfd.readouterr()
+    found = json.loads(out)
+    assert (found["rows"], found["seconds"], found["warnings"][0], err) == (1, 0.123, "there was no topic t", "")
+    assert "UserWarning: old" in found["warnings"][1]
+    # Those of an earlier job in this process are not repeated, and afterwards warnings go where they went before.
+    assert run(parser, lambda _: show_summary({"rows": 0}, as_json=True) is None, ["--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == {"rows": 0}
+    assert logging.getLogger("pyspark_log").propagate
+
+
+def test_with_json_an_error_is_in_the_document(capfd):
+    def work(_):
+        raise JobError("lost", "PYLOG_DATA_LOSS")
+
+    parser = JobParser("A job.")
+    parser.add_argument("--json", action="store_true")
+    assert run(parser, work, ["--json"]) == 1
+    out, err = capfd.readouterr()
+    assert (json.loads(out), err) == ({"error": "[PYLOG_DATA_LOSS] lost"}, "")

@@ -51,5 +51,5 @@ def test_who_is_left_out_is_told(store):
     assert [one.problem != "" for one in compact(store.logs)] == [True]
     done = subprocess.run([sys.executable, JOB, store.path], capture_output=True, text=True, timeout=240, check=True)
     left_out, nothing = done.stdout.splitlines()
-    assert left_out.startswith("t-0: left out until its topic is named, as it could not be compacted: ")
+    assert left_out.startswith("t-0: skipped until its topic is named, because it could not be compacted: ")
     assert nothing == "nothing to compact"

@@ -1,5 +1,7 @@
 """Loads into a Delta table, read back with delta-rs."""
 
+import json
+
 import pyarrow.parquet as pq
 import pytest
 from job_tools import committed, fill, rows_of
@@ -76,3 +78,26 @@ def test_other_columns_are_refused(load, store, lake, capsys):
     assert load("--topics", "a", "--headers") == 1
     assert "the table has other columns" in capsys.readouterr().err
     assert len(rows_in(lake)) == 100
+
+
+def test_small_files_are_merged(load, store, lake, capsys):
+    fill(store, "a", 3, 50)
+    assert load("--topics", "a") == 0
+    fill(store, "a", 3, 20)
+    capsys.readouterr()
+    assert load("--topics", "a", "--compact", "--json") == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert (figures["files"], figures["files_merged"], figures["merged_into"]) == (3, 6, 1)
+    assert len(deltalake.DeltaTable(str(lake)).file_uris()) == 1
+    assert rows_in(lake) == rows_of(store, "a")
+    # Later loads go on, and an older version can still be read.
+    fill(store, "a", 3, 5)
+    assert load("--topics", "a") == 0
+    assert rows_in(lake) == rows_of(store, "a")
+    assert deltalake.DeltaTable(str(lake), version=1).to_pyarrow_table(columns=["offset"]).num_rows == 210
+
+
+def test_files_of_no_table_are_not_merged(spark, store, lake, capsys):
+    with pytest.raises(SystemExit):
+        bulk_load.main([store.path, str(lake), "--topics", "a", "--compact"])
+    assert "--compact needs --delta" in capsys.readouterr().err

@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from job_kills import kill_at_random
+from job_tools import JOBS
 
 from pyspark_log.jobs import import_files
 from pyspark_log.jobs.imports import task
+from tests.campaign.cluster import SPARK_HOME
 from tests.store_tools import faults
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -171,3 +173,19 @@ for start in (1, 101):
     assert {int(key): json.loads(value) for key, value in found.items()} == {
         number: {"ID": number, "NAME": f"item {number}"} for number in range(1, 201)
     }
+
+
+def test_its_output_under_spark_submit_is_json_and_little_else(store, landing, tmp_path):
+    """The topic is missing: that it was created is in the document, and Spark's log is short."""
+    (landing / "one.json").write_text('{"id": 1}\n')
+    job = [JOBS / "import_files.py", store.path, landing, "--to", "made", "--format", "json", "--json"]
+    options = ["--master", "local[1]", "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"]
+    done = subprocess.run(
+        list(map(str, [SPARK_HOME / "bin/spark-submit", *options, *job])), capture_output=True, text=True, check=True,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}, timeout=600,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert (found["rows"], len(found["warnings"])) == (1, 1)
+    assert "made" in found["warnings"][0]
+    assert done.stderr.count(" INFO ") < 20, done.stderr
+    assert values(store, "made") == {b'{"id": 1}': 1}

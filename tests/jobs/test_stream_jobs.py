@@ -113,3 +113,17 @@ def test_what_cannot_be_done_is_said_in_a_line(spark, store, tmp_path, capsys, a
     (line,) = [line for line in said.splitlines() if line.startswith("Error: ")]
     assert value in line
     assert "Traceback" not in said
+
+
+def test_a_second_job_under_the_same_group_is_shown_the_way_out(spark, store, tmp_path, capsys):
+    store.create_topic("lines", 1)
+    store.topic("lines").append([{"value": "to be"}])
+    assert word_count.main(call(store, tmp_path, "words", "--from", "lines")) == 0
+    second = call(store, tmp_path / "second", "words2", "--from", "lines")
+    capsys.readouterr()
+    assert word_count.main(second) == 1
+    assert "another job has the group 'word-count': give this one a group of its own with --group" in (
+        capsys.readouterr().err
+    )
+    assert word_count.main([*second, "--group", "word-count-2"]) == 0
+    assert last_values(store, "words2") == {"to": 1, "be": 1}

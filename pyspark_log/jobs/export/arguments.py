@@ -37,10 +37,10 @@ def add_arguments(parser: JobParser, group: str) -> None:
     parser.add_argument("store", help="the folder of the store; or, read-only, the log folder of a Kafka broker")
     parser.add_argument("target", help="the folder that gets the files, which all executors see")
     chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--topics", metavar="A,B", help="the topics; one of --topics and --pattern is needed")
-    chosen.add_argument("--pattern", metavar="REGEX", help="all topics in whose names this is found")
+    chosen.add_argument("--topics", metavar="A,B", help="the topics; give --topics or --pattern")
+    chosen.add_argument("--pattern", metavar="REGEX", help="all topics whose names contain a match")
     parser.add_argument(
-        "--group", default=group, help="the group whose committed offsets say what was exported (%(default)s)"
+        "--group", default=group, help="the group whose committed offsets record what was exported (%(default)s)"
     )
     parser.add_argument("--state", metavar="STORE", help="the store that keeps the group, for a broker's folder")
     parser.add_argument(
@@ -49,8 +49,8 @@ def add_arguments(parser: JobParser, group: str) -> None:
         f"{'; '.join(_FOLDERS)} (%(default)s)",
     )  # fmt: skip
     parser.add_argument("--codec", help="compression; Parquet: zstd, snappy, gzip, lz4, none; others: none, gzip, zstd")
-    parser.add_argument("--columns", metavar="A,B", help="the columns of a record to write; all if not given")
-    parser.add_argument("--headers", action="store_true", help="write the column of headers, too")
+    parser.add_argument("--columns", metavar="A,B", help="the columns to write; all by default")
+    parser.add_argument("--headers", action="store_true", help="also write the column of headers")
     parser.add_argument(
         "--schema", help="parse values into columns: those that are JSON objects by a DDL string of Spark, a schema of "
         "Spark's in JSON, or a JSON Schema; those in Avro by an Avro schema; @FILE reads it from a file",
@@ -62,13 +62,13 @@ def add_arguments(parser: JobParser, group: str) -> None:
     parser.add_argument(
         "--bad-values", default="fail", choices=("fail", "null"), help="values that do not fit the schema (%(default)s)"
     )
-    parser.add_argument("--max-records-per-file", type=positive, metavar="N", help="begin another file after so many")
-    parser.add_argument("--max-records-per-task", type=positive, metavar="N", help="cut larger partitions into tasks")
+    parser.add_argument("--max-records-per-file", type=positive, metavar="N", help="start a new file after N records")
+    parser.add_argument("--max-records-per-task", type=positive, metavar="N", help="split larger partitions into tasks")
     parser.add_argument(
         "--isolation-level", default=READ_COMMITTED, choices=[one.value for one in IsolationLevel], help="(%(default)s)"
     )
     parser.add_argument(
-        "--skip-lost", action="store_true", help="go on where records were deleted before they were exported"
+        "--skip-lost", action="store_true", help="continue even if records were deleted before they were exported"
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 

@@ -68,6 +68,30 @@ def add_version(folder: str, group: str, plan: Plan) -> None:
     )
 
 
+def compact_table(folder: str) -> dict[str, int]:
+    """Merges small files of a table into larger ones, as a version of its own; the small ones stay until a vacuum.
+
+    Returns:
+        How many files were merged, and into how many.
+
+    Raises:
+        JobError: another writer has changed the table meanwhile; it can be tried again.
+    """
+    from deltalake import DeltaTable  # noqa: PLC0415
+    from deltalake.exceptions import CommitFailedError  # noqa: PLC0415
+
+    if not DeltaTable.is_deltatable(folder):
+        return {"files_merged": 0, "merged_into": 0}
+    try:
+        done = DeltaTable(folder).optimize.compact()
+    except CommitFailedError as error:
+        raise JobError(
+            f"the records are loaded, but the table could not be compacted, so run the job again: {error}",
+            "PYLOG_COMPACTION_CONFLICT",
+        ) from error
+    return {"files_merged": done["numFilesRemoved"], "merged_into": done["numFilesAdded"]}
+
+
 def _action(folder: str, written: WrittenFile) -> Any:  # noqa: ANN401  (delta-rs has no types)
     from deltalake.transaction import AddAction  # noqa: PLC0415
 

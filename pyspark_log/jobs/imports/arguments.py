@@ -11,18 +11,20 @@ from pyspark_log.jobs.support import CallError, JobParser
 def add_arguments(parser: JobParser, group: str) -> None:
     """Adds them; `group` is the default of --group."""
     parser.add_argument("store", help="the folder of the store")
-    parser.add_argument("--to", required=True, metavar="TOPIC", help="the topic that gets the records")
     parser.add_argument(
-        "--group", default=group, help="the group whose committed offsets say what was imported (%(default)s)"
+        "--to", required=True, metavar="TOPIC", help="the topic that gets the records; created if it is missing"
     )
-    parser.add_argument("--key", metavar="COLUMN", help="the column that becomes the key; without it there is none")
     parser.add_argument(
-        "--value", metavar="COLUMN", help="the column that becomes the value; without it the whole row does, as JSON"
+        "--group", default=group, help="the group whose committed offsets record what was imported (%(default)s)"
+    )
+    parser.add_argument("--key", metavar="COLUMN", help="the column that becomes the key; by default records have none")
+    parser.add_argument(
+        "--value", metavar="COLUMN", help="the column that becomes the value; by default the whole row, as JSON"
     )
     parser.add_argument(
         "--timestamp", metavar="COLUMN",
-        help="the column that becomes the record's time: a time, ISO-8601 text (UTC if it names no zone), or ms;"
-        " without it records have the time of the import",
+        help="the column that becomes the record's time: a time, ISO-8601 text (UTC unless it names a zone), or ms;"
+        " by default the time of the import",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 

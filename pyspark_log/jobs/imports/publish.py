@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from pyspark_log.errors import PublishFailedError
-from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
+from pyspark_log.spark_connector.store_access import StoreRef, apply_pending, warn_of_new_topic
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups import OffsetAndMetadata, OffsetMoves
 from pyspark_log.storage.publish import StagedPart, StagingPlan, discard, discard_job, publish
@@ -22,11 +22,17 @@ class ImportTarget:
     """
 
     def __init__(self, path: str, topic: str, group: str) -> None:
-        """Opens the store. StoreError; UnknownTopicError: there is no such topic; ReadOnlyError."""
+        """Opens the store, and creates the topic if it is missing, with a warning.
+
+        Raises:
+            StoreError, ReadOnlyError: there is no store to write to.
+            UnknownTopicError: the store lets no writer create topics (auto.create.topics.enable).
+        """
         self.topic, self.group = topic, group
         self._store = Store.open(path)
         self._store.check_writable()
-        self._store.describe_topic(topic)
+        if self._store.ensure_topic(topic):
+            warn_of_new_topic(self._store, topic)
         self.ref = StoreRef.to(self._store)
 
     def imported(self) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -10,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from pyspark_log.cli.support import one_line
+from pyspark_log.cli.support import one_line, print_json
 from pyspark_log.errors import PylogError
 from pyspark_log.jobs.support.spark_tasks import reason
+from pyspark_log.jobs.support.summary import only_json
 
 _INTERRUPTED = 130
 _NOT_IN_FILES = ("config", "help", "show-config", argparse.SUPPRESS)
@@ -145,7 +147,9 @@ def _long_names(action: argparse.Action) -> list[str]:
 def run(
     parser: JobParser, work: Callable[[argparse.Namespace], bool], given: Sequence[str] | None = None
 ) -> int:
-    """Runs a job; returns its exit code: 0 done; 1 it could not be done, and a line says why; 2 called wrongly.
+    """Runs a job; returns its exit code: 0 done; 1 failed; 2 called wrongly.
+
+    A line on standard error says why it failed; with --json it is the JSON's `error` instead.
 
     Args:
         parser: has the arguments.
@@ -156,15 +160,20 @@ def run(
         SystemExit: with 2, or with 0 after --help.
     """
     arguments = parser.parse(given)
+    as_json = getattr(arguments, "json", False)
     try:
-        return 0 if work(arguments) else 1
+        with only_json() if as_json else contextlib.nullcontext():
+            return 0 if work(arguments) else 1
     except CallError as error:
         parser.error(" ".join(str(error).split()))
     except (PylogError, OSError) as error:
-        print(f"Error: {one_line(error)}", file=sys.stderr)
-        return 1
+        problem = one_line(error)
     except (PySparkException, Py4JError) as error:
-        print(f"Error: {one_line(reason(error))}", file=sys.stderr)
-        return 1
+        problem = one_line(reason(error))
     except KeyboardInterrupt:
         return _INTERRUPTED
+    if as_json:
+        print_json({"error": problem})
+    else:
+        print(f"Error: {problem}", file=sys.stderr)
+    return 1

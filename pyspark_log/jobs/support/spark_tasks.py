@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 from pyspark.sql import SparkSession
 
@@ -45,8 +45,14 @@ class JobError(PylogError):
 
 
 def session(name: str) -> SparkSession:
-    """The session of this process; one of that name is made if there is none."""
-    return SparkSession.builder.appName(name).getOrCreate()
+    """The session of this process; one of that name is created if there is none.
+
+    Its log has warnings and errors only, so that the summary can be seen, unless spark.log.level says otherwise.
+    """
+    builder = SparkSession.builder.appName(name)
+    if not SparkConf().contains("spark.log.level"):
+        builder = builder.config("spark.log.level", "WARN")
+    return SparkSession.getActiveSession() or builder.getOrCreate()
 
 
 def run_tasks(

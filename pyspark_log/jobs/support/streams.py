@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import time
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pyspark_log.errors import PublisherFencedError
 from pyspark_log.jobs.support.command_line import JobParser, positive
+from pyspark_log.jobs.support.spark_tasks import JobError, reason
 from pyspark_log.jobs.support.summary import show_summary
 from pyspark_log.spark import publish_each
 
@@ -23,11 +26,11 @@ def stream_parser(description: str | None, group: str) -> JobParser:
     """
     parser = JobParser(description)
     parser.add_argument("store", help="the folder of the store")
-    parser.add_argument("--to", required=True, metavar="TOPIC", help="the topic that is written; made if it is missing")
+    parser.add_argument("--to", required=True, metavar="TOPIC", help="the topic to write; created if it is missing")
     add_query_arguments(parser)
     parser.add_argument(
         "--group", default=group,
-        help=f"commits what was read; each job, with its checkpoint, needs one of its own (default: {group})",
+        help=f"the group that commits what was read; each job, with its checkpoint, needs its own (default: {group})",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     return parser
@@ -37,20 +40,20 @@ def add_query_arguments(parser: JobParser) -> None:
     """Adds the arguments about the query itself: where it begins, how it goes on, and when it ends."""
     parser.add_argument(
         "--checkpoint", required=True, metavar="FOLDER",
-        help="where Spark keeps how far the job has come; a job that is started again with it goes on there",
+        help="the folder of Spark's checkpoint; a job started with it again continues where it stopped",
     )  # fmt: skip
     parser.add_argument(
         "--available-now", action="store_true",
-        help="take what there is and end; else the job goes on until it is stopped",
+        help="process all that is available and end; otherwise run until stopped",
     )  # fmt: skip
     parser.add_argument(
         "--trigger", metavar="TIME", default="0 seconds",
-        help="how often a micro-batch begins, such as '10 seconds'; at once if not given",
+        help="the interval between micro-batches, such as '10 seconds'; by default none",
     )  # fmt: skip
     parser.add_argument(
-        "--start", choices=("earliest", "latest"), default="earliest", help="where a new job begins (%(default)s)"
+        "--start", choices=("earliest", "latest"), default="earliest", help="where a new job starts (%(default)s)"
     )
-    parser.add_argument("--max-offsets", type=positive, metavar="N", help="the most records of a micro-batch")
+    parser.add_argument("--max-offsets", type=positive, metavar="N", help="the most records per micro-batch")
 
 
 def topic_stream(spark: SparkSession, arguments: argparse.Namespace, topic: str) -> DataFrame:
@@ -80,6 +83,15 @@ def run_query(rows: DataFrame, arguments: argparse.Namespace, *, output_mode: st
     query = start_query(writer, available_now=arguments.available_now, trigger=arguments.trigger)
     try:
         query.awaitTermination()
+    except StreamingQueryException as error:
+        found = reason(error)
+        if found.condition == PublisherFencedError.condition:
+            raise JobError(
+                f"another job has the group {arguments.group!r}: give this one a group of its own with --group; or, if "
+                f"it is the same job, start it with the checkpoint that it had ({found.message})",
+                found.condition,
+            ) from error
+        raise
     except KeyboardInterrupt:
         # The micro-batch that is under way is done again by the next run, and written once.
         query.stop()

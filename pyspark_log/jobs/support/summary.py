@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
 
 from pyspark_log.cli.support import human_size, print_json
 
@@ -10,11 +12,44 @@ from pyspark_log.cli.support import human_size, print_json
 def show_summary(facts: Mapping[str, int | float | str], *, as_json: bool) -> None:
     """Prints figures by their names, a line each, or as one JSON document; `bytes` are bytes, `seconds` seconds."""
     if as_json:
-        print_json({name: round(value, 3) if isinstance(value, float) else value for name, value in facts.items()})
+        rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in facts.items()}
+        print_json(rounded | ({"warnings": _collected} if _collected else {}))
         return
     width = max(map(len, facts))
     for name, value in facts.items():
         print(f"{name.replace('_', ' '):<{width}}  {_shown(name, value)}")
+
+
+@contextlib.contextmanager
+def only_json() -> Iterator[None]:
+    """Warnings that are logged in the block are shown in the summary, so that nothing but that is printed.
+
+    spark-submit prints what Python writes to standard error on its standard output.
+    """
+    handler, loggers = _Collector(logging.WARNING), [logging.getLogger(name) for name in ("pyspark_log", "py.warnings")]
+    before = [one.propagate for one in loggers]
+    _collected.clear()
+    logging.captureWarnings(True)
+    for one in loggers:
+        one.addHandler(handler)
+        one.propagate = False
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        for one, propagate in zip(loggers, before, strict=True):
+            one.removeHandler(handler)
+            one.propagate = propagate
+
+
+# The warnings of this process's job.
+_collected: list[str] = []
+
+
+class _Collector(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps the message."""
+        _collected.append(" ".join(record.getMessage().split()))
 
 
 def _shown(name: str, value: float | str) -> str:

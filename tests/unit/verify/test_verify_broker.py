@@ -74,7 +74,7 @@ def test_damaged_batches_are_found(root, base, byte, offsets):
     assert found.next_offset > found.first_offset
     assert "CRC" in found.what
     code, told = run(root)
-    assert (code, "DAMAGED: 1 partitions, 3 segments" in told) == (1, True)
+    assert (code, "DAMAGED: 1 written partition, 3 segments" in told) == (1, True)
 
 
 def test_a_damaged_last_batch_below_the_high_watermark_is_found(root):
