@@ -43,32 +43,32 @@ class MirrorPlan:
 
 def add_arguments(parser: JobParser) -> None:
     """Adds the arguments of the job."""
-    parser.add_argument("store", help="the folder of the store that is written; made if it is missing")
+    parser.add_argument("store", help="the folder of the store to write; created if it is missing")
     sources = parser.add_mutually_exclusive_group(required=True)
     sources.add_argument("--from-store", metavar="PATH", help="read a store, or the log folder of a Kafka broker")
-    sources.add_argument("--from-kafka", metavar="HOST:PORT", help="read a Kafka cluster, by Spark's connector to it")
+    sources.add_argument("--from-kafka", metavar="HOST:PORT", help="read a Kafka cluster, with Spark's Kafka connector")
     parser.add_argument(
         "--kafka-option", action="append", default=[], metavar="NAME=VALUE",
-        help="an option of Kafka's clients, such as security.protocol=SSL; may be given several times",
+        help="an option of Kafka's clients, such as security.protocol=SSL; repeatable",
     )  # fmt: skip
     chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--topics", metavar="A,B", help="the topics; one of --topics and --pattern is needed")
+    chosen.add_argument("--topics", metavar="A,B", help="the topics; give --topics or --pattern")
     chosen.add_argument(
-        "--pattern", metavar="REGEX", help="all topics in whose names this is found, also those that come later"
+        "--pattern", metavar="REGEX", help="all topics whose names contain a match, including later ones"
     )
-    parser.add_argument("--rename", default="", metavar="PREFIX", help="what the names of topics begin with there")
+    parser.add_argument("--rename", default="", metavar="PREFIX", help="a prefix for the names of topics in the store")
     parser.add_argument(
         "--name", default="mirror", help="the mirror's name; one for each source of the same store (%(default)s)"
     )
     parser.add_argument(
-        "--groups", metavar="REGEX", help="commit in the store where the groups in whose names this is found are"
+        "--groups", metavar="REGEX", help="also copy the committed offsets of groups whose names contain a match"
     )
     parser.add_argument(
-        "--groups-interval", type=positive, default=10, metavar="SECONDS", help="how often (%(default)s)"
+        "--groups-interval", type=positive, default=10, metavar="SECONDS", help="how often to copy them (%(default)s)"
     )
     add_query_arguments(parser)
     parser.add_argument(
-        "--skip-lost", action="store_true", help="go on where records were deleted before they were mirrored"
+        "--skip-lost", action="store_true", help="continue even if records were deleted before they were mirrored"
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
