@@ -26,20 +26,18 @@ def only_json() -> Iterator[None]:
 
     spark-submit prints what Python writes to standard error on its standard output.
     """
-    handler, loggers = _Collector(logging.WARNING), [logging.getLogger(name) for name in ("pyspark_log", "py.warnings")]
-    before = [one.propagate for one in loggers]
+    loggers = [logging.getLogger(name) for name in ("pyspark_log", "py.warnings")]
+    before = [(one.handlers, one.propagate) for one in loggers]
     _collected.clear()
     logging.captureWarnings(True)
     for one in loggers:
-        one.addHandler(handler)
-        one.propagate = False
+        one.handlers, one.propagate = [_Collector(logging.WARNING)], False
     try:
         yield
     finally:
         logging.captureWarnings(False)
-        for one, propagate in zip(loggers, before, strict=True):
-            one.removeHandler(handler)
-            one.propagate = propagate
+        for one, (handlers, propagate) in zip(loggers, before, strict=True):
+            one.handlers, one.propagate = handlers, propagate
 
 
 # The warnings of this process's job.
