@@ -40,7 +40,7 @@ def test_a_collection_of_garbage_passes_over_the_modules(spark, store):
     assert row.objects > 10_000
 
 
-# Ends when the process that ran a task has ended, which Spark lets go after a minute without work.
+# Ends when the process that ran a task has ended, a minute after its last work.
 IDLE = """
 import os, time
 import pyarrow as pa
