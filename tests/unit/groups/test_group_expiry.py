@@ -122,7 +122,7 @@ def test_a_group_whose_members_are_not_known_stays_and_holds_up_no_other(store, 
     clock.ms += 11 * MINUTE
     assert log.expire() == 3
     assert log.groups() == ["g"]
-    assert "group 'g' stays" in caplog.text
+    assert "group 'g' is kept" in caplog.text
 
 
 def test_who_commits_looks_now_and_then(store, log, clock):
