@@ -61,7 +61,15 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
     import importlib  # noqa: PLC0415  (see above)
 
-    value = getattr(importlib.import_module(module), attribute)
+    try:
+        value = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith(f"{__name__}."):
+            raise
+        raise ImportError(
+            f"{__path__[0]} is source code whose compiled modules are not built ({error}): run `make` or "
+            "`pip install .` there; or, if pyspark-log is installed, start Python in another folder"
+        ) from None
     globals()[name] = value
     return value
 

@@ -46,6 +46,11 @@ def values(store, partition=0, topic="t", start=EARLIEST, end=None, **how):
     return [value for part in store.read(topic, partition, start, end, **how) for value in part["value"].to_pylist()]
 
 
+def visible_values(store, partition=0, topic="t"):
+    """The values that readers see by now: to read without an end would first apply what was decided."""
+    return values(store, partition, topic, end=store.logs.reader(topic, partition).state().high_watermark)
+
+
 def all_values(store, topic="t"):
     """The values of a topic, one partition after the other."""
     partitions = range(store.describe_topic(topic).partitions)

@@ -24,7 +24,7 @@ from pyspark_log.spark_connector.offsets import (
     Specific,
 )
 from pyspark_log.spark_connector.subscription import Subscription
-from pyspark_log.types import EARLIEST, LATEST, TopicPartition
+from pyspark_log.types import EARLIEST, LATEST, READ_COMMITTED, TopicPartition
 
 if TYPE_CHECKING:  # Options are parsed in processes that do not load the engine.
     from pyspark_log.storage.store import Store
@@ -221,7 +221,9 @@ def end_within(store: Store, at: TopicPartition, start: int, end: int, max_bytes
 
 def latest(store: Store, at: TopicPartition, isolation_level: str) -> int:
     """The offset that the partition's next record will get; for committed records, the last stable offset."""
-    return store.latest_offset(at.topic, at.partition, isolation_level=isolation_level)
+    # Not by Store.latest_offset, which applies pending decisions each time: the planner has done that for all of them.
+    reader = store.logs.recovered(at.topic, at.partition)
+    return reader.last_stable_offset() if isolation_level == READ_COMMITTED else reader.state().high_watermark
 
 
 def resolved(store: Store, at: TopicPartition, offset: int, isolation_level: str) -> int:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import socket
-import weakref
 from dataclasses import dataclass
 
-from pyspark_log.errors import PylogError, StoreNotFoundError
+from pyspark_log.errors import StoreNotFoundError
 from pyspark_log.spark_connector.errors import ConnectorError
-from pyspark_log.storage.publish import publishing
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -79,19 +77,3 @@ def warn_of_options(messages: list[str]) -> None:
 def warn_of_new_topic(store: Store, topic: str) -> None:
     """Warns that a write has created a topic, whose name may be a mistake."""
     log.warning("%s: created the missing topic %s", store.path, topic)
-
-
-# An idle query polls a hundred times a second; log the same problem once.
-_last_warning: weakref.WeakKeyDictionary[Store, str] = weakref.WeakKeyDictionary()
-
-
-def apply_pending(store: Store) -> None:
-    """Applies pending decisions. Best effort: a failure never fails the reader."""
-    if not store.writable:
-        return
-    try:
-        publishing.help_apply(store.decisions)
-    except (PylogError, OSError) as error:
-        if _last_warning.get(store) != str(error):
-            _last_warning[store] = str(error)
-            log.warning("%s: decided output could not be made visible now: %s", store.path, error)

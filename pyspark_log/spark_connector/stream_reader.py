@@ -46,11 +46,11 @@ from pyspark_log.spark_connector.planning import (
     resolved,
     starts_of,
 )
-from pyspark_log.spark_connector.store_access import apply_pending
 from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.transform import Transform
 from pyspark_log.spark_connector.worker_process import SentToTasks
 from pyspark_log.storage.groups import NEVER, OffsetsLog
+from pyspark_log.storage.publish import apply_pending
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -115,7 +115,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         """Fixes the offsets at which the query ends."""
         with conditions_shown():
             store = Store.shared(self._path)
-            apply_pending(store)
+            apply_pending(store.decisions)
             try:
                 self._target = self._log_ends(store, self._partitions(store))
             except UnknownTopicError:
@@ -132,7 +132,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
             # Spark asks with this start only when all earlier batches are done, also after the last batch of
             # Trigger.AvailableNow, which gets no `commit`.
             self._commit_group(store, begin, identity)
-            apply_pending(store)
+            apply_pending(store.decisions)
             ends = self._up_to_target(self._log_ends_after(store, partitions, begin.offsets), begin.offsets)
             self._seen = ends
             known = of_same_topics(begin.offsets, begin.identity, identity)

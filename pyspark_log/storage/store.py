@@ -37,7 +37,7 @@ from pyspark_log.storage.log_manager import (
     partition_move,
     remove_log_dir,
 )
-from pyspark_log.storage.publish import DecisionLog
+from pyspark_log.storage.publish import DecisionLog, apply_pending
 from pyspark_log.storage.record import RowBuilder, Rows, row_schema, to_arrow
 from pyspark_log.storage.segment import LOG, list_segments, segment_path
 from pyspark_log.storage.topic import Topic
@@ -423,7 +423,8 @@ class Store:
         Args:
             topic, partition: the partition.
             start: the first offset, or EARLIEST or LATEST.
-            end: the exclusive end; None or LATEST: the log end at the call, or the last stable offset.
+            end: the exclusive end; None or LATEST: the log end at the call, or the last stable offset. Decided
+                publishes that no process has finished are applied first, if this process may write.
             max_bytes: about how many bytes of records a batch holds, uncompressed; at least one record batch.
             columns: of the row schema, those that the batches have; None: all. Others are not copied.
             headers: adds the column of headers.
@@ -441,6 +442,8 @@ class Store:
         """
         check_whole("max_bytes", max_bytes, low=1)
         schema = row_schema(headers, columns)
+        if LATEST in (start, end) or end is None:
+            apply_pending(self.decisions)
         reader, committed = self.logs.recovered(topic, partition), check_isolation(isolation_level)
         state = None
         if committed or start in (EARLIEST, LATEST) or end in (None, LATEST):
@@ -537,7 +540,11 @@ class Store:
         return self.logs.recovered(topic, partition).state().log_start
 
     def latest_offset(self, topic: str, partition: int, *, isolation_level: str = READ_UNCOMMITTED) -> int:
-        """The offset that the next record will get (the log end); for read_committed, the last stable offset."""
+        """The offset that the next record will get (the log end); for read_committed, the last stable offset.
+
+        Like a read up to the log end, it first applies decided publishes that no process has finished.
+        """
+        apply_pending(self.decisions)
         reader = self.logs.recovered(topic, partition)
         return reader.last_stable_offset() if check_isolation(isolation_level) else reader.state().high_watermark
 

@@ -31,7 +31,7 @@ def backup(target: Target, into: str, as_json: bool) -> None:
         print_json(dataclasses.asdict(done))
         return
     if done.undone:
-        click.echo(f"{done.undone} decided publishes are not applied everywhere yet: pylog recover --store {done.path}")
+        click.echo(f"{done.undone} decided publishes cannot be applied in the copy: pylog recover --store {done.path}")
     click.echo(
         f"copied {done.partitions} partitions, {human_size(done.bytes)}, into {done.path}, as they were at "
         f"{shown(done.time)}; writers paused for {done.pause:.3f} s. "

@@ -21,10 +21,11 @@ from pyspark_log.jobs.export.plan import Plan, PlannedRange, WrittenFile, check_
 from pyspark_log.jobs.export.target import Target
 from pyspark_log.jobs.export.task import ExportTask, write_range
 from pyspark_log.jobs.support import JobError, run_tasks
-from pyspark_log.spark_connector.store_access import StoreRef, apply_pending
+from pyspark_log.spark_connector.store_access import StoreRef
 from pyspark_log.storage.catalog import OFFSETS_TOPIC, STATE_FOLDER
 from pyspark_log.storage.fs import FileLock, files, lock_for
 from pyspark_log.storage.groups import NEVER
+from pyspark_log.storage.publish import apply_pending
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -96,7 +97,7 @@ class _Export:
         lock = self._lock()
         try:
             self._target.prepare()
-            apply_pending(self._source)
+            apply_pending(self._source.decisions)
             pending = self._target.plan()
             written = [] if pending is None else [*self._finish(pending)]
             plan = self._plan()

@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Sequence
 
 from pyspark_log.errors import PublishFailedError
-from pyspark_log.spark_connector.store_access import StoreRef, apply_pending, warn_of_new_topic
+from pyspark_log.spark_connector.store_access import StoreRef, warn_of_new_topic
 from pyspark_log.storage.fs import Process
 from pyspark_log.storage.groups import OffsetAndMetadata, OffsetMoves
-from pyspark_log.storage.publish import StagedPart, StagingPlan, discard, discard_job, publish
+from pyspark_log.storage.publish import StagedPart, StagingPlan, apply_pending, discard, discard_job, publish
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
 
@@ -37,7 +37,7 @@ class ImportTarget:
 
     def imported(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What was imported before: the group's committed offsets."""
-        apply_pending(self._store)
+        apply_pending(self._store.decisions)
         return self._store.groups[self.group].committed()
 
     def plan(self) -> StagingPlan:

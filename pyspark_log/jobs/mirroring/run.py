@@ -27,8 +27,8 @@ from pyspark_log.jobs.support.streams import start_query
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.offsets import OWN_KEY
 from pyspark_log.spark_connector.publish_together import Publish
-from pyspark_log.spark_connector.store_access import apply_pending
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
+from pyspark_log.storage.publish import apply_pending
 from pyspark_log.types import TopicPartition
 
 _NOT_MIRRORED = sorted({*INTERNAL_TOPICS, SYNCS_TOPIC})
@@ -79,7 +79,7 @@ class _Mirror:
     def __init__(self, spark: SparkSession, plan: MirrorPlan) -> None:
         self._spark, self._plan, self._target = spark, plan, plan.target
         create_topic_of_syncs(self._target)
-        apply_pending(self._target)
+        apply_pending(self._target.decisions)
         self._syncs = load_syncs(self._target, plan.name)
         self.records = self.batches = 0
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_log.config import TOPIC_CONFIGS
 from pyspark_log.jobs.mirroring.cluster_admin import ClusterAdmin
-from pyspark_log.spark_connector.store_access import apply_pending
+from pyspark_log.storage.publish import apply_pending
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition
 
@@ -85,7 +85,7 @@ class StoreSource:
 
     def groups(self, pattern: re.Pattern[str]) -> dict[str, dict[TopicPartition, int]]:
         """Those of the offsets log, but for the mirror's own."""
-        apply_pending(self._store)
+        apply_pending(self._store.decisions)
         names = [name for name in self._store.groups if pattern.search(name) and name != self._reading.group]
         return {
             name: {at: one.offset for at, one in self._store.groups[name].committed().items()} for name in names

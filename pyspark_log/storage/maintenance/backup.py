@@ -33,7 +33,7 @@ from pyspark_log.storage.log_manager import FolderCopy, LogManager, NewBytes, To
 from pyspark_log.storage.maintenance.new_folder import new_folder
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
 from pyspark_log.storage.maintenance.verify import log_bytes
-from pyspark_log.storage.publish import Decision, help_apply, manifest, staging_folder
+from pyspark_log.storage.publish import Decision, apply_pending, manifest, recovery, staging_folder
 from pyspark_log.storage.segment import SegmentWriter, list_segments
 from pyspark_log.storage.store import Store
 
@@ -57,7 +57,7 @@ class Backup:
         pause: how long processes that write had to wait, in s.
         partitions: how many partitions have records.
         bytes: how many bytes were copied.
-        undone: how many decided publishes are in it that are not applied everywhere yet.
+        undone: how many decided publishes in it cannot be applied: what was staged for them is damaged or missing.
     """
 
     path: str
@@ -224,7 +224,13 @@ class _Backup:
         described = StoreDescription(self._source.cluster_id, self._source.configs)
         files.create_whole(f"{self._target.path}/{STORE_FILE}", described.encode())
         written = sum(partition.state.next_offset > 0 for partition in self._partitions.values())
-        return Backup(self._target.path, moment.time, moment.pause, written, copied, len(moment.undone))
+        return Backup(self._target.path, moment.time, moment.pause, written, copied, self._apply_in_copy())
+
+    def _apply_in_copy(self) -> int:
+        """Applies what was decided and not yet applied at the moment; returns how many decisions cannot be applied."""
+        with Store.open(self._target.path) as copy:
+            apply_pending(copy.decisions)
+            return len(recovery.waiting(copy.decisions))
 
     def _topics(self) -> list[TopicLogs]:
         """The topics, as they are now; the decision log first, since its lock is taken first."""
@@ -256,10 +262,7 @@ class _Backup:
 
     def _apply(self) -> None:
         """Applies what is decided. What cannot be applied is decided in the copy, too."""
-        try:
-            help_apply(self._source.decisions)
-        except (PylogError, OSError) as error:
-            log.warning("%s: a decided publish cannot be applied: %s", self._source.path, error)
+        apply_pending(self._source.decisions)
 
     def _look_held(self, held: contextlib.ExitStack, began: float) -> _Moment:
         # A publisher that has the decision log's lock may make a partition of the offsets log, with the lock of all

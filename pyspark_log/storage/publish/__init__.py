@@ -1,6 +1,6 @@
 """Exactly once: stage the output, decide the publish with one record, apply the decision."""
 
-from pyspark_log.storage.publish import install, manifest, prepare, publishing, recovery
+from pyspark_log.storage.publish import install, manifest, prepare, recovery
 from pyspark_log.storage.publish.agreed_topics import AgreedTopic
 from pyspark_log.storage.publish.applier import apply_in, staging_folder, unlink_all, waits_in
 from pyspark_log.storage.publish.decision import (
@@ -19,6 +19,7 @@ from pyspark_log.storage.publish.prepare import discard, discard_job
 from pyspark_log.storage.publish.publisher_admin import delete_publisher, forget_one_offs, publishers
 from pyspark_log.storage.publish.publishing import (
     PublishResult,
+    apply_pending,
     check_claim,
     claim,
     help_apply,
@@ -49,6 +50,7 @@ __all__ = [
     "Waiting",
     "apply",
     "apply_in",
+    "apply_pending",
     "check_claim",
     "claim",
     "decode_decision",
@@ -65,7 +67,6 @@ __all__ = [
     "publish",
     "publisher_of",
     "publishers",
-    "publishing",
     "recovery",
     "region_fault",
     "revoke",

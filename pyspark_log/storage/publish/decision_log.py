@@ -58,6 +58,7 @@ class DecisionLog:
         applied: numbers of the undone decisions that were found applied everywhere.
         staged: the staged files of decisions that this process has made, by number, until they are removed.
         active_base: the base offset of the log's active segment when it was last read.
+        reported: the last problem of `apply_pending` that was logged.
     """
 
     def __init__(self, logs: LogManager) -> None:
@@ -68,6 +69,7 @@ class DecisionLog:
         self.applied: set[int] = set()
         self.staged: dict[int, set[str]] = {}
         self.active_base = 0
+        self.reported = ""
         self._followed = Followed()
         self._mutex = Mutex()
 

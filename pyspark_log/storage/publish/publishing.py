@@ -560,6 +560,21 @@ def help_apply(decisions: DecisionLog) -> int:
     return len(waiting)
 
 
+def apply_pending(decisions: DecisionLog) -> None:
+    """As `help_apply`, for a reader: it never fails, and a problem is logged once until another one comes.
+
+    A process that may not write to the store applies nothing.
+    """
+    if not decisions.logs.writable:
+        return
+    try:
+        help_apply(decisions)
+    except (PylogError, OSError) as error:
+        if decisions.reported != str(error):
+            decisions.reported = str(error)
+            log.warning("%s: decided output cannot be made visible now: %s", decisions.logs.path, error)
+
+
 def tidy(decisions: DecisionLog, forget: str | None = None, *, sync: bool = True) -> None:
     """Records which decisions are done, and removes what was staged for them.
 

@@ -24,6 +24,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.compaction import compact
 from pyspark_log.storage.fs import files
+from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import cleaner_checkpoint, state_file
 from pyspark_log.storage.maintenance import backup
@@ -34,10 +35,10 @@ from pyspark_log.storage.publish import applier
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.recovery import recover
 from pyspark_log.storage.store import Store
-from pyspark_log.types import TopicPartition
+from pyspark_log.types import OffsetStep, TopicPartition
 from tests.processes import held_by_another, started
 from tests.scratch import memory_folder
-from tests.store_tools import all_values, faults, rows, stage, values
+from tests.store_tools import Stopped, all_values, faults, rows, stage, values
 
 SEGMENTS = {"segment.bytes": "600", "index.interval.bytes": "100", "retention.ms": "-1", "file.delete.delay.ms": "0"}
 COMPACTED = {**SEGMENTS, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
@@ -257,11 +258,36 @@ def test_a_publish_that_cannot_be_applied_is_decided_in_the_copy(tmp_path, monke
     clean(store)
     assert not os.listdir(tmp_path / "store" / "staging")
     copy = Store.open(tmp_path / "copy")
-    assert (values(copy, topic="a"), values(copy, topic="b")) == ([b"1"], [])
-    recover(copy.decisions)
+    assert [copy.logs.reader(topic, 0).state().next_offset for topic in ("a", "b")] == [1, 0]
+    # The first reader sees to it.
     assert (values(copy, topic="a"), values(copy, topic="b")) == ([b"1"], [b"2"])
     assert not verify(copy.path).damaged
     assert publish(copy.decisions, "query", 1, stage(copy, rows(b"3"), "a")).records == 1
+
+
+def test_what_is_decided_just_before_the_moment_is_applied_in_the_copy(tmp_path, monkeypatch):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+
+    def decide_only(_backup):
+        """A publisher that decides and is killed, after pending decisions were applied and before the moment."""
+        moves = [OffsetMoves(store.committed_offsets, [OffsetStep("g", TopicPartition("t", 0), None, 1)])]
+        parts = stage(store, rows(b"1"))
+        with monkeypatch.context() as patched:
+            patched.setattr(applier, "apply", stop)
+            with pytest.raises(Stopped):
+                publish(store.decisions, "query", 0, parts, participants=moves)
+
+    def stop(*_arguments, **_options):
+        raise Stopped
+
+    monkeypatch.setattr(backup._Backup, "_apply", decide_only)
+    assert back_up(store, tmp_path / "copy").undone == 0
+    copy = Store.open(tmp_path / "copy")
+    # Not by Store.latest_offset, which would apply it.
+    assert copy.logs.reader("t", 0).state().next_offset == 1
+    assert copy.groups["g"].committed()[TopicPartition("t", 0)].offset == 1
+    assert store.logs.reader("t", 0).state().next_offset == 0
 
 
 def test_a_store_without_records(tmp_path):

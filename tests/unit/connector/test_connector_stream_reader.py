@@ -255,7 +255,7 @@ def test_output_that_a_dead_publisher_left_becomes_visible(store, monkeypatch):
         patch.setattr(publishing, "apply_decision", killed)
         with pytest.raises(KeyboardInterrupt):
             publishing.publish(store.decisions, "p", 0, writer.finish())
-    assert sum(store.latest_offset("t", number) for number in range(2)) == 0
+    assert sum(store.logs.reader("t", number).state().next_offset for number in range(2)) == 0
 
     _, ranges = batch(reader, end)
     assert sum(stop - start for _, start, stop in ranges) == 4

@@ -112,3 +112,31 @@ def test_the_wheel_has_modules_jobs_and_kernels(sources):
     assert {name for name in names if name.endswith(".py")} == modules(ROOT)
     built = {name.partition(".")[0] + ".pyx" for name in names if name.endswith(".so")}
     assert built == kernels(ROOT)
+
+
+#: README's check of a Python that Spark is to start.
+CHECK = "from pyspark_log import DefaultSource"
+
+
+def checked(folder, *before):
+    """The last line that README's check says, run in a folder; "" if all is well."""
+    assert CHECK in (ROOT / "README.md").read_text()
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-W", "ignore", "-c", "\n".join((*before, CHECK))]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+    assert bool(done.returncode) == bool(done.stderr)
+    return done.stderr.splitlines()[-1] if done.stderr else ""
+
+
+def test_the_check_of_the_readme_says_what_is_missing(tmp_path):
+    assert checked(tmp_path) == ""
+    missing = checked(tmp_path, "import sys", "sys.modules['pyspark'] = None")
+    assert missing.startswith("ModuleNotFoundError: ")
+    assert "pyspark" in missing
+    nowhere = checked(tmp_path, "import sys", "sys.modules['pyspark_log'] = None")
+    assert "pyspark_log" in nowhere
+    # Beside a clone that is not built, which shadows what is installed.
+    shutil.copytree(PACKAGE, tmp_path / "pyspark_log", ignore=_OTHERS)
+    unbuilt = checked(tmp_path)
+    assert unbuilt.startswith(f"ImportError: {tmp_path / 'pyspark_log'} is source code whose compiled modules are not")
+    assert "start Python in another folder" in unbuilt

@@ -27,7 +27,7 @@ from pyspark_log.storage.publish import applier, staging
 from pyspark_log.storage.publish.publishing import help_apply, last_number, publish, tidy
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
-from tests.store_tools import store_with
+from tests.store_tools import store_with, visible_values
 
 store = store_with(partitions=3)
 
@@ -225,12 +225,27 @@ def test_what_was_decided_is_applied_by_whoever_comes_by(store, monkeypatch):
         patched.setattr(applier, "apply", die)
         with pytest.raises(PublishPendingError, match="No space"):
             publish(store.decisions, "q", 0, stage(store, b"a", b"b"))
-    assert content(store) == []
+    assert visible_values(store) == []
     # A reader that looks for news; a second look finds nothing to do.
     passer_by = Store.open(store.path)
     assert help_apply(passer_by.decisions) == 1
     assert sorted(content(store)) == [b"a", b"b"]
     assert help_apply(passer_by.decisions) == 0
+
+
+@pytest.mark.parametrize("look", [
+    lambda store: sum(read.num_rows for partition in range(3) for read in store.read("t", partition)),
+    lambda store: sum(store.latest_offset("t", partition) for partition in range(3)),
+    lambda store: store.topic("t").read().to_table().num_rows,
+], ids=["read", "latest_offset", "topic"])  # fmt: skip
+def test_a_read_up_to_the_end_applies_what_was_decided(store, monkeypatch, look):
+    with monkeypatch.context() as patched:
+        patched.setattr(applier, "apply", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EIO, "stop")))
+        with pytest.raises(PublishPendingError, match="stop"):
+            publish(store.decisions, "q", 0, stage(store, b"a", b"b", b"c"))
+        # What cannot be applied is no error of the reader.
+        assert look(Store.open(store.path)) == 0
+    assert look(Store.open(store.path)) == 3
 
 
 def test_the_next_publish_and_a_replay_finish_the_one_before(store, monkeypatch):

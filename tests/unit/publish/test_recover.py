@@ -32,6 +32,7 @@ from pyspark_log.storage.publish.recovery import recover, set_aside, waiting
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import OffsetStep, TopicPartition
+from tests.store_tools import visible_values
 
 A0 = TopicPartition("a", 0)
 
@@ -100,7 +101,7 @@ def test_recover_finishes_what_was_decided_and_says_what_it_did(store):
     assert dry.stdout.splitlines()[1].split()[1:3] == ["q", "7"]
     assert f"{socket.gethostname()}:{os.getpid()}" in dry.stdout
     assert dry.stdout.rstrip().endswith("a-0 (1 of 2)  waits")
-    assert content(store, "a") == [b"0"]
+    assert visible_values(store, topic="a") == [b"0"]
     result = pylog(store)
     assert (result.exit_code, result.stdout.rstrip().split()[-1]) == (0, "applied")
     assert (content(store, "a"), content(store, "b")) == ([b"0", b"1"], [b"1"])
@@ -133,7 +134,7 @@ def test_a_partition_that_is_locked_holds_up_only_what_is_for_it(store):
     other = decide(other, "beside", 0, stage(store, b"2", "b"))
     with store.logs.writer("a", 0).hold():
         help_apply(other.decisions)
-    assert (content(store, "a"), content(store, "b")) == ([], [b"1", b"2"])
+    assert (visible_values(store, topic="a"), content(store, "b")) == ([], [b"1", b"2"])
 
 
 def test_a_damaged_partition_holds_up_only_what_is_for_it(store):
@@ -326,7 +327,7 @@ def test_a_publisher_is_told_that_some_partitions_have_what_was_set_aside_in_oth
 
     def only_the_first(writer, decision, *arguments, **options):
         if writer.place.topic == "b":
-            while not content(store, "a"):
+            while not visible_values(store, topic="a"):
                 time.sleep(0.01)  # Its thread is at work on it.
             set_aside(Store.open(store.path).decisions, decision)
         return real(writer, decision, *arguments, **options)

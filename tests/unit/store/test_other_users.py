@@ -12,7 +12,6 @@ from damage import RECORDS, build, rows, stage, tree
 
 from pyspark_log.cli import main as cli
 from pyspark_log.errors import OffsetOutOfRangeError, PublishFailedError, PublishPendingError
-from pyspark_log.spark_connector.store_access import apply_pending
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.maintenance.doctor import examination  # noqa: F401  (another user may not be able to import it later)
@@ -196,7 +195,6 @@ def test_who_may_not_write_sees_what_was_decided_only_when_it_is_applied(folder,
 
     def look():
         opened = Store.open(path)
-        apply_pending(opened)
         command = CliRunner().invoke(cli.main, ["--store", str(path), "consume", "p"])
         records = sum(read.num_rows for number in range(2) for read in opened.read("p", number))
         return records, command.exit_code, command.output.count("record")

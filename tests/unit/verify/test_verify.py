@@ -256,7 +256,8 @@ INDEX_DAMAGES = {
     "a time": lambda index, times: flip(times, 7),
     "an offset of a time": lambda index, times: flip(times, 11),
     "last entry lost": lambda index, times: index.write_bytes(index.read_bytes()[:-8]),
-    "first entry lost": lambda index, times: index.write_bytes(index.read_bytes()[8:]),
+    "middle entry lost": lambda index, times: index.write_bytes(index.read_bytes()[:8] + index.read_bytes()[16:]),
+    "all entries lost": lambda index, times: index.write_bytes(b""),
     "closing time lost": lambda index, times: times.write_bytes(times.read_bytes()[:-12]),
     "a part of an entry": lambda index, times: index.write_bytes(index.read_bytes() + b"\0\0\0"),
 }
@@ -280,9 +281,28 @@ def test_indexes_of_another_interval_are_right(path):
         content = json.loads(topic.read_text())
         content["configs"]["index.interval.bytes"] = interval
         topic.write_text(json.dumps(content))
-        missing = damage_in(path, Severity.INDEX)
-        assert all("missing" in f.what for f in missing)
-        assert bool(missing) == (interval == "1")
+        assert damage_in(path, Severity.INDEX) == []
+
+
+def test_an_interval_that_was_lowered_leaves_no_findings(tmp_path):
+    configs = {"index.interval.bytes": "500", "segment.bytes": "3000", "retention.ms": "-1"}
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1, configs)
+    for number in range(60):
+        store.append("t", rows(number, 3))
+    assert len(store.segment_files("t", 0)) > 2
+    store.alter_configs("t", {"index.interval.bytes": "100"})
+    assert damage_in(tmp_path / "store", Severity.INDEX) == []
+    # In the active segment the entries get closer to each other.
+    for number in range(4):
+        store.append("t", rows(number, 3))
+    assert damage_in(tmp_path / "store", Severity.INDEX) == []
+    for number, lost in ((0, 8), (1, 16)):
+        index = log(tmp_path / "store", number).with_suffix(".index")
+        index.write_bytes(index.read_bytes()[:-lost])
+    assert [f.file for f in damage_in(tmp_path / "store", Severity.INDEX)] == [
+        f"data/t-0/{log(tmp_path / 'store', number).with_suffix('.index').name}" for number in (0, 1)
+    ]
 
 
 def test_entries_that_a_writer_is_about_to_add_are_not_missing(tmp_path):

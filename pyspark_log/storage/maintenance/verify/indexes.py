@@ -2,8 +2,9 @@
 
 Indexes are sparse, so this compares for truth: each entry must be proven by the log, and where the writer's schedule
 has one there must be one. Entries closer together are right as well: `index.interval.bytes` may have been less, or a
-Kafka broker has made them. However long the indexes are, and whatever they hold, only a few of their entries are in
-memory.
+Kafka broker has made them. So are entries further apart at the beginning of a segment, if one larger interval explains
+them all: it has been lowered since. However long the indexes are, and whatever they hold, only a few of their entries
+are in memory.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class IndexCheck:
         """
         self._closed = end is None
         self._schedule = IndexSchedule(base_offset, interval)
+        self._larger = _LargerInterval()
         self._entered = NO_TIMESTAMP  # the last time that has an entry, or should have one
         # Each entry is for a batch of its own; what an index has beyond that is not looked at.
         most = size // SMALLEST_MESSAGE + 1
@@ -66,16 +68,18 @@ class IndexCheck:
         due, last = self._schedule.take(batch), batch.last_offset
         if self._times.next_offset <= last and self._times.has(self._schedule.largest, last):
             self._entered = self._schedule.largest.timestamp
-        if not due and self._offsets.next_offset > last:
-            return
         entry = OffsetEntry(last, batch.position)
-        if self._offsets.has(entry, last):
+        found = (due or self._offsets.next_offset <= last) and self._offsets.has(entry, last)
+        if found:
             self._schedule.note_entry(batch)
         elif due:
             self._offsets.lacks(entry)
-        else:
-            return
-        self._time_is_due()
+        if not self._larger.ended:
+            self._larger.take(batch.size, has_entry=found, lacks_entry=due and not found)
+            if self._larger.ended and self._larger.explains:
+                self._offsets.missing_are_right()
+        if found or (due and self._larger.ended):
+            self._time_is_due()
 
     def _time_is_due(self) -> None:
         if self._schedule.largest.timestamp > self._entered:
@@ -84,22 +88,64 @@ class IndexCheck:
 
     def findings(self, found: MakeFinding) -> Iterator[Finding]:
         """What is wrong; all batches have been taken."""
+        # Each interval explains an index without entries; but then the only time entry is the one at the segment's end.
+        is_lost = not self._offsets.exists or self._offsets.count == 0 < self._times.count - 1
+        if not self._larger.ended and self._larger.explains and not is_lost:
+            self._offsets.missing_are_right()
         if self._closed:
             self._time_is_due()
         yield from self._offsets.findings(found, self._closed)
         yield from self._times.findings(found, self._closed)
 
 
+class _LargerInterval:
+    """Whether `index.interval.bytes` may have been larger while the first batches of a segment were appended.
+
+    Attributes:
+        ended: whether a gap between two entries is no larger than by the current interval.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._lowest, self._highest = 0, LONG_MAX  # It was from the one to below the other.
+        self._since_entry = 0  # bytes of batches
+        self._gap_is_larger = False
+
+    def take(self, size: int, *, has_entry: bool, lacks_entry: bool) -> None:
+        """Takes in the next batch: its bytes, whether it has an entry, or would have one by the current interval."""
+        self._gap_is_larger |= lacks_entry
+        if not has_entry:
+            self._lowest = max(self._lowest, self._since_entry)
+            self._since_entry += size
+            return
+        if self._gap_is_larger:
+            self._highest = min(self._highest, self._since_entry)
+        else:
+            self.ended = True
+        self._since_entry, self._gap_is_larger = size, False
+
+    @property
+    def explains(self) -> bool:
+        """Whether one larger interval explains each gap before that."""
+        return self._lowest < self._highest
+
+
 class _Track:
-    """The entries of one index, and how far they were compared."""
+    """The entries of one index, and how far they were compared.
+
+    Attributes:
+        exists: whether there is such a file.
+        count: how many entries were compared.
+    """
 
     def __init__(
         self, kind: type[OffsetIndex] | type[TimeIndex], path: str, base_offset: int, most: int, end: int | None
     ) -> None:
         self._kind, self._path, self._base, self._most = kind, path, base_offset, most
+        self.exists = True
         self._entries = (entry for entry in self._read() if end is None or entry.offset < end)
         self._ahead: OffsetEntry | TimeEntry = next(self._entries, _NO_ENTRY)  # the first that is not compared yet
-        self._count = 0  # of those that are
+        self.count = 0
         self._unproven = 0
         self._first_unproven: tuple[int, OffsetEntry | TimeEntry] | None = None
         self._missing: list[OffsetEntry | TimeEntry] = []  # the first ones
@@ -109,6 +155,7 @@ class _Track:
         try:
             file = files.open_read(self._path)
         except FileNotFoundError:
+            self.exists = False
             return
         with file:
             yield from islice(self._kind(file, self._base).entries(), self._most)
@@ -126,8 +173,8 @@ class _Track:
                 found = True
             else:
                 self._unproven += 1
-                self._first_unproven = self._first_unproven or (self._count, self._ahead)
-            self._count += 1
+                self._first_unproven = self._first_unproven or (self.count, self._ahead)
+            self.count += 1
             self._ahead = next(self._entries, _NO_ENTRY)
         return found
 
@@ -136,6 +183,11 @@ class _Track:
         self._missing_count += 1
         if len(self._missing) < _MOST_BEHIND:
             self._missing.append(entry)
+
+    def missing_are_right(self) -> None:
+        """Forgets the missing entries so far."""
+        self._missing.clear()
+        self._missing_count = 0
 
     def findings(self, found: MakeFinding, closed: bool) -> Iterator[Finding]:
         """What is wrong with the index, one finding of each kind."""
@@ -151,7 +203,7 @@ class _Track:
         width = self._kind.WIDTH
         if self._first_unproven is not None:
             number, entry = self._first_unproven
-            what = f"{self._unproven} of {self._count} entries are not what the log says, the first is {entry}"
+            what = f"{self._unproven} of {self.count} entries are not what the log says, the first is {entry}"
             yield found(self._path, what, number * width)
         try:
             size = files.size_of(self._path)
