@@ -487,7 +487,7 @@ def test_the_command(store, tmp_path):
     done = pylog(store, "backup", "--into", str(tmp_path / "copy"))
     assert done.exit_code == 0, done.output
     assert f"into {tmp_path}/copy, as they were at 2" in done.stdout
-    assert f"pylog --store {tmp_path}/copy verify" in done.stdout
+    assert f"pylog verify --store {tmp_path}/copy" in done.stdout
     assert check(tmp_path / "copy") == 12
     found = json.loads(pylog(store, "backup", "--into", str(tmp_path / "other"), "--json").stdout)
     assert (found["path"], found["undone"]) == (str(tmp_path / "other"), 0)

@@ -107,7 +107,7 @@ def test_recover_finishes_what_was_decided_and_says_what_it_did(store):
     assert (content(store, "a"), content(store, "b")) == ([b"0", b"1"], [b"1"])
     assert os.listdir(f"{store.path}/staging") == []
     again = pylog(store)
-    assert (again.exit_code, again.stdout) == (0, "all that was decided is applied\n")
+    assert (again.exit_code, again.stdout) == (0, "all decisions are applied\n")
     assert json.loads(pylog(store, "--json").stdout) == []
 
 
