@@ -1,7 +1,16 @@
 """Jobs made for Kafka run on a store with two words changed, and make the same rows."""
 
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyspark
 import pytest
-from strangers_jobs import JOBS, TOPICS, At, rows_of
+from kafka_tools import PATIENCE
+from strangers_jobs import JOBS, TOPICS, At, going_on, rows_of
+
+EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +31,13 @@ def places(broker, filled, tmp_path, request):
     words = (
         ("kafka", ("kafka.bootstrap.servers", broker.bootstrap), kafkas), ("pylog", ("path", ours.store.path), ours),
     )  # fmt: skip
-    name = request.node.name.partition("[")[2].rstrip("]")
+    name = request.node.name.partition("[")[2].rstrip("]") or "example"
     return [At(*word, tmp_path / word[0], name) for word in words]
+
+
+def test_there_are_all_shapes():
+    """With the one of PySpark's own examples."""
+    assert len(JOBS) + 1 == 28
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -31,3 +45,44 @@ def test_both_make_the_same_rows(spark, places, name):
     expected, found = (sorted(map(repr, JOBS[name].function(spark, at))) for at in places)
     assert found == expected
     assert len(found) == JOBS[name].rows
+
+
+def test_sparks_own_example(spark, places, tmp_path, monkeypatch):
+    """structured_kafka_wordcount.py as PySpark brings it; its counts are in its checkpoint too."""
+    monkeypatch.setattr(sys, "argv", [])
+    script = (EXAMPLES / "structured_kafka_wordcount.py").read_text()
+    words = ('"kafka"', '"kafka.bootstrap.servers"')
+    assert [script.count(word) for word in words] == [1, 1]
+    counts = []
+    for at in places:
+        topic, folder = at.topic("lines"), tmp_path / f"{at.format}-checkpoints"
+        spark.conf.set("spark.sql.streaming.checkpointLocation", str(folder))
+        sys.argv = ["structured_kafka_wordcount.py", at.address[1], "subscribe", topic]
+        moved = script
+        for word, other in zip(words, (at.format, at.address[0]), strict=True):
+            moved = moved.replace(word, f'"{other}"')
+        with ThreadPoolExecutor(1) as beside:
+            # The script runs here, as the jars that were added are those of this thread; it waits for its query.
+            ended = beside.submit(feed_and_stop, spark, at, topic)
+            try:
+                exec(compile(moved, "example", "exec"), {"__name__": "__main__"})
+            finally:
+                spark.conf.unset("spark.sql.streaming.checkpointLocation")
+            ended.result()
+        (checkpoint,) = folder.iterdir()
+        state = spark.read.format("statestore").load(str(checkpoint))
+        counts.append(sorted(map(tuple, state.selectExpr("key.word", "value.count").collect())))
+    assert counts[0] == counts[1] == [("a", 2), ("b", 1), ("c", 1)]
+
+
+def feed_and_stop(spark, at, topic):
+    """Sends records to the one query that another thread starts, and ends it."""
+    deadline = time.monotonic() + PATIENCE
+    while not spark.streams.active:
+        assert time.monotonic() < deadline, "no query starts"
+        time.sleep(0.01)
+    (query,) = spark.streams.active
+    try:
+        going_on(query, at, topic, ["a b a", "c"])
+    finally:
+        query.stop()
