@@ -127,7 +127,7 @@ def avro_values(text: str, registry_id: int | None, *, bad_as_null: bool) -> Avr
         import fastavro  # noqa: PLC0415
         import fastavro.schema  # noqa: PLC0415
     except ImportError:
-        raise CallError("values in Avro need the package fastavro: pip install 'pyspark-log[avro]'") from None
+        raise CallError("values in Avro need the package fastavro: pip install fastavro") from None
     try:
         avro_schema = json.loads(text)
         expanded: Any = fastavro.schema.expand_schema(fastavro.parse_schema(avro_schema))

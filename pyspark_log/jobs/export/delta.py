@@ -28,7 +28,7 @@ def check_delta() -> None:
     try:
         import deltalake  # noqa: F401, PLC0415  (most loads do without)
     except ImportError:
-        raise CallError("a Delta table needs the package deltalake: pip install 'pyspark-log[delta]'") from None
+        raise CallError("a Delta table needs the package deltalake: pip install deltalake") from None
 
 
 def add_version(folder: str, group: str, plan: Plan) -> None:
