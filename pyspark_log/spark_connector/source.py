@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pyspark_log.spark_connector.columns import check_names, columns_of, row_schema
-from pyspark_log.spark_connector.errors import conditions_shown, option_error
+from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, option_error
 from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path, unknown_options
+from pyspark_log.spark_connector.worker_process import hide_traceback, is_spark_process
 from pyspark_log.storage.catalog import local_path
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,22 @@ if TYPE_CHECKING:
     from pyspark_log.spark_connector.stream_reader import PylogStreamReader
     from pyspark_log.spark_connector.transform import Transform
     from pyspark_log.spark_connector.writer import PylogBatchWriter, PylogStreamWriter
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Raises the error for which a stream is refused, once Spark asks for its offsets.
+
+    If `streamReader` raises an error, Spark's process shows another one, about a variable of its own.
+    """
+
+    def __init__(self, error: ConnectorError) -> None:
+        self._error = error
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        hide_traceback()
+        raise self._error
+
+    initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815
 
 
 class PylogDataSource(DataSource):
@@ -60,8 +77,16 @@ class PylogDataSource(DataSource):
         with conditions_shown():
             return PylogBatchReader(self._path, *self._read_options(schema))
 
-    def streamReader(self, schema: StructType) -> PylogStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For spark.readStream."""
+        try:
+            return self._stream_reader(schema)
+        except ConnectorError as error:
+            if not is_spark_process():
+                raise
+            return RefusedStream(error)
+
+    def _stream_reader(self, schema: StructType) -> PylogStreamReader:
         with conditions_shown():
             options, columns, transform = self._read_options(schema)
             if options.small_batch_bytes:
