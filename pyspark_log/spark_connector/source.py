@@ -37,7 +37,7 @@ class RefusedStream(DataSourceStreamReader):
     def __init__(self, error: ConnectorError) -> None:
         self._error = error
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
         hide_traceback()
         raise self._error
 
