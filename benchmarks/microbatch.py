@@ -4,7 +4,8 @@
 
 Each way in turn, in several rounds, in a session with Spark's own defaults; medians in ms of a whole trigger, warm,
 --batches of them a round, and of a whole query of `Trigger.AvailableNow` with 1,000 rows, from `load` to its end.
-With --kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars` first).
+The last row into `noop` is the bound of a source in Python: one that has its rows ready, and does nothing else. With
+--kafka also Spark's Kafka connector and a broker on this machine (`make kafka-jars` first).
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import streams
 import tables
 from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_log import Store
@@ -29,6 +31,39 @@ from pyspark_log import Store
 ROWS, PARTITIONS, COLD = 1000, 2, 5
 #: Options of the read, by the name of the way.
 WAYS = {"a task a partition": {}, "`smallBatchBytes=1m`": {"smallBatchBytes": "1m"}}
+
+
+class Ready(DataSource):
+    """A source whose rows are ready: what is left is Spark's part."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ready"
+
+    def schema(self) -> str:
+        return "key binary, value binary"
+
+    def streamReader(self, schema):  # noqa: N802
+        return ReadyReader(int(self.options["micro_batches"]))
+
+
+class ReadyReader(DataSourceStreamReader):
+    def __init__(self, batches: int) -> None:
+        self.at, self.batches = 0, batches
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"batch": 0}
+
+    def latestOffset(self) -> dict[str, int]:  # noqa: N802
+        self.at = min(self.at + 1, self.batches)
+        return {"batch": self.at}
+
+    def partitions(self, start, end) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(PARTITIONS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        each = ROWS // PARTITIONS
+        yield pa.record_batch({"key": [b"k"] * each, "value": [b"v" * 100] * each})
 
 
 def fill(address: str, batches: int) -> None:
@@ -44,6 +79,7 @@ def fill(address: str, batches: int) -> None:
 def measure(given: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """The medians of each way's triggers in the rounds, and its whole queries, in ms, by name."""
     spark, found, whole = streams.session(conf=""), defaultdict(list), defaultdict(list)
+    spark.dataSource.register(Ready)
     with contextlib.ExitStack() as held:
         folder = held.enter_context(tempfile.TemporaryDirectory(dir=given.folder))
         address = ""
@@ -81,10 +117,14 @@ def measure(given: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str
 
             return frame
 
+        def ready(start: str) -> DataFrame:
+            return spark.readStream.format("ready").option("micro_batches", 1 if start == last else 1000).load()
+
         for number in range(given.rounds):
             brokers = {"kafka.bootstrap.servers": address}
             for name, options in WAYS.items():
                 run(f"topic to `noop`: {name}", topic("pylog", store.path, **options), "noop")
+            run("rows that are ready, to `noop`", ready, "noop")
             if address:
                 run("Kafka to `noop`", topic("kafka", **brokers), "noop")
             out = {"path": store.path, "topic": f"out{number}"}

@@ -48,7 +48,7 @@ from pyspark_log.spark_connector.planning import (
 )
 from pyspark_log.spark_connector.task_reader import RangePartition, ReadPlan, in_tasks, read_partition
 from pyspark_log.spark_connector.transform import Transform
-from pyspark_log.spark_connector.worker_process import SentToTasks
+from pyspark_log.spark_connector.worker_process import SentToTasks, end_with_query
 from pyspark_log.storage.groups import NEVER, OffsetsLog
 from pyspark_log.storage.publish import apply_pending
 from pyspark_log.storage.store import Store
@@ -193,7 +193,8 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
             self._commit_group(store, done, self._looked_after(store, done)[1])
 
     def stop(self) -> None:
-        """Does nothing: no resources are held."""
+        """Ends Spark's process with the query; nothing else is to be released."""
+        end_with_query()
 
     def _group_of(self, offset: SourceOffset) -> str:
         return self._options.group_id or offset.group or self._new_group

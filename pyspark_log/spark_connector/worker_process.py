@@ -30,6 +30,19 @@ def hide_traceback() -> None:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
 
 
+def end_with_query() -> None:
+    """Ends a process of Spark's that plans the micro-batches of a query if the query has ended.
+
+    To be called when Spark's runner stops the reader. Spark ends a query by closing its connection to the process. The
+    runner takes that for an error (EOFError), cannot report it over the closed connection, and its traceback
+    (BrokenPipeError) would be on the user's screen.
+    """
+    if is_spark_process() and isinstance(sys.exc_info()[1], EOFError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
 def spare_modules() -> None:
     """Freezes loaded objects, so that the garbage collection which Spark runs after each task skips them.
 

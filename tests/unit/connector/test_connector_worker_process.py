@@ -1,9 +1,12 @@
 """What is done for the processes that Spark uses for task after task."""
 
 import gc
+import os
 import pickle
 import socket
+import subprocess
 import sys
+import tempfile
 from importlib.machinery import ModuleSpec
 
 import pytest
@@ -16,6 +19,7 @@ from pyspark_log.spark_connector.task_reader import TaskPartition, read_partitio
 from pyspark_log.spark_connector.task_writer import stage
 from pyspark_log.spark_connector.worker_process import spare_modules
 from pyspark_log.spark_connector.writer import plan_write
+from pyspark_log.storage.store import Store
 
 
 @pytest.fixture
@@ -80,3 +84,35 @@ def test_only_when_modules_were_loaded(in_spark):
 def test_a_program_that_calls_the_connector_is_left_alone():
     spare_modules()
     assert not gc.get_freeze_count()
+
+
+def framed(data):
+    return len(data).to_bytes(4, "big") + data
+
+
+def test_the_process_of_a_query_ends_without_a_traceback_when_spark_closes_the_connection(tmp_path):
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    source = DefaultSource({"path": store.path, "subscribe": "t"})
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    # What Spark sends before it asks for offsets: no files of the session, the source, its schema, the rows of a batch.
+    sent = [framed(version.encode()), framed(b""), bytes(4), framed(pickle.dumps(source))]
+    sent += [framed(source.schema().json().encode()), (1000).to_bytes(4, "big")]
+    with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{short}/socket")
+        listening.listen()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pyspark.sql.streaming.python_streaming_source_runner"],
+            env=os.environ | {"PYTHON_WORKER_FACTORY_SOCK_PATH": f"{short}/socket"}, cwd=tmp_path,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(b"".join(sent))
+            answer = b""
+            while len(answer) < 8:  # its process id, and that the reader is there
+                answer += connection.recv(8)
+        assert answer == process.pid.to_bytes(4, "big") + bytes(4)
+    _, said = process.communicate()
+    assert "Traceback" not in said
+    assert process.returncode == 0
