@@ -134,7 +134,7 @@ class _Commands(CommandGroup):
 
 def _keep_store(ctx: click.Context, _parameter: click.Parameter, path: str | None) -> None:
     """The callback of --store: the last one given counts."""
-    if path is not None or ctx.parent is None:
+    if path is not None or ctx.obj is None:
         ctx.obj = Target(path)
 
 

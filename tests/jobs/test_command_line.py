@@ -154,7 +154,7 @@ def test_the_path_of_a_job():
     assert Path(CliRunner().invoke(pylog, ["jobs", "path", "compact"]).stdout.strip()) == JOBS / "compact.py"
     wrong = CliRunner().invoke(pylog, ["jobs", "path", "nothing"])
     assert wrong.exit_code == 2
-    assert "there is no job 'nothing'; there are: bulk_load, " in wrong.stderr
+    assert "There is no job 'nothing'; there are: bulk_load, " in wrong.stderr
 
 
 def test_neither_needs_pyspark():

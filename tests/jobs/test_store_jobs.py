@@ -92,7 +92,7 @@ def test_verify(spark, full, capsys):
     assert damaged == [("a", 1), ("b", 0)]
     assert [one["topic"] for one in same_as_the_command(full.path, capsys, 1, "b")] == ["b"]
     assert verify.main([full.path]) == 1
-    assert "DAMAGED: 4 partitions" in capsys.readouterr().out
+    assert "DAMAGED: 4 written partitions" in capsys.readouterr().out
 
 
 def test_verify_a_brokers_folder(spark, full, tmp_path, capsys):
