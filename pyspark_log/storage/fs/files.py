@@ -225,15 +225,13 @@ def make_folder(path: str) -> bool:
 def sync_folder(path: str) -> None:
     """Makes the names in a folder durable."""
     _notify("sync_folder", path)
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        # Some network and FUSE file systems have no fsync for folders; nothing can be done then.
-        if error.errno != errno.EINVAL:
-            raise
-    finally:
-        os.close(fd)
+    with open_read(path) as folder:
+        try:
+            os.fsync(folder.fd)
+        except OSError as error:
+            # Some network and FUSE file systems have no fsync for folders; nothing can be done then.
+            if error.errno != errno.EINVAL:
+                raise
 
 
 def rename(path: str, target: str) -> None:

@@ -4,6 +4,7 @@
    that appends without pause keeps the lock between two appends, but never beyond a deadline. The thread enforces the
    deadline whatever the process does, because it needs no interpreter. */
 
+#include <errno.h>
 #include <pthread.h>
 #include <sys/file.h>
 #include <time.h>
@@ -38,7 +39,8 @@ static void kept_give_back(void) {
     while (*place != NULL) {
         kept_lock *one = *place;
         if (one->until <= now) {
-            flock(one->fd, LOCK_UN);
+            while (flock(one->fd, LOCK_UN) && errno == EINTR) {
+            }
             one->is_kept = 0;
             *place = one->next;
         } else {

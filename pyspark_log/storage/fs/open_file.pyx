@@ -34,7 +34,10 @@ cdef class OpenFile:
         cdef int fd = self.fd
         self.fd = -1
         if fd >= 0:
-            os.close(fd)
+            try:
+                os.close(fd)
+            except InterruptedError:
+                pass  # It is closed, and its number may be another file's by now.
 
     def write_all(self, data, long long position):
         """Writes all of `data` at `position`, unobserved. OSError: any part of it may have been written."""
