@@ -9,7 +9,7 @@ are added (the failures they prevent are in docs/protocol.md):
 - Threads. A `flock` belongs to the open file, so two threads of a process would both hold it. Each
   process keeps one table of its locks, with a mutex each.
 - Forks. A child shares its parent's open file, and would hold or release its parent's lock. In a child
-  the table is reset, and the inherited files are closed without unlocking.
+  /dev/null takes the place of the inherited files (`unshared.h`), and after `os.fork` the table is reset.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ class FileLock(GuardedLock):
                 if self._main is None or self._turn is None:
                     self._main = files.open_write(self.path)
                     self._turn = files.open_or_create(self.path + ".turn")
+                    self._main.unshare_at_fork()
+                    self._turn.unshare_at_fork()
                 pause = _LONGEST_PAUSE if self.in_a_row else _FIRST_PAUSE
                 _flock(self._turn, deadline, timeout, pause, _LONGEST_PAUSE)
                 _flock(self._main, deadline, timeout, _FIRST_PAUSE, _LONGEST_PAUSE_IN_TURN)
@@ -129,18 +131,42 @@ def _flock(file: files.File, deadline: float, timeout: float, pause: float, long
 
 
 def _holder(file: files.File) -> str:
-    """The process that holds the lock, by Linux's table of locks."""
+    """The process that holds the lock, by Linux's table of locks; or those that hold it since that one has ended."""
     inode = f":{os.fstat(file.fd).st_ino}"
-    with contextlib.suppress(OSError), open("/proc/locks", encoding="ascii") as table:
-        for line in table:
+    took = _taken_by("/proc/locks", inode)
+    if took and os.path.exists(f"/proc/{took}"):
+        return _described(took)
+    heirs = " and ".join(_described(pid) for pid in _sharers(inode))
+    if took:
+        return f"process {took}, which has ended and left it to {heirs or 'a process that it had started'}"
+    return heirs or "an unknown process"
+
+
+def _taken_by(table: str, inode: str) -> str:
+    """The id of the process that took the lock on a file; empty if the table does not have it, or cannot be read."""
+    with contextlib.suppress(OSError), open(table, encoding="ascii") as lines:
+        for line in lines:
             fields = line.split()
-            if "FLOCK" in fields and "->" not in fields and fields[5].endswith(inode):
-                pid = fields[4]
-                with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as command:
-                    words = command.read().replace(b"\0", b" ").decode(errors="replace").strip()
-                    return f"process {pid} ({words})"
-                return f"process {pid}"
-    return "an unknown process"
+            if "FLOCK" in fields and "->" not in fields and fields[-3].endswith(inode):
+                return fields[-4]
+    return ""
+
+
+def _sharers(inode: str) -> list[str]:
+    """The ids of the processes that have the locked file open, as those inherit it that a process starts."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        with contextlib.suppress(OSError):  # It has ended, or it is another user's.
+            if any(_taken_by(f"/proc/{pid}/fdinfo/{fd}", inode) for fd in os.listdir(f"/proc/{pid}/fdinfo")):
+                found.append(pid)
+    return found
+
+
+def _described(pid: str) -> str:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as command:
+        words = command.read().replace(b"\0", b" ").decode(errors="replace").strip()
+        return f"process {pid} ({words})"
+    return f"process {pid}"
 
 
 _table: weakref.WeakValueDictionary[str, FileLock] = weakref.WeakValueDictionary()

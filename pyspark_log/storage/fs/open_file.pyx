@@ -13,6 +13,13 @@ cdef extern from "<unistd.h>":
 cdef extern from "early_sync.h":
     bint early_sync(int fd, const char *path, long long position, long long size) nogil
 
+cdef extern from "unshared.h":
+    ctypedef struct unshared_file:
+        pass
+
+    void c_unshare_at_fork "unshare_at_fork" (unshared_file *one, int fd) nogil
+    void share_again(unshared_file *one) nogil
+
 
 cdef class OpenFile:
     """The base class of `files.File`.
@@ -24,6 +31,8 @@ cdef class OpenFile:
 
     cdef readonly str path
     cdef readonly int fd
+    cdef bint _is_unshared
+    cdef unshared_file _unshared
 
     def __cinit__(self, str path not None, int fd):
         self.path = path
@@ -32,12 +41,24 @@ cdef class OpenFile:
     def close(self):
         """Closes the file; a second call does nothing. OSError: what was written may be lost."""
         cdef int fd = self.fd
+        self._share_again()
         self.fd = -1
         if fd >= 0:
             try:
                 os.close(fd)
             except InterruptedError:
                 pass  # It is closed, and its number may be another file's by now.
+
+    def unshare_at_fork(self):
+        """Has each child that is forked from now on find /dev/null in place of the file: it never holds its lock."""
+        if self.fd >= 0 and not self._is_unshared:
+            self._is_unshared = True
+            c_unshare_at_fork(&self._unshared, self.fd)
+
+    cdef void _share_again(self) noexcept:
+        if self._is_unshared:
+            self._is_unshared = False
+            share_again(&self._unshared)
 
     def write_all(self, data, long long position):
         """Writes all of `data` at `position`, unobserved. OSError: any part of it may have been written."""
@@ -64,6 +85,7 @@ cdef class OpenFile:
         return began
 
     def __dealloc__(self):
+        self._share_again()
         if self.fd >= 0:
             with nogil:
                 c_close(self.fd)

@@ -397,6 +397,7 @@ def patiently(path: str, look: Callable[[], _T], is_settled: Callable[[_T], bool
 
 def _is_free(file: files.File) -> bool:
     """Whether no process holds the partition's lock; if so, this process shares it until the file is closed."""
+    file.unshare_at_fork()
     try:
         fcntl.flock(file.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
