@@ -9,9 +9,10 @@ from pyspark_log.storage.fs.links import forbids_links, on_one_device
 from pyspark_log.storage.fs.locks import FileLock, Mutex, lock_for
 from pyspark_log.storage.fs.mounts import NFS, SHARED, SMB, Mount, is_shared, mount_of
 from pyspark_log.storage.fs.process_id import Process
+from pyspark_log.storage.fs.side_by_side import side_by_side
 
 __all__ = [
     "DEFAULT_TIMEOUT", "NFS", "SHARED", "SMB", "Clock", "Fields", "File", "FileLock", "Mount", "Mutex", "Process",
     "StoreClock", "contextmanager", "files", "forbids_links", "is_shared", "lock_for", "locks", "mount_of", "now_ms",
-    "on_one_device", "open_read", "shown", "text", "whole",
+    "on_one_device", "open_read", "shown", "side_by_side", "text", "whole",
 ]  # fmt: skip

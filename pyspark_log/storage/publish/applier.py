@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from pyspark_log.errors import PylogError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.catalog import STAGING_FOLDER
-from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs import files, side_by_side
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish import manifest
@@ -169,20 +168,8 @@ def _bring_up(
             return error
         return None
 
-    touched = sorted(places)
-    # One call a thread, not one a partition: the hand-over cost shows when partitions get only a few rows.
-    shares = [touched[first::_APPLY_THREADS] for first in range(min(_APPLY_THREADS, len(touched)))]
-
-    def bring_up_all(share: Sequence[TopicIdPartition]) -> list[PylogError | OSError]:
-        return [problem for problem in map(bring_up, share) if problem is not None]
-
-    if len(shares) > 1:
-        with ThreadPoolExecutor(len(shares)) as pool:
-            failed = list(pool.map(bring_up_all, shares))
-    else:
-        failed = [bring_up_all(share) for share in shares]
-    for problems in failed:
-        for problem in problems:
+    for problem in side_by_side(bring_up, sorted(places), _APPLY_THREADS):
+        if problem is not None:
             raise problem
 
 

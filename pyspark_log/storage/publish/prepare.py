@@ -12,13 +12,12 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from pyspark_log.config import INT_MAX, TopicConfig
 from pyspark_log.errors import CorruptRecordError, PylogError, StagedOutputError, UnknownTopicError
 from pyspark_log.storage.catalog import STAGING_FOLDER, STATE_FOLDER
-from pyspark_log.storage.fs import files, is_shared
+from pyspark_log.storage.fs import files, is_shared, side_by_side
 from pyspark_log.storage.log_manager import LogManager
 from pyspark_log.storage.publish import manifest
 from pyspark_log.storage.publish.applier import Entries, entries_of, staging_folder, unlink_all
@@ -75,8 +74,7 @@ def gather(logs: LogManager, parts: Sequence[StagedPart], *, sync: bool) -> Gath
     if not wanting:
         return Gathered(list(parts), 0)
     try:
-        with ThreadPoolExecutor(min(_THREADS, len(wanting))) as pool:
-            list(pool.map(lambda place: place.gather(sync), wanting))
+        side_by_side(lambda place: place.gather(sync), wanting, _THREADS)
         if sync:
             files.sync_folder(f"{logs.path}/{STAGING_FOLDER}")
     except BaseException as error:

@@ -2,8 +2,10 @@
 
 import multiprocessing
 import os
+import resource
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -245,3 +247,29 @@ def test_users_of_one_group_write_to_one_store(folder):
     report = verify(path)
     assert [finding for finding in report.findings if finding.severity is not Severity.NOTE] == []
     shutil.rmtree(path)
+
+
+def test_a_user_who_may_start_no_more_threads_appends_publishes_and_verifies(folder):
+    os.chmod(folder, 0o777)
+
+    def work(path):
+        store = Store.create(path)
+        store.create_topic("t", 4)
+        for _ in range(200):  # Enough for the lock to be kept.
+            store.append("t", rows(0, 8))
+        publish(store.decisions, "q", 0, stage(store, 40, "t"))
+        findings = [found.severity for found in verify(path).findings]
+        return findings, sum(batch.num_rows for at in range(4) for batch in store.read("t", at))
+
+    def work_alone():
+        before = resource.getrlimit(resource.RLIMIT_NPROC)
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, before[1]))
+        try:
+            with pytest.raises(RuntimeError, match="start new thread"):
+                threading.Thread(target=int).start()
+            return work(folder / "alone")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NPROC, before)
+
+    expected = work(folder / "first")  # Another user may not be able to import later what this needs.
+    assert in_process_of(_USERS[0] if os.geteuid() == 0 else None, work_alone) == expected

@@ -11,7 +11,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -43,7 +42,7 @@ from pyspark_log.storage.catalog import (
     local_path,
     read_partition_metadata,
 )
-from pyspark_log.storage.fs import files
+from pyspark_log.storage.fs import files, side_by_side
 from pyspark_log.storage.log import Flags, read_slots
 from pyspark_log.storage.log_manager import ASIDE_NAME, LogManager, hex_id
 from pyspark_log.storage.maintenance.progress import Progress, ProgressCounter
@@ -309,9 +308,8 @@ def _side_by_side(
     """Looks at all partitions; the largest first, so that no thread is left alone with one at the end."""
     sizes = {place: _size(place) for place in looks}
     done = ProgressCounter(progress, sum(sizes.values()))
-    with ThreadPoolExecutor(max(1, min(jobs, len(sizes)))) as pool:
-        places = sorted(sizes, key=lambda place: sizes[place], reverse=True)
-        return _in_order(pool.map(lambda place: looks[place](done.add), places))
+    places = sorted(sizes, key=lambda place: sizes[place], reverse=True)
+    return _in_order(side_by_side(lambda place: looks[place](done.add), places, jobs))
 
 
 def _in_order(reports: Iterable[PartitionReport]) -> list[PartitionReport]:
