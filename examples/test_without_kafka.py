@@ -47,3 +47,7 @@ def test_revenue_is_summed_by_customer(spark: SparkSession, pylog_store: Store) 
     ])
     found = revenue(spark, "pylog", {"path": str(pylog_store.path)})
     assert [tuple(row) for row in found.collect()] == [("anna", 12.5), ("ben", 1.0)]
+
+
+if __name__ == "__main__":
+    raise SystemExit(pytest.main(["-p", "pyspark_log.pytest_plugin", __file__]))

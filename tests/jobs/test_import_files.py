@@ -106,7 +106,6 @@ def test_small_files_share_a_task():
 @pytest.mark.parametrize(("arguments", "code", "said"), [
     (["--format", "csv", "--delimiter", "::"], 2, "one character"),
     (["--format", "csv", "--key", "a", "--value", "a"], 2, "the same column"),
-    (["--format", "csv", "--to", "other"], 1, "other"),
 ])  # fmt: skip
 def test_what_is_refused(store, landing, capsys, arguments, code, said):
     store.create_topic("t", 1)

@@ -25,13 +25,13 @@ def target(tmp_path):
 
 @pytest.fixture
 def run(spark, store, target, tmp_path, capsys):
-    """Runs the job from the store into the target until all there is is mirrored; returns its summary."""
+    """Runs the job from the store into the target until all there is is mirrored; returns its summary, or its error."""
 
     def run_once(*arguments, code=0):
         given = ("--from-store", store.path, "--checkpoint", tmp_path / "checkpoint", "--available-now", "--json")
         assert mirror.main([str(one) for one in (target, *given, *arguments)]) == code
         printed = capsys.readouterr()
-        return printed.err if code else json.loads(printed.out)
+        return json.loads(printed.out) if not code else printed.err or json.loads(printed.out)["error"]
 
     return run_once
 

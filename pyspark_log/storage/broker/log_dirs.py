@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 
 from pyspark_log.errors import InvalidConfigError, StoreNotFoundError, UnknownTopicError
+from pyspark_log.near_names import did_you_mean
 from pyspark_log.storage.broker.log_dir import BrokerLogDir
 from pyspark_log.storage.catalog import META_PROPERTIES
 from pyspark_log.storage.fs import Mutex, files
@@ -134,7 +135,8 @@ class BrokerLogDirs:
         """A topic, with as many partitions as the largest number here implies. UnknownTopicError."""
         where = self.topics().get(name)
         if not where:
-            raise UnknownTopicError(f"there is no folder of a partition of topic {name!r} in {self.path}")
+            near = did_you_mean(name, self.topics())
+            raise UnknownTopicError(f"there is no folder of a partition of topic {name!r} in {self.path}{near}")
         numbers = list(where)
         at = TopicPartition(name, numbers[0])
         # The same object for as long as it is the same topic, in the same place: cached data of its partitions depends

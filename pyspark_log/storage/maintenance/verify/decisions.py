@@ -152,19 +152,15 @@ class DecisionCheck:
                 what = f"its manifest cannot be read: {_said(error)}"
                 yield self._finding.damage(path, _of(decision, what), _GIVE_UP)
             return
-        staged = {os.path.basename(path) for path in manifest.paths(entries)} | ({decision.manifest} - {""})
-        named |= staged
-        if waiting:
-            size = sum(region.size for place in waiting for region in entries.get(place, ()))
-            what = (
-                f"decided ({Origin(decision.host, decision.process, decision.time)}), and not yet applied in "
-                f"{_names(waiting)}: {size} bytes are staged for it"
-            )
-            advice = "none: the process that reads or publishes next applies it, and so does pylog recover"
-        else:
-            left = f"; {len(staged)} staged files are still there" if staged else ""
-            what = f"applied, and not yet marked as done{left}"
-            advice = "none: the next publish does the rest"
+        named |= {os.path.basename(path) for path in manifest.paths(entries)}
+        if not waiting:
+            return  # The next publish marks it as done, and removes what was staged.
+        size = sum(region.size for place in waiting for region in entries.get(place, ()))
+        what = (
+            f"decided ({Origin(decision.host, decision.process, decision.time)}), and not yet applied in "
+            f"{_names(waiting)}: {size} bytes are staged for it"
+        )
+        advice = "none: the process that reads or publishes next applies it, and so does pylog recover"
         yield self._finding.note(path, _of(decision, what), advice)
         for place in waiting:
             for region in entries.get(place, ()):
