@@ -110,6 +110,7 @@ def test_times_and_sizes_may_have_units(tmp_path, given, kept):
 
 
 @pytest.mark.parametrize(("given", "said"), [
+    ("retention.ms=soon", "must be a whole number, or one with a unit (ms, s, m, h, d, w)"),
     ("retention.ms=7y", "'y' is no unit of it; these are: ms, s, m, h, d, w"),
     ("segment.bytes=1GB", "'GB' is no unit of it; these are: B, KiB, MiB, GiB, TiB"),
     ("retention.ms=7 d d", "must be a whole number"),
