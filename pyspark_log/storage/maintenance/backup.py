@@ -185,14 +185,12 @@ class _Moment:
         time: when it was, in ms.
         pause: how long locks were held, in s.
         topics: the descriptions of topics, by the names of their files.
-        undone: the decisions that are not applied everywhere.
-        staged: the files that these need, and their sizes.
+        staged: the files that decisions need that are not applied everywhere, and their sizes.
     """
 
     time: int
     pause: float
     topics: dict[str, bytes]
-    undone: list[Decision]
     staged: list[tuple[files.File, int]]
 
 
@@ -285,7 +283,7 @@ class _Backup:
         decided = self._source.decisions.in_order()
         undone = self._undone(decided, topics)
         staged = [file for decision in decided for file in self._staged(decision, whole=decision in undone)]
-        return _Moment(self._source.logs.clock(), time.monotonic() - began, described, undone, staged)
+        return _Moment(self._source.logs.clock(), time.monotonic() - began, described, staged)
 
     def _hold_partitions(self, held: contextlib.ExitStack, began: float, topics: Sequence[TopicLogs]) -> set[str]:
         """Holds the locks of all partitions of topics; returns their state files."""

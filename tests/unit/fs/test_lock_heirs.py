@@ -48,7 +48,7 @@ file = files.open_read(path)
 assert state_file._is_free(file)
 child = fork()
 """
-# A file that is handed on is shared, whoever forks.
+# A file that is handed on is shared, whatever code forks.
 _HANDS_ON = """
 file = os.open(path, os.O_RDWR)
 fcntl.flock(file, fcntl.LOCK_EX)
