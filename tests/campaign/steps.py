@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+from pyspark_log.storage.catalog import PUBLISH_TOPIC
 from pyspark_log.storage.catalog.store_json import STAGING_FOLDER
 from pyspark_log.storage.log.state_file import Intent
 from pyspark_log.storage.publish import manifest
@@ -21,7 +22,10 @@ INTENT = "applying: an intent in a state file"
 PARTLY = "applied in some partitions"
 APPLIED = "applied, not in Spark's commit log"
 REPLAY = "repeats a published micro-batch"
+TIDYING = "applied, being tidied up"
 STEPS = (STARTING, BETWEEN, PLANNED, STAGED, MANIFEST, DECIDED, INTENT, PARTLY, APPLIED, REPLAY)
+#: Those of a job, whose publishes are one-off.
+STEPS_OF_JOB = (STARTING, PLANNED, STAGED, MANIFEST, DECIDED, INTENT, PARTLY, TIDYING)
 
 
 def _newest(folder):
@@ -59,25 +63,47 @@ def step_of(store, topic, checkpoint, since):
     if decided < planned:
         if planned == committed:
             return BETWEEN
-        return _undecided(store, topic, max(since, os.stat(f"{checkpoint}/offsets/{planned}").st_mtime))
+        # The other query's output is small and travels in its commit messages.
+        return _undecided(
+            store, topic, max(since, os.stat(f"{checkpoint}/offsets/{planned}").st_mtime),
+            in_files=topic.startswith("stateless"),
+        )  # fmt: skip
     if decided > planned or _newest(f"{checkpoint}/commits") >= planned:
         return BETWEEN
     return _decided(store, last, since)
 
 
-def _undecided(store, topic, since):
+def step_of_job(store, topic, since):
+    """The step of a job started at `since` (in seconds) that publishes to `topic`, and is the only one that does.
+
+    Its start and its reading look alike: both are PLANNED.
+    """
+    decisions = store.decisions
+    decisions.follow()
+    last = max(decisions.last.values(), key=lambda one: one.offset, default=None)
+    if last is not None and last.time / 1000 >= since:
+        step = _decided(store, last, since)
+        return TIDYING if step == APPLIED else step
+    return _undecided(store, topic, since, in_files=True)
+
+
+def _was_decided(store, name):
+    """Whether a decision has named a manifest, also one of a publisher that was forgotten since."""
+    return any(name.encode() in path.read_bytes() for path in Path(store.path).glob(f"*/{PUBLISH_TOPIC}-0/*.log"))
+
+
+def _undecided(store, topic, since, *, in_files):
     folder = f"{store.path}/{STAGING_FOLDER}"
     found = PLANNED
-    for entry in os.scandir(folder) if os.path.isdir(folder) else ():
+    for entry in list(os.scandir(folder)) if os.path.isdir(folder) else ():
         try:
             if entry.stat().st_mtime < since:
                 continue  # What an earlier attempt has left.
             if not entry.name.endswith(manifest.SUFFIX):
-                # The other query's output is small and travels in its commit messages.
-                if topic.startswith("stateless"):
+                if in_files:
                     found = STAGED
             elif topic.encode() in Path(entry.path).read_bytes():
-                return MANIFEST
+                return TIDYING if _was_decided(store, entry.name) else MANIFEST
         except FileNotFoundError:
             continue
     return found

@@ -4,17 +4,21 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 
 import pytest
 from job_tools import Job
 
 from tests.campaign.processes import is_java, send, table
 from tests.campaign.queries import FILE_SYSTEM_CHECKPOINTS, JVM_OPTIONS
+from tests.campaign.steps import PLANNED, STARTING, STEPS_OF_JOB, step_of_job
 
 #: How many processes of a job are killed.
-KILLS = 20
+KILLS = int(os.environ.get("JOB_KILLS", "20"))
 #: With how often each is chosen. A driver takes all the rest with it, and the next one takes long to start.
 VICTIMS = {"driver": 1, "executor": 2, "Python worker": 2}
+#: The same if drivers are also killed at steps of their publishes.
+VICTIMS_OF_PUBLISHES = {"driver": 3, "executor": 1, "Python worker": 1}
 #: How long to wait for what a job must come to, in seconds.
 PATIENCE = 240
 #: Starts quickly; queries of a few rows take longer to compile than to run.
@@ -24,17 +28,19 @@ QUICK = (
     "--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
     "--conf", f"spark.sql.streaming.checkpointFileManagerClass={FILE_SYSTEM_CHECKPOINTS}",
 )  # fmt: skip
+#: What pytest gives such a test.
+TIMEOUT = pytest.mark.timeout(max(1500, 75 * KILLS))
 #: The marks of such a test.
 MARKS = [
     pytest.mark.slow,
     pytest.mark.long,
-    pytest.mark.timeout(1500),
+    TIMEOUT,
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc, which Linux has"),
 ]
 
 
-def kill_at_random(cluster, log, arguments, feed, *, seed, within=1.5, options=()):
-    """Runs a job until 20 of its processes were killed, and then until it has ended well; prints what was killed.
+def kill_at_random(cluster, log, arguments, feed, *, seed, within=1.5, options=(), publishes_to=None):
+    """Runs a job until KILLS of its processes were killed, and then until it has ended well; prints what was killed.
 
     A run that nothing of was killed must end well.
 
@@ -46,39 +52,86 @@ def kill_at_random(cluster, log, arguments, feed, *, seed, within=1.5, options=(
         seed: of the random moments and victims.
         within: a victim is killed so many seconds, at most, after it is there.
         options: more of spark-submit.
+        publishes_to: a store and a topic, if the job publishes to it, and nothing else does: most drivers are then
+            killed at the steps of a publish that were hit least, and which step each kill hit is printed as well.
     """
-    chance, began = random.Random(seed), time.monotonic()
-    killed, ended = dict.fromkeys(VICTIMS, 0), 0
-    while (before := sum(killed.values())) < KILLS:
+    kills, began, ended = _Kills(cluster, random.Random(seed), within, publishes_to), time.monotonic(), 0
+    while (before := kills.total()) < KILLS:
         feed(before)
         with Job(log, cluster.master, *arguments, options=(*QUICK, *options)) as job:
-            while job.is_running() and sum(killed.values()) < KILLS:
-                (victim,) = chance.choices([*VICTIMS], [*VICTIMS.values()])
-                if _kill(cluster, job, victim, chance, within):
-                    killed[victim] += 1
-                    if victim == "driver":
-                        break
+            while job.is_running() and kills.total() < KILLS:
+                if kills.strike(job) == "driver":
+                    break
             else:
                 well = job.wait() == 0
-                assert well or sum(killed.values()) > before, log.read_text()[-3000:]
+                assert well or kills.total() > before, log.read_text()[-3000:]
                 ended += well
     feed(KILLS)
     with Job(log, cluster.master, *arguments, options=(*QUICK, *options)) as job:
         assert job.wait() == 0, log.read_text()[-3000:]
-    print(f"killed: {killed}; runs that ended well beside them: {ended}; {time.monotonic() - began:.0f} s")
+    print(f"{kills}runs that ended well beside them: {ended}; {time.monotonic() - began:.0f} s")
 
 
-def _kill(cluster, job, victim, chance, within):
-    """Kills one process at any moment of its life; whether there was one."""
-    # Mostly not while Spark starts, which takes longest.
-    sign = "Python worker" if chance.random() < 0.8 else victim
-    wait_until(job, lambda: processes_of(cluster, job, sign), every=0.2)
-    time.sleep(chance.uniform(0, within))
-    pids = processes_of(cluster, job, victim)
-    if not pids or not job.is_running():
-        return False
-    send([chance.choice(pids)], signal.SIGKILL)
-    return True
+class _Kills:
+    """Kills processes of jobs, and counts the kills by victim and step."""
+
+    def __init__(self, cluster, chance, within, publishes_to):
+        self._cluster, self._chance, self._within, self._publishes_to = cluster, chance, within, publishes_to
+        self._victims = VICTIMS_OF_PUBLISHES if publishes_to else VICTIMS
+        self._hits = Counter()
+
+    def total(self):
+        return self._hits.total()
+
+    def __str__(self):
+        """A line for each step that was hit."""
+        lines = [", ".join(["step", *self._victims])]
+        for step in dict.fromkeys((*STEPS_OF_JOB, "")):
+            counts = [self._hits[victim, step] for victim in self._victims]
+            lines += [f"{step}: {counts}"] if any(counts) else []
+        return "\n".join([*lines, ""])
+
+    def strike(self, job):
+        """Kills one process, or all of a driver, at any moment of its life; returns which, None if there was none."""
+        (victim,) = self._chance.choices([*self._victims], [*self._victims.values()])
+        if victim == "driver" and self._publishes_to and self._chance.random() < 0.75:
+            pids = self._wait_for_step(job)
+        else:
+            # Mostly not while Spark starts, which takes longest.
+            sign = "Python worker" if self._chance.random() < 0.8 else victim
+            wait_until(job, lambda: processes_of(self._cluster, job, sign), every=0.2)
+            time.sleep(self._chance.uniform(0, self._within))
+            pids = processes_of(self._cluster, job, victim)
+        if victim != "driver":
+            pids = [self._chance.choice(pids)] if pids else []
+        if not pids or not job.is_running():
+            return None
+        send(pids, signal.SIGSTOP)
+        self._hits[victim, self._step(job)] += 1
+        send(pids, signal.SIGKILL)
+        return victim
+
+    def _step(self, job):
+        """The step that the job is at, which is exact if its driver is stopped; "" if it publishes nothing."""
+        step = step_of_job(*self._publishes_to, job.began) if self._publishes_to else ""
+        if step == PLANNED and not processes_of(self._cluster, job, "Python worker"):
+            return STARTING
+        return step
+
+    def _wait_for_step(self, job):
+        """Returns the driver's processes when it is at one of the three steps that were hit least."""
+        hits = Counter()
+        for (_, step), count in self._hits.items():
+            hits[step] += count
+        aim = sorted(set(STEPS_OF_JOB) - {STARTING, PLANNED}, key=lambda step: (hits[step], step))[:3]
+        pids, looked = [], 0
+        while job.is_running() and (step := step_of_job(*self._publishes_to, job.began)) not in aim:
+            # The steps that follow take milliseconds: there is no time to look then.
+            if step == PLANNED:
+                if time.monotonic() > looked + 1:
+                    pids, looked = job.own(), time.monotonic()
+                time.sleep(0.001)
+        return pids
 
 
 def processes_of(cluster, job, victim):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -75,7 +76,11 @@ def left_over(target):
 
 
 class Job:
-    """A job in processes of its own, for use with `with`: at its end none of them is left."""
+    """A job in processes of its own, for use with `with`: at its end none of them is left.
+
+    Attributes:
+        began: when it was started, in seconds since 1970.
+    """
 
     def __init__(self, log, master, name, *arguments, options=()):
         """`options` are more of spark-submit."""
@@ -86,7 +91,7 @@ class Job:
             "--conf", "spark.python.authenticate.socketTimeout=120s", *options, JOBS / f"{name}.py", *arguments,
         ]  # fmt: skip
         env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-        self.log = Path(log)
+        self.log, self.began = Path(log), time.time()
         with self.log.open("a") as output:
             self.process = subprocess.Popen(
                 list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env,

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import job_kills
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -119,22 +120,30 @@ def test_what_is_refused(store, landing, capsys, arguments, code, said):
 
 
 @pytest.mark.long
+@job_kills.TIMEOUT
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc, which Linux has")
 def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, landing, tmp_path):
-    """Files come all the time; each is imported once."""
-    written = Counter()
-    store.create_topic("t", 3)
+    """Files come all the time; each is imported once, in the order of their names. Every third is large: what comes of
+    it is staged in files, which become segments.
+    """
+    written = []
+    store.create_topic("t", 3, {"segment.bytes": str(1 << 20)})
 
     def feed(_):
-        for number in range(written.total(), written.total() + 15_000, 5000):
-            lines = [b'{"id": %d, "n": %d}' % (n % 7, n) for n in range(number, number + 5000)]
+        for number in range(len(written), len(written) + 15_000, 5000):
+            text = b"x" * (200 if number % 15_000 == 10_000 else 0)
+            lines = [b'{"id": %d, "n": %d, "text": "%s"}' % (n % 7, n, text) for n in range(number, number + 5000)]
             (landing / f"{number:09}.json").write_bytes(b"\n".join(lines))
-            written.update(lines)
+            written.extend(lines)
 
     arguments = ("import_files", store.path, landing, "--to", "t", "--format", "json", "--key", "id",
                  "--publish-bytes", "200000")  # fmt: skip
-    kill_at_random(cluster, tmp_path / "log", arguments, feed, seed=2)
-    assert values(store) == written
+    kill_at_random(cluster, tmp_path / "log", arguments, feed, seed=2, publishes_to=(store, "t"))
+    assert values(store) == Counter(written)
+    for partition in range(3):
+        found = [value for batch in store.read("t", partition) for value in batch["value"].to_pylist()]
+        numbers = [json.loads(value)["n"] for value in found]
+        assert numbers == sorted(numbers)
     assert faults(store.path) == []
 
 

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 
+import job_kills
 import pytest
 from job_kills import kill_at_random, wait_until
 from job_tools import Job, fill
@@ -23,6 +24,7 @@ pytestmark = [
 
 
 @pytest.mark.long
+@job_kills.TIMEOUT
 def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, tmp_path):
     """Topics and records come all the time, in small micro-batches, and a group reads on."""
     chance, target = random.Random(1), tmp_path / "target"
