@@ -123,16 +123,16 @@ def test_what_is_refused(store, landing, capsys, arguments, code, said):
 @job_kills.TIMEOUT
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc, which Linux has")
 def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, landing, tmp_path):
-    """Files come all the time; each is imported once, in the order of their names. Every third is large: what comes of
-    it is staged in files, which become segments.
+    """Files come all the time; each is imported once, in the order of their names. Of every third so much goes to one
+    partition that it is staged in files, which become segments.
     """
     written = []
     store.create_topic("t", 3, {"segment.bytes": str(1 << 20)})
 
     def feed(_):
         for number in range(len(written), len(written) + 15_000, 5000):
-            text = b"x" * (200 if number % 15_000 == 10_000 else 0)
-            lines = [b'{"id": %d, "n": %d, "text": "%s"}' % (n % 7, n, text) for n in range(number, number + 5000)]
+            keys, text = (1, b"x" * 1000) if number % 15_000 == 10_000 else (7, b"")
+            lines = [b'{"id": %d, "n": %d, "text": "%s"}' % (n % keys, n, text) for n in range(number, number + 5000)]
             (landing / f"{number:09}.json").write_bytes(b"\n".join(lines))
             written.extend(lines)
 

@@ -104,7 +104,8 @@ def test_drivers_executors_and_workers_are_killed_at_random(cluster, postgres, s
 
     def feed(kills):
         fed.append(kills)
-        postgres.sql("INSERT INTO orders (item) SELECT repeat('item ', 20) || n FROM generate_series(1, 20000) n;")
+        # So long that their staged files become segments.
+        postgres.sql("INSERT INTO orders (item) SELECT repeat('item ', 130) || n FROM generate_series(1, 20000) n;")
 
     arguments = (
         "import_table", store.path, "--to", "orders", "--url", f"jdbc:postgresql://{HOST}:{postgres.port}/postgres",
