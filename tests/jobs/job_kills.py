@@ -19,6 +19,8 @@ KILLS = int(os.environ.get("JOB_KILLS", "20"))
 VICTIMS = {"driver": 1, "executor": 2, "Python worker": 2}
 #: The same if drivers are also killed at steps of their publishes.
 VICTIMS_OF_PUBLISHES = {"driver": 3, "executor": 1, "Python worker": 1}
+#: Where a kill has hit a job of which no step is known.
+ANY_STEP = "at any step"
 #: How long to wait for what a job must come to, in seconds.
 PATIENCE = 240
 #: Starts quickly; queries of a few rows take longer to compile than to run.
@@ -84,12 +86,10 @@ class _Kills:
         return self._hits.total()
 
     def __str__(self):
-        """A line for each step that was hit."""
-        lines = [", ".join(["step", *self._victims])]
-        for step in dict.fromkeys((*STEPS_OF_JOB, "")):
-            counts = [self._hits[victim, step] for victim in self._victims]
-            lines += [f"{step}: {counts}"] if any(counts) else []
-        return "\n".join([*lines, ""])
+        """How many of each victim were killed, a line for each step that was hit."""
+        steps = sorted({step for _, step in self._hits}, key=(*STEPS_OF_JOB, ANY_STEP).index)
+        counts = {step: {victim: self._hits[victim, step] for victim in self._victims} for step in steps}
+        return "".join(f"killed, {step}: {count}\n" for step, count in counts.items())
 
     def strike(self, job):
         """Kills one process, or all of a driver, at any moment of its life; returns which, None if there was none."""
@@ -112,8 +112,10 @@ class _Kills:
         return victim
 
     def _step(self, job):
-        """The step that the job is at, which is exact if its driver is stopped; "" if it publishes nothing."""
-        step = step_of_job(*self._publishes_to, job.began) if self._publishes_to else ""
+        """The step that the job is at, which is exact if its driver is stopped."""
+        if not self._publishes_to:
+            return ANY_STEP
+        step = step_of_job(*self._publishes_to, job.began)
         if step == PLANNED and not processes_of(self._cluster, job, "Python worker"):
             return STARTING
         return step
