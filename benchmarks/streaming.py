@@ -205,7 +205,7 @@ def main() -> None:
 
         for number in range(given.rounds + 1):
             out = {"path": store.path, "topic": f"out{number}"}
-            store.ensure_topic(out["topic"])
+            store.create_topic(out["topic"], PARTITIONS)
             # Of those that do the same, Kafka's is the last.
             ways = {
                 "ready-made to `noop`": lambda name: bench.stream(name, ready, "noop"),

@@ -24,6 +24,8 @@ from pyspark_log.storage.segment import SegmentWriter
 from pyspark_log.types import NO_TIMESTAMP
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+# The disk begins to write the copy of so large a region (bytes) at once: the sync has little left to wait for.
+_WRITE_BACK = 1024 * 1024
 # Errors that mean that a staged file is not what was staged.
 _NOT_AS_STAGED = (FileNotFoundError, CorruptRecordError, StagedOutputError)
 
@@ -287,6 +289,8 @@ class _Work:
             if self.append_time is not None:
                 set_log_append_time(data, 0, len(data), self.append_time)
             segment.log.pwrite(data, target)
+            if self.sync and region.size >= _WRITE_BACK:
+                segment.log.begin_sync(target, len(data))
             yield from scan(data, 0, len(data))
             target += len(data)
 
