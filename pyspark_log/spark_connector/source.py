@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from pyspark_log.spark_connector.columns import check_names, columns_of, row_schema
 from pyspark_log.spark_connector.errors import ConnectorError, conditions_shown, option_error
 from pyspark_log.spark_connector.options import ReadOptions, lower_names, store_path, unknown_options
-from pyspark_log.spark_connector.worker_process import hide_traceback, is_spark_process
+from pyspark_log.spark_connector.worker_process import hide_traceback, is_spark_process, outlive_interrupt
 from pyspark_log.storage.catalog import local_path
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,7 @@ class PylogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For spark.readStream."""
+        outlive_interrupt()
         try:
             return self._stream_reader(schema)
         except ConnectorError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import socket
 import sys
 from typing import Any
@@ -41,6 +42,16 @@ def end_with_query() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def outlive_interrupt() -> None:
+    """Has a process of Spark's that plans the micro-batches of a query ignore Ctrl+C.
+
+    Under spark-submit the terminal sends the signal to this process too. It would end before the query, and Spark would
+    report that as an error of the query. Spark ends the process with the query.
+    """
+    if is_spark_process():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def spare_modules() -> None:

@@ -12,6 +12,8 @@ import pytest
 from spark_tools import fill
 
 from pyspark_log.spark import read
+from tests.campaign.cluster import SPARK_HOME
+from tests.campaign.queries import JVM_OPTIONS
 from tests.paths import ROOT
 
 
@@ -72,3 +74,44 @@ def test_in_the_examples_an_idle_process_ends_without_a_traceback(tmp_path):
     )  # fmt: skip
     assert "it has ended" in done.stdout, done.stdout
     assert "Error" not in done.stdout
+
+
+# Reads a record after the process that plans has got what Ctrl+C sends it under spark-submit.
+INTERRUPTED = """
+import os, signal, sys
+
+from pyspark.sql import SparkSession
+from pyspark_log import Store
+from tests.campaign import processes
+
+store, spark = Store.open("store"), SparkSession.builder.getOrCreate()
+rows = spark.readStream.format("pylog").option("subscribe", "t").load(store.path)
+query = rows.writeStream.format("memory").queryName("found").start()
+query.processAllAvailable()
+[planner] = [
+    pid for pid in processes.session(os.getsid(0))
+    if any("python_streaming_source_runner" in word for word in processes.command_of(pid))
+]
+os.kill(planner, signal.SIGINT)
+store.append("t", [{"value": b"1"}])
+query.processAllAvailable()
+print(spark.table("found").count(), "record found")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
+def test_ctrl_c_does_not_end_the_process_that_plans_before_its_query(store, tmp_path):
+    """Else Spark reports an error of the source (KeyboardInterrupt or EOFException in latestOffset)."""
+    store.create_topic("t", 1)
+    (tmp_path / "job.py").write_text(INTERRUPTED)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [
+            str(SPARK_HOME / "bin/spark-submit"), "--master", "local[1]", "--conf", "spark.driver.host=127.0.0.1",
+            "--conf", "spark.ui.enabled=false", "--driver-java-options", JVM_OPTIONS, "job.py",
+        ],
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"}, cwd=tmp_path, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, check=False, start_new_session=True, timeout=400,
+    )  # fmt: skip
+    assert "1 record found" in done.stdout, done.stdout
