@@ -72,12 +72,8 @@ def _document(report: Report) -> dict[str, object]:
 
 def _print(report: Report) -> None:
     if report.findings:
-        print_table(("SEVERITY", "PARTITION", "OFFSETS", "FILE", "BYTE", "WHAT", "WHAT TO DO"), [
-            (
-                finding.severity.value, _partition(finding), _offsets(finding), finding.file,
-                NOTHING if finding.position < 0 else finding.position, " ".join(finding.what.split()),
-                finding.advice or NOTHING,
-            )
+        print_table(("SEVERITY", "WHERE", "WHAT", "WHAT TO DO"), [
+            (finding.severity.value, _where(finding), " ".join(finding.what.split()), finding.advice or NOTHING)
             for finding in report.findings
         ])  # fmt: skip
     totals = report.totals
@@ -89,13 +85,14 @@ def _print(report: Report) -> None:
     )
 
 
-def _partition(finding: Finding) -> str:
-    if not finding.topic:
-        return NOTHING
-    return finding.topic if finding.partition < 0 else f"{finding.topic}-{finding.partition}"
-
-
-def _offsets(finding: Finding) -> str:
-    if finding.first_offset < 0:
-        return NOTHING
-    return f"{finding.first_offset}.." + ("" if finding.next_offset < 0 else str(finding.next_offset - 1))
+def _where(finding: Finding) -> str:
+    """The place that a finding is about: its file, the byte in it, and the offsets that are concerned."""
+    parts = [finding.file]
+    at = finding.topic if finding.partition < 0 else f"{finding.topic}-{finding.partition}"
+    if at not in finding.file:
+        parts.insert(0, at)
+    if finding.position >= 0:
+        parts.append(f"byte {finding.position}")
+    if finding.first_offset >= 0:
+        parts.append(f"offsets {finding.first_offset}.." + str(finding.next_offset - 1) * (finding.next_offset >= 0))
+    return ", ".join(parts)

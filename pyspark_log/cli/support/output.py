@@ -46,10 +46,19 @@ def one_line(error: Exception) -> str:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints rows under their headings; numbers are aligned to the right. Cells are wrapped to fit a terminal."""
+    """Prints rows under their headings; numbers are aligned to the right.
+
+    Cells are wrapped to fit a terminal. If their longest words do not fit side by side, each row becomes a paragraph.
+    """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    heading, _, body = table_text(headings, rows, width).partition("\n")
-    click.echo(strong(heading) + (f"\n{body}" if body else ""))
+    cells = [[str(cell) for cell in row] for row in rows]
+    text = table_text(headings, cells, width)
+    heading, _, body = text.partition("\n")
+    if cells and max(map(len, text.splitlines())) > width:
+        for row in cells:
+            click.echo(_paragraph(headings, row, width) + "\n")
+    else:
+        click.echo(strong(heading) + (f"\n{body}" if body else ""))
 
 
 def table_text(
@@ -94,6 +103,19 @@ def _wrapped(row: Sequence[str], widths: Sequence[int]) -> Iterable[tuple[str, .
         return [tuple(row)]
     lines = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
     return zip_longest(*lines, fillvalue="")
+
+
+def _paragraph(headings: Sequence[str], row: Sequence[str], width: int) -> str:
+    """A row as lines of a heading and a cell each; those that have nothing to say are left out."""
+    indent = max(map(len, headings)) + 2
+    return "\n".join(
+        strong(heading)
+        + textwrap.fill(
+            cell, width, initial_indent=" " * indent, subsequent_indent=" " * indent, break_long_words=False,
+            break_on_hyphens=False,
+        )[len(heading):]
+        for heading, cell in zip(headings, row, strict=True) if cell not in ("", NOTHING)
+    )  # fmt: skip
 
 
 def cell(value: object) -> object:

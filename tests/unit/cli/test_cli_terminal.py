@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
 import click
 import pytest
@@ -168,6 +169,22 @@ def test_a_table_fits_into_a_terminal(store):
     shown = _STYLE.sub("", run.shown).split("\r\n")
     assert max(map(len, shown)) <= 90
     assert output(store, "doctor", store.path).count("\n") < len(shown)  # elsewhere each row is a line
+
+
+def test_rows_too_wide_for_a_terminal_are_paragraphs(store):
+    """What `verify` finds names a file and long reasons. No word is broken at the terminal's edge."""
+    store.create_topic("page-views", 1)
+    store.append("page-views", records(["a"], [b"1"]), partition=0)
+    log = Path(store.path, "data", "page-views-0", "00000000000000000000.log")
+    log.write_bytes(log.read_bytes()[:-1] + b"?")
+    run = Terminal(store, "verify", COLUMNS="80")
+    assert run.end() == 1
+    shown = _STYLE.sub("", run.shown.rpartition("\x1b[2K")[2]).split("\r\n")
+    assert max(map(len, shown)) <= 80
+    assert "WHERE       data/page-views-0/00000000000000000000.log, byte 0, offsets 0..0" in shown
+    piped = pylog(store, "verify").stdout.splitlines()
+    assert piped[0].split() == ["SEVERITY", "WHERE", "WHAT", "WHAT", "TO", "DO"]
+    assert len(piped) == 3  # elsewhere each row is a line
 
 
 def test_cells_are_wrapped_between_words():
