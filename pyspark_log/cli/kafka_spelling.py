@@ -12,9 +12,9 @@ _WITH_ACTIONS = {"topics", "groups", "configs", "log-dirs"}
 _NAMES = {"groups": {"--group"}, "dump": {"--files"}, "configs": {"--topic", "--entity-name"}}
 _TOPIC_NAMES = {"--topic", "--topic-list"}
 # The options about brokers, of which there are none. Each has a value.
-_BROKERS = {
-    "--bootstrap-server", "--broker-list", "--zookeeper", "--replication-factor", "--entity-type", "--command-config",
-    "--consumer.config", "--producer.config",
+_ADDRESSES = {"--bootstrap-server", "--broker-list", "--zookeeper"}
+_BROKERS = _ADDRESSES | {
+    "--replication-factor", "--entity-type", "--command-config", "--consumer.config", "--producer.config",
 }  # fmt: skip
 # Options with another name here; those with a value, and those without.
 _RENAMED = {"--add-config": "--config", "--compression-codec": "--compression", "--messages": "--max-messages"}
@@ -26,14 +26,18 @@ _PROPERTIES = {
 _PROPERTY_VALUES = {"key.separator": "--key-separator", "null.marker": "--null-marker"}
 
 
-def kafka_spelling(words: Sequence[str], refused: str) -> str | None:
+def kafka_spelling(words: Sequence[str], refused: str, *, has_store: bool) -> str | None:
     """The line to type in place of a call with options of Kafka's tools.
 
     Args:
         words: those of the call, after `pylog`.
         refused: the option that `pylog` does not have; None is returned if Kafka's tools do not have it either.
+        has_store: whether the store is known, from the words or from PYLOG_STORE. Otherwise `--store FOLDER` replaces
+            the address of a broker.
     """
     store, words = _without_store(words)
+    if not has_store and not store and any(word.partition("=")[0] in _ADDRESSES for word in words):
+        store = ["--store", "FOLDER"]
     if not words:
         return None
     command = words[0]
@@ -50,6 +54,8 @@ def kafka_spelling(words: Sequence[str], refused: str) -> str | None:
         command = "topics"
     elif command == "configs":
         action = ""
+    if command == "export-kafka" and not any(word.partition("=")[0] == "--topic-id" for word in rest):
+        rest += ("--topic-id", "ID")
     return shlex.join(["pylog", *store, command, *([action] if action else []), *arguments, *rest])
 
 

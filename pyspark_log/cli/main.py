@@ -123,7 +123,7 @@ class _Commands(CommandGroup):
         except KeyboardInterrupt:
             ctx.exit(interrupts.INTERRUPTED)
         except click.NoSuchOption as error:
-            line = kafka_spelling(ctx.meta.get(_WORDS, ()), error.option_name)
+            line = kafka_spelling(ctx.meta.get(_WORDS, ()), error.option_name, has_store=bool(ctx.obj.path))
             if line is None:
                 raise
             raise click.UsageError(f"{error.message.rstrip('.')}. Use instead: {line}", error.ctx) from error

@@ -9,6 +9,8 @@ import click
 from pyspark_log.cli.support import ProgressBar, human_size, json_option, print_json, print_table, warn
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.topics.topics import config_option
+from pyspark_log.errors import StoreNotFoundError
+from pyspark_log.storage.fs import files
 from pyspark_log.storage.maintenance.transfer import ImportedPartition
 from pyspark_log.storage.maintenance.transfer import import_kafka as import_topic
 from pyspark_log.storage.store import Store
@@ -34,7 +36,7 @@ def import_kafka(
     topic it prints is imported. The store is created if its folder is missing or empty. Committed offsets
     of groups are not imported: the job mirror copies them, with --groups.
     """
-    source = Store.open(folder)
+    source = _open(folder)
     chosen = [source.describe_topic(name).name for name in dict.fromkeys(names)] or source.topics()
     store = target.open_or_create()
     done = list[ImportedPartition]()
@@ -49,6 +51,18 @@ def import_kafka(
             print_table(("PARTITION", "START", "END", "BATCHES", "SIZE"), [
                 (str(one.at), one.log_start, one.log_end, one.batches, human_size(one.bytes)) for one in done
             ])
+
+
+def _open(folder: str) -> Store:
+    """The log folder of a broker."""
+    try:
+        return Store.open(folder)
+    except StoreNotFoundError as error:
+        if files.exists(folder) or "," in folder:
+            raise
+        raise click.ClickException(
+            f"there is no folder {folder}: give a folder of a Kafka broker's log.dirs, or a copy of one"
+        ) from error
 
 
 def _document(one: ImportedPartition) -> dict[str, object]:

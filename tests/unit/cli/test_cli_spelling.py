@@ -65,13 +65,34 @@ def test_a_call_as_kafkas_tools_take_it_is_answered_with_the_line_to_type(store,
 def test_what_kafka_does_not_have_either_gets_no_such_answer(store):
     refused = pylog(store, "topics", "create", "t", "--partition", "3")
     assert (refused.exit_code, "Use instead" in refused.stderr) == (2, False)
-    assert kafka_spelling([], "--list") is None
-    assert kafka_spelling(["consume", "--list"], "--list") is None
+    assert kafka_spelling([], "--list", has_store=True) is None
+    assert kafka_spelling(["consume", "--list"], "--list", has_store=True) is None
 
 
 def test_the_files_of_a_dump():
     line = "pylog dump a.log b.log --records"
-    assert kafka_spelling(["dump", "--files", "a.log,b.log", "--print-data-log"], "--files") == line
+    assert kafka_spelling(["dump", "--files", "a.log,b.log", "--print-data-log"], "--files", has_store=False) == line
+
+
+@pytest.mark.parametrize(("typed", "line"), [
+    ("consume --bootstrap-server h:9092 --topic t", "--store FOLDER consume t"),
+    ("topics --bootstrap-server=h:9092 --list", "--store FOLDER topics list"),
+    ("topics --list", "topics list"),
+])  # fmt: skip
+def test_the_address_of_a_broker_is_answered_with_the_option_for_the_store(monkeypatch, typed, line):
+    monkeypatch.delenv("PYLOG_STORE", raising=False)
+    refused = CliRunner().invoke(main, typed.split(), prog_name="pylog")
+    assert refused.stderr.endswith(f"Use instead: pylog {line}\n")
+    monkeypatch.setenv("PYLOG_STORE", "/data/store")
+    refused = CliRunner().invoke(main, typed.split(), prog_name="pylog")
+    assert "--store" not in refused.stderr.splitlines()[-1]
+
+
+def test_the_line_for_an_export_has_the_id_that_it_needs(store):
+    refused = pylog(store, "export-kafka", "--topic", "t", "out")
+    assert refused.stderr.endswith("export-kafka t out --topic-id ID\n")
+    refused = pylog(store, "export-kafka", "--topic", "t", "out", "--topic-id", "X")
+    assert refused.stderr.endswith("export-kafka t out --topic-id X\n")
 
 
 @pytest.mark.parametrize(("typed", "meant"), [

@@ -264,6 +264,15 @@ def test_the_command(root, tmp_path):
     assert rows(Store.open(tmp_path / "new"), topic="u") == [(0, b"x")]
 
 
+def test_a_folder_that_is_missing(tmp_path):
+    words = ["--store", str(tmp_path / "new"), "import-kafka", str(tmp_path / "none")]
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.output) == (
+        1, f"Error: there is no folder {tmp_path}/none: give a folder of a Kafka broker's log.dirs, or a copy of one\n"
+    )  # fmt: skip
+    assert not (tmp_path / "new").exists()
+
+
 def merged(root):
     """A swap of the first two segments of `root`, as it is before the cleaner has put it in their place."""
     add(root / "t-0", 0, *(batch(offset, *values) for offset, *values in MERGED), suffix=".log.swap")
