@@ -29,8 +29,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_log import Store
 
 ROWS, PARTITIONS, COLD = 1000, 2, 5
-#: Options of the read, by the name of the way.
-WAYS = {"a task a partition": {}, "`smallBatchBytes=1m`": {"smallBatchBytes": "1m"}}
 
 
 class Ready(DataSource):
@@ -122,15 +120,13 @@ def measure(given: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str
 
         for number in range(given.rounds):
             brokers = {"kafka.bootstrap.servers": address}
-            for name, options in WAYS.items():
-                run(f"topic to `noop`: {name}", topic("pylog", store.path, **options), "noop")
+            run("topic to `noop`", topic("pylog", store.path), "noop")
             run("rows that are ready, to `noop`", ready, "noop")
             if address:
                 run("Kafka to `noop`", topic("kafka", **brokers), "noop")
             out = {"path": store.path, "topic": f"out{number}"}
             store.ensure_topic(out["topic"])
-            for name, options in WAYS.items():
-                run(f"topic to topic: {name}", topic("pylog", store.path, **options), "pylog", **out)
+            run("topic to topic", topic("pylog", store.path), "pylog", **out)
             if address:
                 run("Kafka to Kafka", topic("kafka", **brokers), "kafka", topic="out", **brokers)
     spark.stop()

@@ -52,7 +52,6 @@ READ_OPTIONS = _table(
     ConnectorOption("maxOffsetsPerTrigger", "", "records", "streams: the most in a micro-batch"),
     ConnectorOption("maxBytesPerTrigger", "", "bytes", "streams: the approximate size of a micro-batch, as stored"),
     ConnectorOption("maxTriggerDelay", "15m", "", "streams: the longest wait for minOffsetsPerTrigger"),
-    ConnectorOption("smallBatchBytes", "", "bytes", "streams: smaller micro-batches need no Python task"),
     ConnectorOption("groupIdPrefix", "spark-kafka-source", "", "the start of the name of a stream's group"),
     ConnectorOption("fetchOffset.numRetries", "3", "", "streams: retries when a log ends below the position"),
     ConnectorOption("fetchOffset.retryIntervalMs", "1000", "ms", "how long to wait between these retries"),

@@ -140,7 +140,6 @@ class ReadOptions:
         transformed: the columns that it gets; empty: all.
         splitting: into how many ranges it is split.
         partitions_per_task: how many of them one task reads; None: small ones share a task, by their bytes.
-        small_batch_bytes: a micro-batch of this many bytes or fewer is read by one task, or by none.
         group_id: the group under which a stream commits its offsets, if the user names one.
         group_id_prefix: otherwise, the prefix of the group's name.
         retries: how often the log ends are looked up again while they are below a query's position.
@@ -159,7 +158,6 @@ class ReadOptions:
     transformed: tuple[str, ...]
     splitting: Splitting
     partitions_per_task: int | None
-    small_batch_bytes: int
     group_id: str | None
     group_id_prefix: str
     retries: int
@@ -194,7 +192,6 @@ class ReadOptions:
                 _positive(options, "minPartitions", _INT_MAX), _positive(options, "maxRecordsPerPartition", _LONG_MAX)
             ),
             partitions_per_task=_partitions_per_task(options),
-            small_batch_bytes=_bytes(options, "smallBatchBytes") or 0,
             group_id=options.get("kafka.group.id"),
             group_id_prefix=options.get("groupidprefix", "spark-kafka-source"),
             retries=_whole(options, "fetchOffset.numRetries", 3),

@@ -90,10 +90,6 @@ class PylogDataSource(DataSource):
     def _stream_reader(self, schema: StructType) -> PylogStreamReader:
         with conditions_shown():
             options, columns, transform = self._read_options(schema)
-            if options.small_batch_bytes:
-                from pyspark_log.spark_connector.small_batches import small_batch_reader  # noqa: PLC0415
-
-                return small_batch_reader()(self._path, options, columns, transform)
             from pyspark_log.spark_connector.stream_reader import PylogStreamReader  # noqa: PLC0415
 
             return PylogStreamReader(self._path, options, columns, transform)

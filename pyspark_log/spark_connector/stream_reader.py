@@ -60,11 +60,7 @@ _MINUTE_MS = 60_000
 
 
 class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches, one task per topic-partition with new records, or more if options ask for it.
-
-    Attributes:
-        is_one_task: whether the micro-batch that was planned last is so small that one task reads all of it.
-    """
+    """Plans micro-batches, one task per topic-partition with new records, or more if options ask for it."""
 
     def __init__(
         self, path: str, options: ReadOptions, columns: tuple[str, ...], transform: Transform | None = None
@@ -81,7 +77,6 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         self._target: Offsets | None = None
         self._seen: Offsets = {}
         self._group_offsets = GroupOffsets()
-        self.is_one_task = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The start of a new query; resolved once, as Spark asks twice and "latest" moves."""
@@ -170,17 +165,7 @@ class PylogStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
                 RangePartition(plan, one, topic_ids.get(one.at.topic))
                 for one in options.splitting.split(ranges_between(begins, until.offsets))
             ]
-            # Small ranges share one task: it costs more than their records.
-            self.is_one_task = self._is_small(store, planned)
-            return in_tasks(store, planned, len(planned) if self.is_one_task else options.partitions_per_task)
-
-    def _is_small(self, store: Store, planned: Sequence[RangePartition]) -> bool:
-        """Whether a micro-batch has at most `smallBatchBytes`, as they are stored."""
-        left = self._options.small_batch_bytes
-        for at, start, end in ((one.range.at, one.range.start, one.range.end) for one in planned if left):
-            reached, size = end_within(store, at, start, end, left)
-            left = 0 if reached < end else max(left - size, 0)
-        return bool(planned) and left > 0
+            return in_tasks(store, planned, options.partitions_per_task)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads the rows of one range."""
