@@ -29,7 +29,8 @@ NOT_RUN = {
     **{
         f"moving.md: {heading}": "tests/jobs/test_jobs_samples.py runs it, with Spark"
         for heading in (
-            "Topics and groups into a store", "A broker's folder", "Topics back to a broker", "Groups back to a broker",
+            "Topics and groups into a store", "A broker's folder", "A broker's folder #2", "Topics back to a broker",
+            "Groups back to a broker",
         )
     },
     "kafka.md: A topic of a store for a broker #3": "tests/kafka/test_kafka_takes_over.py runs it for a broker",
