@@ -7,7 +7,7 @@ The tree:
     |   |-- StoreNotFoundError
     |   |-- StoreExistsError
     |   |-- StoreVersionError
-    |   |-- ReadOnlyError      a broker's log dir, which is only read
+    |   |-- ReadOnlyError      a broker's log dir, which cannot be written
     |   `-- DescriptionError
     |-- InvalidConfigError     a config, name or number that is refused before anything changes
     |   `-- InvalidTopicError

@@ -85,7 +85,7 @@ class _Export:
         self._state = self._source if request.state is None else Store.open(request.state)
         if self._state.is_brokers:
             raise JobError(
-                f"{self._state.path} is a folder of a Kafka broker, which is only read: name a store for the group's "
+                f"{self._state.path} is a Kafka broker's folder, which cannot be written: name a store for the group's "
                 "offsets with --state"
             )
         self._state.check_writable()

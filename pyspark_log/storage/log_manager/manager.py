@@ -161,7 +161,7 @@ class LogManager:
         self._used: dict[str, PartitionPath] = {}  # those that `writer` returned since the last `close`
         self._mutex = Mutex()
 
-    #: Whether it is a folder of a Kafka broker, which is only read.
+    #: Whether it is a Kafka broker's folder, which cannot be written.
     is_brokers = False
 
     @property

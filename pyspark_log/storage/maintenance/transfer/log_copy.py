@@ -1,5 +1,5 @@
 """Rewrites one partition's log from complete batches that keep their offsets: segments, indexes, leader epochs, and
-producer files. An empty batch fills a gap in the offsets, as every log of a store is dense.
+producer files. An empty batch fills each gap in the offsets, because the offsets of a store's log have no gaps.
 """
 
 from __future__ import annotations
