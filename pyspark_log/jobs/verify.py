@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the job with these arguments, or with those of the call; returns its exit code."""
     parser = JobParser(__doc__)
     parser.add_argument("store", help="the folder of the store, or of a broker's logs")
-    parser.add_argument("topic", nargs="?", help="look only at this topic")
+    parser.add_argument("topic", nargs="?", help="check only this topic")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     return run(parser, work, arguments)
 

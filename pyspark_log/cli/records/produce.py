@@ -57,11 +57,11 @@ def _given_headers(_ctx: click.Context, _param: click.Parameter, given: Sequence
     help="The text before this separator is the record's key. A line without it is an error.",
 )
 @click.option("--parse-headers", is_flag=True, help="Each line begins with headers, a:1,b:2, and a tab.")
-@click.option("--headers-delimiter", default="\t", metavar="TEXT", help="What follows the headers. [default: a tab]")
-@click.option("--headers-separator", default=",", show_default=True, metavar="TEXT", help="What separates two headers.")
+@click.option("--headers-delimiter", default="\t", metavar="TEXT", help="The text after the headers. [default: a tab]")
+@click.option("--headers-separator", default=",", show_default=True, metavar="TEXT", help="The text between headers.")
 @click.option(
     "--headers-key-separator", default=":", show_default=True, metavar="TEXT",
-    help="What separates the name of a header from its value.",
+    help="The text between the name of a header and its value.",
 )
 @click.option(
     "--null-marker", metavar="TEXT",
