@@ -5,6 +5,7 @@ Examples are never looked for by the clock. Fixtures that hang end the process.
 
 import faulthandler
 import os
+import signal
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
@@ -29,8 +30,11 @@ _ROOM = 2 << 30
 def pytest_configure(config):
     """Files of tests are in memory where there is room, as they sync all the time; PYTEST_DEBUG_TEMPROOT moves them.
 
-    Spark starts its processes of Python fast, unless SPARK_HOME names another Spark.
+    Spark starts its processes of Python fast, unless SPARK_HOME names another Spark. A shell ignores SIGINT in what it
+    starts in the background, and so would each program that a test starts and interrupts.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.basetemp is None and IN_MEMORY is not None:
         status = os.statvfs(IN_MEMORY)
         if status.f_bavail * status.f_frsize >= _ROOM:
