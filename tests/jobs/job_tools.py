@@ -83,12 +83,13 @@ class Job:
     """
 
     def __init__(self, log, master, name, *arguments, options=()):
-        """`options` are more of spark-submit."""
+        """`name`: of a job, or the path of a program; `options` are more of spark-submit."""
+        program = JOBS / f"{name}.py" if isinstance(name, str) else name
         command = [
             SPARK_HOME / "bin/spark-submit", "--master", master, "--conf", "spark.driver.host=127.0.0.1",
             "--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.memory=600m",
             "--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false",
-            "--conf", "spark.python.authenticate.socketTimeout=120s", *options, JOBS / f"{name}.py", *arguments,
+            "--conf", "spark.python.authenticate.socketTimeout=120s", *options, program, *arguments,
         ]  # fmt: skip
         env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         self.log, self.began = Path(log), time.time()

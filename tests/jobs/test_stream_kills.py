@@ -1,4 +1,4 @@
-"""Processes of the streaming jobs are killed; they are started again. In the end each record has counted once.
+"""Processes of streaming programs in examples/ are killed, and started again. In the end each record has counted once.
 
 Before each run there come records of the next hour, for several micro-batches. Nothing is late.
 """
@@ -14,6 +14,7 @@ import pytest
 from job_kills import kill_at_random
 from job_tools import HOUR, T0
 
+from tests.paths import ROOT
 from tests.store_tools import faults
 
 PARTITIONS = 2
@@ -28,13 +29,13 @@ pytestmark = job_kills.MARKS
 
 @pytest.fixture
 def kill(cluster, store, tmp_path):
-    """Makes the topics; runs a job that writes `out`, whose processes are killed; returns the rows of `out`."""
+    """Makes the topics; runs an example that writes `out`, whose processes are killed; returns the rows of `out`."""
 
-    def run(job, topics, feed, *arguments, seed):
+    def run(example, topics, feed, *arguments, seed):
         for topic in (*topics, "out"):
             store.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})
         call = (
-            job, store.path, "--to", "out", "--checkpoint", tmp_path / "checkpoint", "--available-now",
+            ROOT / "examples" / example, store.path, "--to", "out", "--checkpoint", tmp_path / "checkpoint",
             "--max-offsets", "400", *arguments,
         )  # fmt: skip
         hours, few = itertools.count(), ("--conf", "spark.sql.shuffle.partitions=2")
@@ -72,7 +73,7 @@ def test_words_are_counted_once(kill, store):
         for _, value, _ in put(store, "lines", hour, lambda partition, n: f"word{n % 7} word{n % 31} p{partition}"):
             words.update(value.split())
 
-    rows = kill("word_count", ["lines"], feed, "--from", "lines", seed=4)
+    rows = kill("word_count.py", ["lines"], feed, "--from", "lines", seed=4)
     counts = defaultdict(list)
     for row in rows:
         counts[row["key"].decode()].append(int(row["value"]))
@@ -88,7 +89,7 @@ def test_records_are_counted_in_windows_once(kill, store):
         records = put(store, "clicks", hour, lambda *_: b"")
         by_hour.append(Counter((key, time // 60_000 * 60_000) for key, _, time in records))
 
-    rows = kill("window_counts", ["clicks"], feed, "--from", "clicks", "--late", LATE, seed=5)
+    rows = kill("window_counts.py", ["clicks"], feed, "--from", "clicks", "--late", LATE, seed=5)
     found = Counter()
     for row in rows:
         window = json.loads(row["value"])
@@ -113,7 +114,7 @@ def test_pairs_are_joined_once(kill, store):
         wanted.update(pair for key in left for pair in itertools.product([key], left[key], right[key]))
 
     rows = kill(
-        "stream_join", ["orders", "payments"], feed, "--left", "orders", "--right", "payments", "--late", LATE,
+        "stream_join.py", ["orders", "payments"], feed, "--left", "orders", "--right", "payments", "--late", LATE,
         "--within", "10 minutes", seed=6,
     )  # fmt: skip
     pairs = ((row["key"], json.loads(row["value"])) for row in rows)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pyspark_log.jobs.mirroring.sources import ClusterSource, Reading, Source, StoreSource
 from pyspark_log.jobs.mirroring.syncs import SYNCS_TOPIC
 from pyspark_log.jobs.support import CallError, JobParser, named_values, names_in, positive
-from pyspark_log.jobs.support.streams import add_query_arguments
 from pyspark_log.storage.catalog import INTERNAL_TOPICS
 from pyspark_log.storage.store import Store
 
@@ -66,11 +65,31 @@ def add_arguments(parser: JobParser) -> None:
     parser.add_argument(
         "--groups-interval", type=positive, default=10, metavar="SECONDS", help="how often to copy them (%(default)s)"
     )
-    add_query_arguments(parser)
+    _add_query_arguments(parser)
     parser.add_argument(
         "--skip-lost", action="store_true", help="continue even if records were deleted before they were mirrored"
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def _add_query_arguments(parser: JobParser) -> None:
+    """Adds the arguments about the query itself: where it begins, how it goes on, and when it ends."""
+    parser.add_argument(
+        "--checkpoint", required=True, metavar="FOLDER",
+        help="the folder of Spark's checkpoint; a job started with it again continues where it stopped",
+    )  # fmt: skip
+    parser.add_argument(
+        "--available-now", action="store_true",
+        help="process all that is available and end; otherwise run until stopped",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trigger", metavar="TIME", default="0 seconds",
+        help="the interval between micro-batches, such as '10 seconds'; by default none",
+    )  # fmt: skip
+    parser.add_argument(
+        "--start", choices=("earliest", "latest"), default="earliest", help="where a new job starts (%(default)s)"
+    )
+    parser.add_argument("--max-offsets", type=positive, metavar="N", help="the most records per micro-batch")
 
 
 def plan_of(arguments: argparse.Namespace) -> MirrorPlan:

@@ -23,7 +23,6 @@ from pyspark_log.jobs.mirroring.syncs import (
     rows_of,
 )
 from pyspark_log.jobs.support import JobError
-from pyspark_log.jobs.support.streams import start_query
 from pyspark_log.spark_connector.errors import conditions_shown
 from pyspark_log.spark_connector.offsets import OWN_KEY
 from pyspark_log.spark_connector.publish_together import Publish
@@ -91,7 +90,9 @@ class _Mirror:
             sf.concat(sf.lit(plan.prefix), sf.col("topic")).alias("topic"),
         )  # fmt: skip
         writer = rows.writeStream.foreachBatch(self._publish).option("checkpointLocation", plan.checkpoint)
-        return start_query(writer, available_now=plan.available_now, trigger=plan.trigger)
+        if plan.available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=plan.trigger).start()
 
     def move_groups(self) -> int:
         """Commits where the groups are; returns how many offsets were committed."""

@@ -22,7 +22,6 @@ NOT_RUN = {
         for heading in (
             "Topics into Parquet: bulk_load", "Other formats: export_files", "The care of a store",
             "Files and tables into topics: import_files, import_table",
-            "From topic to topic: word_count, window_counts, stream_join",
             "From other stores and from Kafka: mirror",
         )
     },
