@@ -19,7 +19,7 @@ from pyspark_log.errors import (
     UnknownTopicError,
 )
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.maintenance.verify.findings import Severity
 from pyspark_log.storage.maintenance.verify.store import verify
 from pyspark_log.storage.store import Store

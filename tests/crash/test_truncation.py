@@ -9,7 +9,7 @@ from sampling import SAMPLED, sample
 from stops import StopBefore, copy_folder, count_changes, run_until
 
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
 from tests.scratch import memory_folder

@@ -17,7 +17,7 @@ from pyspark_log.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan

@@ -216,11 +216,6 @@ def read_meta_properties(path: str) -> MetaProperties | None:
     return None if data is None else decode_meta_properties(data, path)
 
 
-def write_meta_properties(path: str, properties: MetaProperties) -> None:
-    """Replaces a `meta.properties` file, in version 1."""
-    files.replace_whole(path, encode_meta_properties(properties))
-
-
 # Java's Properties format, without what Kafka never writes: continued lines, and keys with escapes. Unknown keys are
 # skipped, as Kafka skips them.
 _PROPERTY = re.compile(r"[ \t\f]*([^ \t\f=:#!\\][^ \t\f=:\\]*)[ \t\f]*[=: \t\f]?[ \t\f]*(.*)")

@@ -18,8 +18,6 @@ from pyspark_log.storage.record import BatchHeader
 log = logging.getLogger(__name__)
 
 FILE_NAME = "leader-epoch-checkpoint"
-#: "No such epoch" and "no such offset" in an answer.
-UNDEFINED = -1
 
 
 class EpochStart(NamedTuple):
@@ -69,36 +67,17 @@ class LeaderEpochs:
         self.entries.append(EpochStart(epoch, start_offset))
         return True
 
-    def cut_end(self, log_end: int) -> bool:
-        """Removes the epochs that begin at or beyond the log end; returns whether there were any."""
-        return self._replace([entry for entry in self.entries if entry.start_offset < log_end])
-
     def cut_start(self, log_start: int) -> bool:
         """Removes the epochs that end at or below the log start; the epoch that continues there begins there now.
+
         Returns:
             Whether anything changed.
         """
         before = [entry for entry in self.entries if entry.start_offset <= log_start]
         covering = [EpochStart(before[-1].epoch, log_start)] if before else []
-        return self._replace(covering + self.entries[len(before) :])
-
-    def _replace(self, entries: list[EpochStart]) -> bool:
+        entries = covering + self.entries[len(before) :]
         changed, self.entries = entries != self.entries, entries
         return changed
-
-    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """Returns up to which offset the log agrees with a follower whose last record has `epoch`.
-
-        Returns:
-            The largest epoch here that is not above `epoch`, and the offset at which it ends; for an
-            epoch before the first, that epoch itself and the first one's start. (-1, -1): not known.
-        """
-        if epoch == UNDEFINED or not self.entries or epoch > self.entries[-1].epoch:
-            return UNDEFINED, UNDEFINED
-        if epoch == self.entries[-1].epoch:
-            return epoch, log_end
-        later = next(entry for entry in self.entries if entry.epoch > epoch)
-        return max((entry.epoch for entry in self.entries if entry.epoch <= epoch), default=epoch), later.start_offset
 
 
 def begin(folder: str, epoch: int, start_offset: int) -> None:

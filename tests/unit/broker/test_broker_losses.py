@@ -43,7 +43,7 @@ def without_its_last_segment(root):
 
 
 def without_any_segment(root):
-    kafka_files.write_meta_properties(str(root / META_PROPERTIES), MetaProperties("c", 1))
+    (root / META_PROPERTIES).write_bytes(kafka_files.encode_meta_properties(MetaProperties("c", 1)))
     for base in (0, 10, 20):
         os.unlink(segment_path(str(root / "t-0"), base, LOG))
     return "there is no segment"

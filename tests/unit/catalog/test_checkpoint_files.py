@@ -145,9 +145,8 @@ def test_meta_properties_come_back_as_they_were_written(properties):
 
 
 def test_meta_properties_are_written_in_version_1(tmp_path):
-    path = tmp_path / "meta.properties"
-    kafka_files.write_meta_properties(str(path), MetaProperties("c-1_x.y", 3, TOPIC_ID))
-    assert path.read_text() == f"version=1\ncluster.id=c-1_x.y\nnode.id=3\ndirectory.id={TOPIC_ID}\n"
+    text = f"version=1\ncluster.id=c-1_x.y\nnode.id=3\ndirectory.id={TOPIC_ID}\n"
+    assert kafka_files.encode_meta_properties(MetaProperties("c-1_x.y", 3, TOPIC_ID)) == text.encode()
     assert kafka_files.read_meta_properties(str(tmp_path / "none")) is None
     with pytest.raises(ValueError, match="cluster id and a node id"):
         kafka_files.encode_meta_properties(MetaProperties(None, 3))

@@ -21,7 +21,7 @@ from pyspark_log.storage.compaction.offset_map import OffsetMap
 from pyspark_log.storage.compaction.plan import InactiveSegment, segment_groups
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT
 from pyspark_log.storage.log import cleaner_checkpoint, state_file
-from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.segment.segment import list_segments
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_COMMITTED, TopicPartition

@@ -27,8 +27,8 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.producers import manager, snapshot
 from pyspark_log.storage.log.producers.snapshot import list_snapshots
+from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.state_file import Flags
-from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.publish.publishing import publish
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
@@ -346,7 +346,7 @@ def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(stor
     with monkeypatch.context() as patched, store.logs.writer("t", 0).hold() as writer:
         if killed:
             patched.setattr(manager.ProducerStateManager, "take_snapshot", lambda *_: None)
-            patched.setattr("pyspark_log.storage.log.truncation.delete_before", lambda *_: None)
+            patched.setattr("pyspark_log.storage.log.replica.delete_before", lambda *_: None)
         assert truncate(writer, 4) == 3
     assert len(store.segment_files("t", 0)) == 1 + killed
     if who == "who comes after a restart":

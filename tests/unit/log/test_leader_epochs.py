@@ -1,5 +1,4 @@
-"""Leader epochs and where they began: what is kept, what is cut, and what a copy of the log is told."""
-
+"""Leader epochs and where they began: what is kept, and what is cut."""
 
 import pytest
 from hypothesis import given
@@ -43,15 +42,6 @@ def test_a_new_epoch_drops_what_contradicts_it(epoch, start, entries):
 
 
 @pytest.mark.parametrize(
-    ("log_end", "entries"), [(21, [(1, 5), (2, 10), (4, 20)]), (20, [(1, 5), (2, 10)]), (6, [(1, 5)]), (5, [])]
-)
-def test_a_cut_at_the_end_drops_what_begins_behind_it(log_end, entries):
-    epochs = LeaderEpochs([(1, 5), (2, 10), (4, 20)])
-    assert epochs.cut_end(log_end) is (len(entries) < 3)
-    assert epochs.entries == entries
-
-
-@pytest.mark.parametrize(
     ("log_start", "entries"),
     [
         (4, [(1, 5), (2, 10), (4, 20)]),
@@ -67,24 +57,11 @@ def test_a_cut_at_the_start_keeps_the_epoch_that_goes_on_there(log_start, entrie
     assert epochs.entries == entries
 
 
-@pytest.mark.parametrize(
-    ("epoch", "answer"),
-    [(-1, (-1, -1)), (5, (-1, -1)), (4, (4, 33)), (3, (2, 20)), (2, (2, 20)), (1, (1, 10)), (0, (0, 5))],
-)
-def test_a_copy_is_told_where_its_epoch_ended(epoch, answer):
-    assert LeaderEpochs([(1, 5), (2, 10), (4, 20)]).end_offset_for(epoch, log_end=33) == answer
-
-
-def test_nothing_is_known_of_an_empty_log():
-    assert LeaderEpochs().end_offset_for(0, log_end=0) == (-1, -1)
-
-
 @searched
-@given(st.lists(st.tuples(st.integers(-1, 9), st.integers(0, 9))), st.integers(0, 12), st.integers(0, 12))
-def test_epochs_and_offsets_always_increase(assigned, log_start, log_end):
+@given(st.lists(st.tuples(st.integers(-1, 9), st.integers(0, 9))), st.integers(0, 12))
+def test_epochs_and_offsets_always_increase(assigned, log_start):
     epochs = LeaderEpochs(assigned)
     epochs.cut_start(log_start)
-    epochs.cut_end(log_end)
     for before, later in zip(epochs.entries, epochs.entries[1:], strict=False):
         assert before.epoch < later.epoch
         assert before.start_offset < later.start_offset

@@ -79,12 +79,6 @@ def test_part_of_a_batch_an_old_batch_or_a_gap_is_out_of_order(nine, sequence, c
         nine.check(data(30, sequence, count))
 
 
-def test_a_coordinators_batches_are_not_counted(nine):
-    assert nine.check(data(30, 0), sequences=False) is None
-    with pytest.raises(InvalidProducerEpochError):
-        after(data(0, 0, epoch=1)).check(data(1, 0, epoch=0), sequences=False)
-
-
 def test_sequence_0_follows_the_largest():
     states = after(data(0, INT_MAX - 1, 2))
     assert states.check(data(2, 0)) is None

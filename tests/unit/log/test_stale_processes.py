@@ -19,8 +19,8 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups.offsets import OffsetsLog
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
+from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.retention import delete_before
-from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.publish.publishing import last_number, publish, tidy
 from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan

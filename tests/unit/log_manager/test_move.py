@@ -320,7 +320,7 @@ def test_by_its_time_alone_no_file_counts_as_unchanged(store, tmp_path, monkeypa
 
 
 def truncated(store, offset):
-    from pyspark_log.storage.log.truncation import truncate  # noqa: PLC0415
+    from pyspark_log.storage.log.replica import truncate  # noqa: PLC0415
 
     with store.logs.writer("t", 0).hold() as held:
         truncate(held, offset)

@@ -26,7 +26,7 @@ from pyspark_log.errors import (
 )
 from pyspark_log.storage.compaction.cleaner import compact
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log.truncation import truncate
+from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.maintenance.transfer.kafka_export import ExportedPartition, export_kafka
 from pyspark_log.storage.maintenance.transfer.kafka_import import import_kafka
 from pyspark_log.storage.segment import scanner

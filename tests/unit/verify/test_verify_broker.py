@@ -125,7 +125,7 @@ def test_several_folders_of_a_broker(root, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     for folder in (root, other):
-        kafka_files.write_meta_properties(str(folder / META_PROPERTIES), MetaProperties("c", 1))
+        (folder / META_PROPERTIES).write_bytes(kafka_files.encode_meta_properties(MetaProperties("c", 1)))
     add(other / "t-1", 0, batch(0, b"x")[:-1] + b"y", batch(1, b"z"))
     code, told = run(f"{root},{other}", "--json")
     (found,) = (one for one in json.loads(told)["findings"] if one["severity"] == "damage")

@@ -19,8 +19,8 @@ from pyspark_log.storage.catalog.kafka_files import CLEANER, HIGH_WATERMARK, LOG
 from pyspark_log.storage.log import leader_epochs, state_file
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.state import ProducerEntry, WrittenBatch
+from pyspark_log.storage.log.replica import truncate
 from pyspark_log.storage.log.state_file import Flags
-from pyspark_log.storage.log.truncation import truncate
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify import log_dir as verify_log_dir
 from pyspark_log.storage.maintenance.verify.findings import Severity

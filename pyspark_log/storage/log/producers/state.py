@@ -142,15 +142,12 @@ class ProducerStates:
         """The state of each producer."""
         return list(self._entries.values())
 
-    def check(
-        self, header: BatchHeader, marker: EndTxnMarker | None = None, *, sequences: bool = True
-    ) -> Duplicate | None:
+    def check(self, header: BatchHeader, marker: EndTxnMarker | None = None) -> Duplicate | None:
         """Checks a batch that is about to be appended.
 
         Args:
             header: of a batch with a producer id. As in Kafka, no other batch is appended with it.
             marker: its control record, if it is a control batch.
-            sequences: False for batches of a coordinator, which have no sequence numbers.
 
         Returns:
             Where the log has it already: it must not be written again. None: it may be appended.
@@ -163,7 +160,7 @@ class ProducerStates:
         if entry is None:
             # Its records may have been deleted or have expired, so any sequence may be the next.
             return None
-        if not header.is_control and sequences:
+        if not header.is_control:
             duplicate = _duplicate(entry, header)
             if duplicate is not None:
                 return duplicate
@@ -171,8 +168,7 @@ class ProducerStates:
         if marker is not None:
             _check_coordinator(entry, header, marker)
         elif not header.is_control:
-            if sequences:
-                _check_sequence(entry, header)
+            _check_sequence(entry, header)
             if entry.txn_first_offset is not None and not header.is_transactional:
                 raise InvalidTxnStateError(
                     f"producer {header.producer_id} has a transaction open since offset {entry.txn_first_offset}: "

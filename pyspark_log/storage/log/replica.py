@@ -1,20 +1,49 @@
-"""Truncates the end of a log, for replicas that have to follow another one."""
+"""What a replica needs of a log: to compare its leader epochs with those of the leader, and to truncate its end.
+
+Only tests use it. It is kept, in one place, for replication to come, and because the tests of readers, caches and
+recovery check that all of them stand a truncation.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from pyspark_log.errors import OffsetOutOfRangeError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import leader_epochs
+from pyspark_log.storage.log.leader_epochs import EpochStart
 from pyspark_log.storage.log.retention import delete_before
 from pyspark_log.storage.log.state_file import Flags
 from pyspark_log.storage.log.writer import LogWriter
 from pyspark_log.storage.segment import SegmentReader, read_headers
 
+#: "No such epoch" and "no such offset" in an answer.
+UNDEFINED = -1
+
+
+def end_offset_for(epochs: Sequence[EpochStart], epoch: int, log_end: int) -> tuple[int, int]:
+    """Returns up to which offset a log agrees with a follower whose last record has `epoch`.
+
+    Args:
+        epochs: those of the log, oldest first.
+        epoch: the follower's.
+        log_end: of the log.
+
+    Returns:
+        The largest epoch of the log that is not above `epoch`, and the offset at which it ends; for an epoch before
+        the first, that epoch itself and the first one's start. (-1, -1): not known.
+    """
+    if epoch == UNDEFINED or not epochs or epoch > epochs[-1].epoch:
+        return UNDEFINED, UNDEFINED
+    if epoch == epochs[-1].epoch:
+        return epoch, log_end
+    later = next(entry for entry in epochs if entry.epoch > epoch)
+    return max((entry.epoch for entry in epochs if entry.epoch <= epoch), default=epoch), later.start_offset
+
 
 def truncate(held: LogWriter, offset: int) -> int:
-    """Removes the records from `offset` on, durably; the lock is held. For replicas: readers may have seen them.
+    """Removes the records from `offset` on, durably; the lock is held. Readers may have seen them.
 
     Only whole batches are removed: the log then ends after the last batch that is below `offset`. (Kafka ends it at
     `offset` itself, with a hole in front; no log of ours has one.) If that would be below the log start, the log is

@@ -1,0 +1,123 @@
+"""What a replica will need: where its log agrees with the leader's, and records that are taken back."""
+
+import time
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.errors import OffsetOutOfRangeError
+from pyspark_log.storage.log.leader_epochs import LeaderEpochs
+from pyspark_log.storage.log.replica import end_offset_for, truncate
+from pyspark_log.storage.segment.segment import SegmentReader, list_segments, read_headers
+from pyspark_log.storage.store import Store
+from tests.store_tools import rows
+
+
+@pytest.mark.parametrize(
+    ("epoch", "answer"),
+    [(-1, (-1, -1)), (5, (-1, -1)), (4, (4, 33)), (3, (2, 20)), (2, (2, 20)), (1, (1, 10)), (0, (0, 5))],
+)
+def test_a_copy_is_told_where_its_epoch_ended(epoch, answer):
+    assert end_offset_for(LeaderEpochs([(1, 5), (2, 10), (4, 20)]).entries, epoch, log_end=33) == answer
+
+
+def test_nothing_is_known_of_an_empty_log():
+    assert end_offset_for([], 0, log_end=0) == (-1, -1)
+
+
+@pytest.fixture
+def cut(tmp_path):
+    """A partition of 10 batches of 3 records, two batches a segment; `cut(offset)` truncates it."""
+    store = Store.create(tmp_path / "cut")
+    store.create_topic("t", 1, {"segment.bytes": "400", "index.interval.bytes": "1", "retention.ms": "-1"})
+    for number in range(10):
+        store.append("t", rows(*[b"%d" % (3 * number + row) + b"." * 30 for row in range(3)]))
+    assert list_segments(f"{store.path}/data/t-0") == [0, 6, 12, 18, 24]
+
+    def cut_at(offset):
+        with store.logs.writer("t", 0).hold() as writer:
+            return truncate(writer, offset)
+
+    cut_at.store = store
+    return cut_at
+
+
+def numbers(store, **options):
+    return [int(v.rstrip(b".")) for b in Store.open(store.path).read("t", 0, **options) for v in b["value"].to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("offset", "end"), [(30, 30), (29, 27), (28, 27), (27, 27), (24, 24), (19, 18), (6, 6), (2, 0), (0, 0)]
+)
+def test_truncation_keeps_whole_batches_before_the_offset(cut, offset, end):
+    store = cut.store
+    generation = store.logs.reader("t", 0).state().generation
+    assert cut(offset) == end
+    assert store.latest_offset("t", 0) == end
+    assert numbers(store) == list(range(end))
+    if end < 30:
+        assert store.logs.reader("t", 0).state().generation > generation
+    # What comes then takes the same offsets, and finds no trace of what was there.
+    for _ in range(4):
+        Store.open(store.path).append("t", rows(*[b"%d" % row + b"." * 30 for row in range(100, 103)]))
+    assert numbers(store) == [*range(end), *([100, 101, 102] * 4)]
+    for path in store.segment_files("t", 0):
+        with open(path, "rb") as log:
+            size = len(log.read())
+        reader = SegmentReader(f"{store.path}/data/t-0", int(path[-24:-4]))
+        assert sum(header.size for header in read_headers(reader.log, 0, size)) == size
+        reader.close()
+
+
+def test_truncation_outside_of_the_log_is_refused(cut):
+    cut.store.delete_records("t", 0, 7)
+    for offset in (6, 31):
+        with pytest.raises(OffsetOutOfRangeError):
+            cut(offset)
+    assert numbers(cut.store) == list(range(7, 30))
+
+
+def test_truncation_into_the_batch_of_the_log_start_leaves_an_empty_log_there(cut):
+    """Kafka begins anew at the offset; here there is never a hole, and the log start does not move."""
+    cut.store.delete_records("t", 0, 7)
+    assert cut(8) == 7
+    assert list_segments(f"{cut.store.path}/data/t-0") == [7], "the segment before holds what was taken back"
+    assert (cut.store.earliest_offset("t", 0), cut.store.latest_offset("t", 0)) == (7, 7)
+    cut.store.append("t", rows(b"7"))
+    assert numbers(cut.store) == [7]
+
+
+def test_a_reader_learns_that_what_it_reads_was_taken_back(cut):
+    reader = cut.store.read("t", 0, max_bytes=1)
+    seen = next(reader)["offset"].to_pylist()
+    cut(12)
+    with pytest.raises(OffsetOutOfRangeError, match="0 to 12"):
+        seen.extend(offset for batch in reader for offset in batch["offset"].to_pylist())
+    assert seen == list(range(len(seen)))
+    assert len(seen) <= 12
+
+
+def test_times_are_looked_up_in_what_came_after_a_truncation(cut):
+    store = cut.store
+    later = time.time_ns() // 1_000_000 + 60_000
+    assert store.offset_for_timestamp("t", 0, later) is None
+    cut(6)
+    for number in range(6):
+        times = pa.array([later + number], pa.int64())
+        store.append("t", pa.record_batch({"value": [b"." * 100], "timestamp": times}))
+    assert len(store.segment_files("t", 0)) > 3
+    assert [store.offset_for_timestamp("t", 0, later + number).offset for number in range(6)] == list(range(6, 12))
+
+
+def test_append_and_truncate_thirty_times(tmp_path):
+    """Kafka's testTruncate."""
+    store = Store.create(tmp_path / "store")
+    store.create_topic("t", 1)
+    for end in range(30):
+        store.append("t", rows(b"stays"))
+        store.append("t", rows(b"goes"))
+        with store.logs.writer("t", 0).hold() as writer:
+            assert truncate(writer, end + 1) == end + 1
+        found = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
+        assert found[-1] == b"stays"
+    assert len(found) == 30
