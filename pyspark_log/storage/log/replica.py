@@ -1,7 +1,7 @@
 """What a replica needs of a log: to compare its leader epochs with those of the leader, and to truncate its end.
 
 Only tests use it. It is kept, in one place, for replication to come, and because the tests of readers, caches and
-recovery check that all of them stand a truncation.
+recovery check that they are right after a truncation.
 """
 
 from __future__ import annotations
