@@ -12,6 +12,7 @@ from typing import Final
 
 from pyspark_log.errors import InvalidConfigError, shortened
 from pyspark_log.near_names import did_you_mean
+from pyspark_log.units import truth
 
 LONG_MAX = 2**63 - 1
 #: The default of `batch.max.memory.bytes`, the bytes that one batch may take in memory: its records once they
@@ -43,13 +44,6 @@ def _fraction(text: str) -> float:
     if not 0 <= value <= 1:
         raise ValueError("must be from 0 to 1")
     return value
-
-
-def _truth(text: str) -> bool:
-    word = text.strip().lower()
-    if word not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return word == "true"
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -155,7 +149,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = _table(
 
 STORE_CONFIGS: Mapping[str, ConfigKey] = _table(
     ConfigKey("auto.create.topics.enable", "auto.create.topics.enable", "true", "",
-              "whether the first write to an unknown topic creates it", _truth),
+              "whether the first write to an unknown topic creates it", truth),
     # Kafka has no such config. Batches of more than one record are written so that they stay below it.
     ConfigKey("batch.max.memory.bytes", "batch.max.memory.bytes", str(MAX_BATCH_BYTES), "bytes",
               "the largest size of a record batch in memory when it is read; larger ones are refused",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark_log.connector_options import READ_OPTIONS, WRITE_OPTIONS
@@ -30,18 +31,12 @@ from pyspark_log.spark_connector.planning import Splitting
 from pyspark_log.spark_connector.subscription import Subscription, parse_subscription
 from pyspark_log.storage.catalog import local_path
 from pyspark_log.types import EARLIEST, LATEST, READ_UNCOMMITTED, check_isolation
+from pyspark_log.units import SPARK_SIZES, SPARK_TIMES_US, truth, with_unit
 
 #: Options as Spark passes them, with their names in lower case.
 Options = Mapping[str, str]
 
 _LONG = re.compile(r"[+-]?[0-9]{1,19}")
-_DURATION = re.compile(r"([0-9]{1,15})\s*(us|ms|s|m|min|h|d|)")
-# In microseconds.
-_UNITS = {
-    "us": 1, "": 1000, "ms": 1000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000,
-    "d": 86_400_000_000,
-}  # fmt: skip
-_SIZE = re.compile(r"([0-9]{1,18})\s*([kmgtp]?)b?")
 _LONG_MAX = 2**63 - 1
 _INT_MAX = 2**31 - 1
 
@@ -403,10 +398,10 @@ def _check_limits(options: Options) -> tuple[int | None, int | None]:
 def _duration(options: Options, name: str, default: str) -> int:
     """A time in ms, written as Spark has them: 500ms, 30s, 15m, 2h, 1d; a number alone is ms."""
     text = options.get(name.lower(), default).strip().lower()
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise option_error(f"{name} must be a time such as 500ms, 30s, 15m or 2h, got {shortened(text)}")
-    return int(found[1]) * _UNITS[found[2]] // 1000
+    try:
+        return with_unit(text, SPARK_TIMES_US) // 1000
+    except ValueError:
+        raise option_error(f"{name} must be a time such as 500ms, 30s, 15m or 2h, got {shortened(text)}") from None
 
 
 def _bytes(options: Options, name: str) -> int | None:
@@ -414,11 +409,10 @@ def _bytes(options: Options, name: str) -> int | None:
     text = options.get(name.lower())
     if text is None:
         return None
-    found = _SIZE.fullmatch(text.strip().lower())
-    size = int(found[1]) << 10 * " kmgtp".index(found[2] or " ") if found else 0
-    if not 0 < size <= _LONG_MAX:
-        raise option_error(f"{name} must be a number of bytes such as 64k, 128m or 1g, got {shortened(text)}")
-    return size
+    with suppress(ValueError):
+        if 0 < (size := with_unit(text.strip().lower(), SPARK_SIZES)) <= _LONG_MAX:
+            return size
+    raise option_error(f"{name} must be a number of bytes such as 64k, 128m or 1g, got {shortened(text)}")
 
 
 def _positive(options: Options, name: str, largest: int) -> int | None:
@@ -460,6 +454,7 @@ def _truth(options: Options, name: str, *, default: bool = False) -> bool:
     text = options.get(name.lower())
     if text is None:
         return default
-    if text.lower() not in ("true", "false"):
-        raise option_error(f"{name} must be true or false, got {shortened(text)}")
-    return text.lower() == "true"
+    try:
+        return truth(text)
+    except ValueError as error:
+        raise option_error(f"{name} {error}, got {shortened(text)}") from None

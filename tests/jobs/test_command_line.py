@@ -71,7 +71,7 @@ def test_several_lines_of_an_argument_are_several_values(config):
 
 @pytest.mark.parametrize(
     ("line", "why"),
-    [("size=1", "line 1: there is no argument 'size'"), ("json=yes", "json is true or false, not 'yes'"),
+    [("size=1", "line 1: there is no argument 'size'"), ("json=yes", "json must be true or false, not 'yes'"),
      ("max-size=x", "invalid int value"), ("json", "expected name=value"), ("config=x", "no argument 'config'")],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file_has_code_2(parser, config, capsys, line, why):

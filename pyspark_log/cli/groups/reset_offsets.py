@@ -26,6 +26,7 @@ from pyspark_log.storage.catalog import check_name
 from pyspark_log.storage.groups import OffsetAndMetadata, OffsetsLog, check_empty, move_offsets
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
+from pyspark_log.units import java_duration
 
 #: What one group has committed.
 _Committed = Mapping[TopicPartition, OffsetAndMetadata]
@@ -33,27 +34,14 @@ _Committed = Mapping[TopicPartition, OffsetAndMetadata]
 _Offsets = dict[TopicPartition, int]
 
 _WHOLE = re.compile("[0-9]{1,19}")
-_DURATION = re.compile(
-    r"(?P<sign>[+-]?)P(?:(?P<days>[+-]?\d+)D)?"
-    r"(?:T(?=[+-]?\d)(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:[.,]\d{0,9})?)S)?)?",
-    re.IGNORECASE,
-)
 
 
 def _duration(_ctx: click.Context, _param: click.Parameter, text: str | None) -> timedelta | None:
-    """An option's callback: a duration as java.time.Duration has it, PnDTnHnMnS."""
-    if text is None:
-        return None
-    match = _DURATION.fullmatch(text)
-    given = {} if match is None else match.groupdict()
-    sign = given.pop("sign", "")
-    parts = {name: float(part.replace(",", ".")) for name, part in given.items() if part}
+    """An option's callback."""
     try:
-        if parts:
-            return -timedelta(**parts) if sign == "-" else timedelta(**parts)
-    except OverflowError:
-        pass  # no calendar reaches so far
-    raise click.BadParameter(f"{text!r} is no duration: PnDTnHnMnS, as in P7D or PT1H30M")
+        return None if text is None else java_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 
 import click
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+from pyspark_log import arguments
 
 
 def to_ms(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
@@ -24,4 +24,4 @@ def to_ms(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
         ) from None
     if point.tzinfo is None:
         point = point.replace(tzinfo=timezone.utc)
-    return (point - _EPOCH) // timedelta(milliseconds=1)
+    return arguments.to_ms(point)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import click
@@ -19,11 +20,15 @@ from pyspark_log.cli.support import (
 )
 from pyspark_log.cli.target import Target
 from pyspark_log.cli.topics.partitions import print_partitions
-from pyspark_log.cli.topics.units import plain
-from pyspark_log.config import TOPIC_CONFIGS, check_topic_configs
-from pyspark_log.errors import TopicExistsError
+from pyspark_log.config import TOPIC_CONFIGS, ConfigKey, check_topic_configs
+from pyspark_log.errors import InvalidConfigError, TopicExistsError, shortened
 from pyspark_log.storage.catalog import check_name
 from pyspark_log.types import LATEST
+from pyspark_log.units import SIZES, TIMES_MINUTES, TIMES_MS, with_unit
+
+#: What can follow the number of a config, by the unit of the config.
+_UNITS = {"ms": TIMES_MS, "minutes": TIMES_MINUTES, "bytes": SIZES, "bytes/s": SIZES}
+_PLAIN = re.compile(r"-?[0-9]+")
 
 
 @click.group(cls=CommandGroup)
@@ -38,9 +43,19 @@ def _configs(_ctx: click.Context, _param: click.Parameter, given: Sequence[str])
         if not (name and equals):
             raise click.BadParameter(f"{text!r} is not NAME=VALUE")
         found[name.strip()] = value.strip()
-    known = {name: plain(TOPIC_CONFIGS[name], value) for name, value in found.items() if name in TOPIC_CONFIGS}
+    known = {name: _in_own_unit(TOPIC_CONFIGS[name], value) for name, value in found.items() if name in TOPIC_CONFIGS}
     check_topic_configs(found | known)  # before a store is made
     return known
+
+
+def _in_own_unit(key: ConfigKey, text: str) -> str:
+    """The value of a config in the config's own unit: "604800000" for "7d"; any other text as it is."""
+    if key.unit not in _UNITS or _PLAIN.fullmatch(text):
+        return text
+    try:
+        return str(with_unit(text, _UNITS[key.unit]))
+    except ValueError as error:
+        raise InvalidConfigError(f"{key.name} = {shortened(text)!r}: {error}") from None
 
 
 config_option = click.option(

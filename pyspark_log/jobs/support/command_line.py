@@ -15,6 +15,7 @@ from pyspark_log.cli.support import one_line, print_json
 from pyspark_log.errors import PylogError
 from pyspark_log.jobs.support.spark_tasks import reason
 from pyspark_log.jobs.support.summary import only_json
+from pyspark_log.units import truth
 
 _INTERRUPTED = 130
 _NOT_IN_FILES = ("config", "help", "show-config", argparse.SUPPRESS)
@@ -72,10 +73,11 @@ class JobParser(argparse.ArgumentParser):
                 self._of_positional(action, value)
             elif action.nargs != 0:
                 found.append(f"{action.option_strings[-1]}={value}")
-            elif value in ("true", "false"):
-                found += [action.option_strings[-1]] * (value == "true")
             else:
-                self.error(f"{path}, line {number}: {name} is true or false, not {value!r}")
+                try:
+                    found += [action.option_strings[-1]] * truth(value)
+                except ValueError as error:
+                    self.error(f"{path}, line {number}: {name} {error}, not {value!r}")
         return found
 
     def _of_positional(self, action: argparse.Action, value: str) -> None:
