@@ -76,9 +76,9 @@ def test_a_brokers_folder_is_followed(spark, store, logs, tmp_path):
 def test_a_brokers_folder_is_not_written_to(spark, logs, tmp_path):
     before = sorted((tmp_path / "logs").rglob("*"))
     df = spark.createDataFrame([("x",)], "value string")
-    with fails("PYLOG_READ_ONLY", "folder of a Kafka broker"):
+    with fails("PYLOG_READ_ONLY", "Kafka broker.s folder"):
         write(df, logs, topic="t")
-    with fails("PYLOG_READ_ONLY", "folder of a Kafka broker"):
+    with fails("PYLOG_READ_ONLY", "Kafka broker.s folder"):
         write_stream(read_stream(spark, logs, "t"), logs, tmp_path / "cp", topic="out")
     assert sorted((tmp_path / "logs").rglob("*")) == before
 

@@ -3,6 +3,7 @@
 import gc
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -26,7 +27,9 @@ from pyspark_log.storage.store import Store
 def in_spark(monkeypatch):
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
     monkeypatch.setattr(worker_process, "_modules", 0)
+    before = signal.getsignal(signal.SIGINT)
     yield
+    signal.signal(signal.SIGINT, before)
     gc.unfreeze()
 
 
