@@ -28,7 +28,6 @@ import zstandard
 
 from pyspark_log.errors import BatchTooLargeError, CorruptRecordError, InvalidConfigError
 from pyspark_log.storage.record.lz4_frame import header_checksum
-from pyspark_log.storage.record.zstd_frame import ZstdReader
 
 #: Any object with contiguous bytes.
 BytesLike = bytes | bytearray | memoryview
@@ -70,7 +69,6 @@ class _Contexts(threading.local):
 
     def __init__(self) -> None:
         self.snappy = pa.Codec("snappy")
-        self.zstd_frames = ZstdReader()
         self.zstd_reader = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
         self.zstd_writers: dict[int, zstandard.ZstdCompressor] = {}
 

@@ -15,6 +15,7 @@ from pyspark_log.errors import BatchTooLargeError, CorruptRecordError
 
 cimport cython
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 
 from pyspark_log.storage.record.headers cimport Bytes, Header, check_crc, read_header
 from pyspark_log.storage.record.parse_legacy cimport read_messages, survey, wrapped_set
@@ -22,7 +23,7 @@ from pyspark_log.storage.record.parse_v2 cimport read_records
 from pyspark_log.storage.record.record_fields cimport SMALLEST_RECORD
 from pyspark_log.storage.record.arrow_builder cimport RowColumns, Rows
 from pyspark_log.storage.record.lz4_frame cimport content_size, read_frame
-from pyspark_log.storage.record.native_codec cimport RELEASED, Memory
+from pyspark_log.storage.record.memory cimport Memory
 from pyspark_log.storage.record.unpacked cimport Unpacked, read_zstd
 from pyspark_log.storage.record.zstd_frame cimport frame_room
 
@@ -34,6 +35,12 @@ cdef int TRANSACTIONAL = layout.TRANSACTIONAL
 cdef int LZ4 = CODECS.index("lz4")
 cdef int ZSTD = CODECS.index("zstd")
 cdef int64_t ROW_COST = ROW_BYTES
+
+cdef enum:
+    # So many bytes are read without Python's lock, so that other threads can run; with fewer, giving it back and asking
+    # for it again takes longer than it is worth.
+    RELEASED = 65536
+
 
 cdef const char* read_batch(
     const Header* h, const uint8_t* data, const uint8_t* end, int64_t from_offset, int64_t until_offset, Rows* rows,
@@ -183,6 +190,7 @@ cdef class Decoder:
         cdef Py_ssize_t content = 0
         cdef bint is_exact
         cdef Memory place
+        cdef bytes found
         if codec == LZ4:
             content = content_size(p, size)
         elif codec == ZSTD:
@@ -196,14 +204,13 @@ cdef class Decoder:
             return 0
         place.data = self.columns.rows.value + self.columns.value_end()
         place.room = content
-        if codec == ZSTD:
-            content = read_zstd(p, p + size, place.data, content, True)
-        elif size < RELEASED:
-            content = read_frame(p, size, content, &place)
-        else:
-            with nogil:
-                content = read_frame(p, size, content, &place)
-        return max(content, 0)
+        if codec == LZ4:
+            return max(read_frame(p, size, content, &place), 0)
+        found = read_zstd(p, p + size, content, True)
+        if found is None:
+            return 0
+        memcpy(place.data, <const uint8_t*>found, content)
+        return content
 
     cdef bint take_records(self, const Header* h, const uint8_t* data, Py_ssize_t size, Unpacked unpacked) except -1:
         """Read the records of a batch, which were decompressed if `unpacked` is not None; False if it is too much for

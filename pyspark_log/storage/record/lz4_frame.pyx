@@ -1,19 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Reads lz4 frames as the clients of Kafka write them: of independent blocks, which have no checksums of their own.
 
-The blocks are decompressed by the C function of the package lz4, into memory that is used again: for the small batches
-of a log its Python function takes longer than the decompression. Format:
+cramjam decompresses the blocks, straight into memory of ours; the package lz4 copies what it has decompressed. Format:
 https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md
 """
 
+from cramjam import DecompressionError, lz4
+
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from pyspark_log.storage.record.native_codec cimport Memory, find_function, has_room, module_library
+from pyspark_log.storage.record.memory cimport Memory, has_room
 
-# int LZ4_decompress_safe(const char* source, char* target, int size, int room): bytes written, or negative. It reads
-# and writes nothing outside of both, whatever the source holds.
-ctypedef int (*DecompressBlock)(const uint8_t*, uint8_t*, int, int) noexcept nogil
+cdef object decompress_block_into = lz4.decompress_block_into
 
 cdef enum:
     MAGIC = 0x184D2204
@@ -24,12 +25,6 @@ cdef enum:
     CONTENT_SIZE_AT = 6  # if the flags have it; then comes the checksum
     # A block of N bytes holds at most 255 * N.
     RATIO = 255
-
-
-# NULL: the package has none, and its Python functions do all the work.
-cdef DecompressBlock decompress_block = <DecompressBlock>find_function(
-    module_library("lz4.frame._frame"), b"LZ4_decompress_safe"
-)
 
 
 cdef inline uint32_t load_little(const uint8_t* p) noexcept nogil:
@@ -68,14 +63,13 @@ cdef Py_ssize_t content_size(const uint8_t* p, Py_ssize_t size) noexcept nogil:
     return content if content <= RATIO * size else 0
 
 
-cdef Py_ssize_t read_frame(const uint8_t* p, Py_ssize_t size, Py_ssize_t limit, Memory* memory) noexcept nogil:
+cdef Py_ssize_t read_frame(const uint8_t* p, Py_ssize_t size, Py_ssize_t limit, Memory* memory) except -2:
     cdef const uint8_t* end = p + size
     cdef const uint8_t* descriptor = p + FLAGS_AT
     cdef Py_ssize_t content = -1, filled = 0, most, room
     cdef uint32_t length
     cdef bint is_stored
-    cdef int written
-    if decompress_block == NULL or size < CONTENT_SIZE_AT + 1 or load_little(p) != MAGIC:
+    if size < CONTENT_SIZE_AT + 1 or load_little(p) != MAGIC:
         return -1
     # Other flags are of checksums, linked blocks and dictionaries; other sizes of blocks do not exist.
     if p[FLAGS_AT] & ~CONTENT_SIZE != VERSION | INDEPENDENT or not 0x40 <= p[5] <= 0x70 or p[5] & 0x0F:
@@ -111,9 +105,11 @@ cdef Py_ssize_t read_frame(const uint8_t* p, Py_ssize_t size, Py_ssize_t limit, 
             memcpy(memory.data + filled, p, length)
             filled += length
         else:
-            written = decompress_block(p, memory.data + filled, <int>length, <int>room)
-            if written < 0:
+            source = PyMemoryView_FromMemory(<char*>p, length, PyBUF_READ)
+            place = PyMemoryView_FromMemory(<char*>memory.data + filled, room, PyBUF_WRITE)
+            try:
+                filled += decompress_block_into(source, place, room)
+            except DecompressionError:
                 return -1
-            filled += written
         p += length
     return -1

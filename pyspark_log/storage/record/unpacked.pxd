@@ -1,13 +1,11 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from pyspark_log.storage.record.headers cimport Bytes, Header
-from pyspark_log.storage.record.native_codec cimport Memory
+from pyspark_log.storage.record.memory cimport Memory
 
-# Decompresses a zstd frame to `room` bytes of memory, which are as many as it says it holds (`is_exact`), or more.
-# Returns how many it holds; -1: it is damaged, holds more, or another reader must say.
-cdef Py_ssize_t read_zstd(
-    const uint8_t* p, const uint8_t* stop, uint8_t* target, Py_ssize_t room, bint is_exact
-) except -2
+# Decompresses a zstd frame, which holds `room` bytes (`is_exact`), or as many at most. None: it is damaged, holds
+# another number of bytes, or more, and another reader must say.
+cdef bytes read_zstd(const uint8_t* p, const uint8_t* stop, int64_t room, bint is_exact)
 
 
 cdef class Unpacked:

@@ -1,27 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Reads zstd frames by the C functions of the system's library, or those in the package zstandard.
+"""Reads how many bytes a zstd frame holds, or can hold at most.
 
 Format: RFC 8878, 3.1.1.
 """
 
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint64_t
-
-from pyspark_log.storage.record.native_codec cimport RELEASED, find_function, module_library, system_library
-
-# The functions of zstd.h. Decompression reads and writes nothing outside of both buffers, whatever the source holds.
-ctypedef void* (*CreateContext)() noexcept nogil
-ctypedef size_t (*FreeContext)(void*) noexcept nogil
-ctypedef size_t (*Decompress)(void*, void*, size_t, const void*, size_t) noexcept nogil
-
-# Linux distributions have the library, since their package managers use it, and it takes a tenth less than the
-# package's. Of the package's two extension modules one exports the functions.
-cdef void* library = system_library("libzstd.so.1")
-if library == NULL:
-    library = module_library("zstandard._cffi")
-cdef CreateContext create_context = <CreateContext>find_function(library, b"ZSTD_createDCtx")
-cdef FreeContext free_context = <FreeContext>find_function(library, b"ZSTD_freeDCtx")
-cdef Decompress decompress = <Decompress>find_function(library, b"ZSTD_decompressDCtx")
-cdef bint IS_COMPLETE = create_context != NULL and free_context != NULL and decompress != NULL
 
 cdef uint64_t MAGIC = 0xFD2FB528
 
@@ -36,7 +19,7 @@ cdef enum:
     REPEATED = 1  # the type of a block that is one byte
     COMPRESSED = 2
     LARGEST_BLOCK = 1 << 17  # decompressed; and not larger than the window
-    LARGEST_WINDOW = 1 << 27  # `compression.decompress` reads none that is larger
+    LARGEST_WINDOW = 1 << 27  # `compression.contexts` reads none that is larger
 
 
 cdef inline uint64_t load_little(const uint8_t* p, int count) noexcept nogil:
@@ -91,24 +74,3 @@ cdef int64_t frame_room(const uint8_t* p, const uint8_t* stop, bint* is_exact) n
                 return 0
             return <int64_t>content if is_exact[0] else most
     return 0
-
-
-cdef class ZstdReader:
-    def __cinit__(self):
-        self.context = create_context() if IS_COMPLETE else NULL
-
-    def __dealloc__(self):
-        if self.context != NULL:
-            free_context(self.context)
-
-    cdef Py_ssize_t read(self, const uint8_t* p, Py_ssize_t size, uint8_t* target, Py_ssize_t room) noexcept:
-        cdef size_t written
-        if self.context == NULL:
-            return -1
-        if size < RELEASED and room < 16 * RELEASED:
-            written = decompress(self.context, target, room, p, size)
-        else:
-            with nogil:
-                written = decompress(self.context, target, room, p, size)
-        # An error is a number of the largest.
-        return written if written <= <size_t>room else -1

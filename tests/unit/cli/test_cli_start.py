@@ -15,7 +15,7 @@ from pyspark_log.cli.main import COMMANDS, main
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
 
-HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "lz4", "zstandard", "rich"}
+HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "lz4", "zstandard", "cramjam", "rich"}
 # What help may need of the package, and how many modules in all; Python itself and click have some 120.
 LIGHT = {
     "arguments", "cli", "cli.interrupts", "cli.kafka_spelling", "cli.main", "cli.start", "cli.support",

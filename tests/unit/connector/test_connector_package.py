@@ -34,7 +34,7 @@ def test_finding_and_making_the_source_loads_no_engine(worker, code):
     loaded = loaded_by(
         f"import pyspark_log; source = pyspark_log.DefaultSource; {code}", f"import pyspark.sql.worker.{worker}"
     )
-    heavy = {"pyarrow", "numpy", "pandas", "lz4", "zstandard", "crc32c"}
+    heavy = {"pyarrow", "numpy", "pandas", "lz4", "zstandard", "cramjam", "crc32c"}
     assert not {name.partition(".")[0] for name in loaded} & heavy
     engine = {name for name in loaded if name.startswith("pyspark_log.storage.")}
     assert all(name.startswith(LIGHT) for name in engine)

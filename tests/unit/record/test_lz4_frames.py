@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 
 import lz4.frame
@@ -20,7 +18,6 @@ from pyspark_log.storage.record.compression import compress, decompress
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.layout import ROW_BYTES
 from pyspark_log.storage.record.lz4_frame import header_checksum
-from tests.paths import ROOT
 
 NOISE = random.Random(1).randbytes(200_000)  # blocks that are stored as they are
 TEXT = b"".join(b"line %d of some text\n" % i for i in range(20_000))
@@ -206,29 +203,3 @@ def test_the_checksum_of_the_header_is_compared():
     frame[14] ^= 1
     with pytest.raises(CorruptRecordError, match="lz4"):
         decode(data := framed(RECORDS, bytes(frame)), 0, len(data), **EVERYTHING)
-
-
-def test_without_its_function_the_package_reads_all_frames(tmp_path):
-    (tmp_path / "batch").write_bytes(framed(RECORDS))
-    script = """
-import importlib.util, sys
-import lz4.frame
-
-def reader():
-    made.append(True)
-    return original()
-
-
-made, original = [], lz4.frame.LZ4FrameDecompressor
-lz4.frame.LZ4FrameDecompressor = reader
-importlib.util.find_spec = lambda name: None
-from record_tools import read
-
-with open(sys.argv[1], "rb") as file:
-    rows = read(file.read())
-print(len(made), [len(row.value) for row in rows])
-"""
-    path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'unit'}"}
-    command = [sys.executable, "-c", script, str(tmp_path / "batch")]
-    found = subprocess.run(command, env=path, capture_output=True, text=True, check=True)
-    assert found.stdout.split(maxsplit=1) == ["1", f"[{len(VALUES['mixed'])}, 0]\n"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 
 import pytest
 import zstandard
@@ -18,7 +16,6 @@ from pyspark_log.storage.record import layout
 from pyspark_log.storage.record.compression import decompress
 from pyspark_log.storage.record.decoder import decode
 from pyspark_log.storage.record.layout import ROW_BYTES
-from tests.paths import ROOT
 
 # So large that it is decompressed into the column of values, and so small that it is not.
 LARGE = [Record(b"%d" % number, random.Random(number).randbytes(9_000), offset=number) for number in range(20)]
@@ -79,38 +76,6 @@ def test_other_frames_are_read_and_what_follows_them_is_refused(records):
         assert outcome(framed(records, frame)) == expected
     for tail in (b"\0", b"garbage"):
         assert "zstd" in outcome(framed(records, writer.compress(stream) + tail))
-
-
-@pytest.mark.parametrize("functions", ["of the system", "of the package", "none"])
-@BOTH
-def test_frames_are_read_by_whatever_functions_there_are(tmp_path, records, functions):
-    stream = stream_of(records)
-    frames = [zstandard.ZstdCompressor(write_content_size=size).compress(stream) for size in (True, False)]
-    (tmp_path / "batches").write_bytes(b"".join(framed(records, frame) for frame in frames))
-    script = """
-import importlib.util, sys
-if sys.argv[2] == "none":
-    importlib.util.find_spec = lambda name: None
-from record_tools import EVERYTHING
-from pyspark_log.storage.record import scan, unpacked
-from pyspark_log.storage.record.decoder import decode
-
-if sys.argv[2] != "none":
-    unpacked.decompress = None  # which reads without them
-with open(sys.argv[1], "rb") as file:
-    data = file.read()
-for header in scan(data, 0, len(data)):
-    chunk = decode(data, header.position, header.end, **EVERYTHING)
-    print([len(value) for value in chunk.columns["value"].to_pylist()])
-"""
-    environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'unit'}"}
-    if functions != "of the system":
-        (tmp_path / "libzstd.so.1").write_bytes(b"")  # no library, and nothing else is looked for
-        environment["LD_LIBRARY_PATH"] = str(tmp_path)
-    command = [sys.executable, "-c", script, str(tmp_path / "batches"), functions]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert found.stderr == ""
-    assert found.stdout == 2 * f"{[len(record.value) for record in records]}\n"
 
 
 @BOTH
