@@ -1,39 +1,9 @@
-"""One Spark session for all tests here, and a cluster for those that need executors."""
+from tests.spark_fixtures import cluster, spark, store
 
-import pytest
-from java import java_version
-from session import start_session
-
-from pyspark_log import Store
-from tests.campaign.cluster import Cluster
+__all__ = ["cluster", "spark", "store"]
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent.name == "spark":
             item.add_marker("spark")
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory):
-    if java_version() < 17:
-        pytest.skip("Spark needs Java 17 or later: set JAVA_HOME, or put java on the PATH")
-    session = start_session(tmp_path_factory.mktemp("warehouse"))
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory):
-    """A standalone cluster: a master and two workers of one core each, all processes of this machine."""
-    if java_version() < 17:
-        pytest.skip("Spark needs Java 17 or later: set JAVA_HOME, or put java on the PATH")
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    yield cluster
-    cluster.stop()
-
-
-@pytest.fixture
-def store(tmp_path):
-    """An empty store."""
-    return Store.create(tmp_path / "store")
