@@ -22,11 +22,8 @@ def backup(target: Target, into: str, as_json: bool) -> None:
     Each partition is copied up to that moment, and each publish is in the copy completely or not at all. Writers pause
     at that moment; the command prints for how long.
     """
-    progress = ProgressBar("backup")
-    try:
+    with ProgressBar("backup") as progress:
         done = back_up(target.open(), into, progress=progress)
-    finally:
-        progress.close()
     if as_json:
         print_json(dataclasses.asdict(done))
         return

@@ -31,11 +31,9 @@ def compact(target: Target, topic: str | None, as_json: bool) -> None:
     Other processes may read and write meanwhile. The exit code is 1 if a partition cannot be compacted; from then on it
     is skipped, with a warning, until its topic is named.
     """
-    store, progress = target.open(), ProgressBar("compact")
-    try:
+    store = target.open()
+    with ProgressBar("compact") as progress:
         outcomes = list(compact_store(store.logs, topic, progress))
-    finally:
-        progress.close()
     if topic is None:
         for at, reason in uncleanable(store.logs).items():
             if at not in {outcome.at for outcome in outcomes}:

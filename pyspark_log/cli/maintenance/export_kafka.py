@@ -26,11 +26,8 @@ def export_kafka(target: Target, topic: str, folder: str, topic_id: str, as_json
     Offsets, times, keys and headers do not change. Every record is checked; if one is damaged, nothing is exported.
     Other processes may write to the topic meanwhile. docs/kafka.md says what to do with the folder.
     """
-    progress = ProgressBar(f"export {topic}")
-    try:
+    with ProgressBar(f"export {topic}") as progress:
         found = export_topic(target.open(), topic, folder, topic_id, progress=progress)
-    finally:
-        progress.close()
     if as_json:
         print_json([dataclasses.asdict(one) for one in found])
         return

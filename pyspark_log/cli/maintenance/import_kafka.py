@@ -76,11 +76,8 @@ def _bring(
     store: Store, source: Store, topic: str, configs: dict[str, str], take: bool
 ) -> Sequence[ImportedPartition]:
     """Copies one topic."""
-    progress = ProgressBar(f"import {topic}")
-    try:
+    with ProgressBar(f"import {topic}") as progress:
         imported = import_topic(store, source, topic, configs, take_what_is_there=take, progress=progress)
-    finally:
-        progress.close()
     for one in imported:
         if one.last_stable_offset < one.log_end:
             warn(

@@ -22,11 +22,8 @@ def repair(target: Target, into: str, as_json: bool) -> None:
     The store itself is not changed. Stop all writers first. Undamaged batches are copied with their offsets; damaged
     bytes are left out, reported, and kept in FOLDER/cut. The exit code is 1 if the copy lacks anything.
     """
-    progress = ProgressBar("repair")
-    try:
+    with ProgressBar("repair") as progress:
         report = repair_store(target.store_path(), into, progress=progress)
-    finally:
-        progress.close()
     if as_json:
         print_json(_document(report))
     else:

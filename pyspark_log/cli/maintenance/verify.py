@@ -38,11 +38,8 @@ def verify(target: Target, topic: str | None, jobs: int | None, as_json: bool) -
     Changes nothing and needs no write access; other processes may write meanwhile. The exit code is 1 if there is
     damage. Wrong indexes and notes are reported too, but are not damage.
     """
-    progress = ProgressBar("verify")
-    try:
+    with ProgressBar("verify") as progress:
         report = verify_store(target.store_path(), topic, jobs=jobs, progress=progress)
-    finally:
-        progress.close()
     show_report(report, as_json=as_json)
     if report.damaged:
         raise click.exceptions.Exit(1)

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """Shows how many of the bytes are done, how fast, and how long it takes yet; nothing where there is no terminal."""
+    """Shows how many of the bytes are done, how fast, and how long it takes yet; nothing where there is no terminal.
+
+    For use with `with`: at its end the bar is removed.
+    """
 
     def __init__(self, what: str = "") -> None:
         """`what`: what is being done, shown before the bar."""
@@ -39,8 +42,10 @@ class ProgressBar:
         bar.start()
         return bar, bar.add_task(self._what, total=None)
 
-    def close(self) -> None:
-        """Removes the bar."""
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self._shown is not None:
             self._shown[0].stop()
             self._shown = None
