@@ -15,8 +15,8 @@ from pyspark_log.storage.fs import Fields, files
 #: The name of the note. A broker ignores files in its log dirs that it does not know.
 OWNER_FILE = "pylog-store.json"
 
+# More than the note, and than store.json, can have.
 _MOST_BYTES = 64 * 1024
-# More than the note can have.
 _MOST_STORE_BYTES = 16 * 1024 * 1024
 _VERSION = 1
 

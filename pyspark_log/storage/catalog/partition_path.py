@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pyspark_log.storage.catalog.kafka_files import PARTITION_METADATA
+from pyspark_log.storage.fs import files
+
 # More than Kafka's file has.
 _METADATA_SIZE = 256
 
@@ -48,7 +51,8 @@ class PartitionPath:
         By Kafka's `partition.metadata`; "" if that is missing.
         """
         try:
-            with open(f"{self.folder}/partition.metadata", encoding="ascii", errors="replace") as file:
-                return file.read(_METADATA_SIZE).partition("topic_id: ")[2].strip()
+            with files.open_read(f"{self.folder}/{PARTITION_METADATA}") as file:
+                text = file.pread(_METADATA_SIZE, 0).decode("ascii", "replace")
+                return text.partition("topic_id: ")[2].strip()
         except FileNotFoundError:
             return ""

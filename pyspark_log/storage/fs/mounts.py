@@ -31,7 +31,6 @@ class Mount(NamedTuple):
     type: str
     options: frozenset[str]
 
-
     @property
     def is_shared(self) -> bool:
         """Whether other hosts may write to it too. True for FUSE, where that is not known."""

@@ -168,7 +168,6 @@ class PartitionState(NamedTuple):
             intent_next=0, intent_base=0, intent_position=0,
         )
 
-
     def contradiction(self) -> str:
         """Returns which fields contradict each other; "" for every state that a writer leaves."""
         if not (
