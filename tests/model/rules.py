@@ -236,7 +236,7 @@ RULES = (
         topic_deletion.model, given(helpers=0, writers=1),
         ("a partition of a deleted topic is dead", "I7"),
     ),
-    # Positions of groups.
+    # Committed offsets.
     *_of(
         group_positions.model, given(members=1, commits=1),
         ("a commit comes after what is decided", "I11"),

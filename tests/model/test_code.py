@@ -2,7 +2,7 @@
 
 Each task is done by the engine and by the model's program. What both change in one partition is compared: writes and
 syncs of the log and the state file, and names of segments. What the model does not have is not compared: the indexes,
-the file of closed segments, and the bytes.
+the file of inactive segments, and the bytes.
 """
 
 import ast
@@ -230,13 +230,13 @@ def joined(made):
     return [one for number, one in enumerate(made) if made[max(0, number - 1) : number + 1] != ["write log"] * 2]
 
 
-MODULES = [path for path in Path(__file__).parent.rglob("*.py") if "\nStands for " in path.read_text()]
+MODULES = [path for path in Path(__file__).parent.rglob("*.py") if "\nModels " in path.read_text()]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
 def test_a_module_of_the_model_names_modules_and_functions_of_the_code(module):
     doc = ast.get_docstring(ast.parse(module.read_text()))
-    said = " ".join(doc[doc.index("Stands for ") :].partition(". ")[0].partition("docs/")[0].split())
+    said = " ".join(doc[doc.index("Models ") :].partition(". ")[0].partition("docs/")[0].split())
     folder, named = None, {}
     for path in re.findall(r"[\w/]+\.py", said):
         folder = (ROOT / path).parent if "/" in path else folder

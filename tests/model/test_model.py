@@ -119,7 +119,7 @@ def counter(**how):
 
 
 def test_only_the_holder_of_a_lock_has_its_steps_to_itself():
-    """Nobody holds the lock here, so the steps of both are interleaved."""
+    """No process holds the lock here, so the steps of both are interleaved."""
     model = counter(private={"counter": ("lock", 0)})
     result = Explorer(replace(model, things=model.things | {"lock": (Locks, (-1,))})).explore(1000)
     assert (result.states, result.transitions) == (12, 14)
@@ -228,7 +228,7 @@ COMPARED = [
 @pytest.mark.parametrize("how", [{"reduce": False}, {"by_history": True}], ids=["every interleaving", "by history"])
 @pytest.mark.parametrize(("build", "settings"), COMPARED)
 def test_what_is_left_out_makes_no_difference(build, settings, how):
-    """Observers come to remember the same, however much is explored that cannot be told apart."""
+    """Observers come to remember the same, however many indistinguishable states are explored."""
     few = Explorer(make(build, settings))
     many = Explorer(replace(make(build, settings), **how))
     assert not few.explore(10_000_000).fault

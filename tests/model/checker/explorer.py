@@ -4,9 +4,9 @@ What may happen in a state: any process makes its next step; any process is kill
 power goes, which ends all processes, and of what was not synced any part stays. A process that is stopped for a
 while, or comes back when others think it dead, is a process whose steps come late, so it needs nothing of its own.
 
-Three things keep the number of states small, and lose no violation. A step of the holder of a lock that nobody else
-can see is not interleaved with the steps of others. Nobody is killed before a step that changes nothing. And the power
-does not go before a step that a power loss right behind it can undo: what is left is among what is left then.
+Three reductions keep the number of states small, and lose no violation. While a process holds a lock, a step that no
+other process can see is not interleaved with other steps. No process is killed before a step that changes nothing. And
+the power is not lost before a step that a power loss right after it can undo: the later outcomes include all of these.
 """
 
 from __future__ import annotations
@@ -359,7 +359,7 @@ class Explorer:
         self._settled.update(path)
         self.result.alone += 1
 
-    # ---- what is told
+    # ---- reporting
 
     def _trace(self, parents: Mapping[State, State | None], state: State) -> list[str]:
         """How the exploration came to a state, and the steps that were open there."""

@@ -2,7 +2,7 @@
 
 A thing has a value that is never changed in place, and operations on it, each of which is one atomic step. A process is
 a program: a generator that yields one operation at a time and is sent its result. So programs read like the protocol,
-and still are small machines: what a process can do next depends on nothing but where its generator stands and on its
+and still are small machines: what a process can do next depends only on where its generator is suspended and on its
 local variables, and these are what is compared when two states are.
 """
 
@@ -57,7 +57,7 @@ class Thing:
 
     @classmethod
     def hidden(cls, value: Any, name: str, args: tuple[Any, ...]) -> bool:
-        """Whether nobody but the holder of its lock can tell that an operation was made. Asked of private things."""
+        """Whether only the holder of its lock can see that an operation was made. Asked of private things."""
         return True
 
     @classmethod

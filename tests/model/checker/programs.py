@@ -1,4 +1,4 @@
-"""Where processes stand: operations, values and local states by small numbers, so that states are compared fast."""
+"""How far processes have got: operations, values and local states as small numbers, so that states compare fast."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .machine import Program, Steps
 
 READ, WRITE, SYNC = "read", "write", "sync"
 
-# So many generators are kept where they stand; those beyond are run again from their beginning.
+# How many generators are kept suspended where they are; any others are run again from their beginning.
 _KEPT = 100_000
 
 
@@ -50,7 +50,7 @@ ENDED = 0
 class Programs:
     """The local states of all processes, found as they are reached.
 
-    A generator cannot be copied. The first way that leads on from a local state takes the generator that stands there;
+    A generator cannot be copied. The first way that leads on from a local state takes the generator suspended there;
     for any other, one is run again from its beginning, with the results that have led there.
     """
 
@@ -65,7 +65,7 @@ class Programs:
         self.pending: list[Operation | None] = [None]
 
     def first(self, key: Any, program: Program | None) -> int:
-        """The local state in which a program begins; `key` tells it from others."""
+        """The local state in which a program begins; `key` distinguishes it from others."""
         found = self._firsts.get(key)
         if found is None:
             found = self._firsts[key] = ENDED if program is None else self._enter(key, program, (), program(), None)
@@ -111,7 +111,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _stand(generator: Any) -> tuple[Any, ...]:
-    """Where a generator stands: each frame's place in its code, and its variables."""
+    """Where a generator is suspended: each frame's place in its code, and its variables."""
     frames = []
     while generator is not None:
         frame = generator.gi_frame

@@ -1,1 +1,1 @@
-"""What nobody may ever see: observers that look at every state, and remember."""
+"""What must never be seen: observers that check every state, and remember."""

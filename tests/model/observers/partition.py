@@ -1,4 +1,4 @@
-"""What nobody may ever see: the invariants of a partition, as an observer checks them after each step.
+"""What must never be seen: the invariants of a partition, as an observer checks them after each step.
 
 The observer is any number of readers at once: it looks at every state that the files go through, and remembers which
 record it saw at which offset, for ever. (A reader that takes its time between looking at the state and at the log is
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
 
 
 class Witness(Thing):
-    """The observer of a partition. Writers tell it what they acknowledge."""
+    """The observer of a partition. Writers report to it what they acknowledge."""
 
     @classmethod
     def do_acknowledge(cls, seen: Seen, base: int, whats: tuple[Any, ...], durable: bool) -> Any:
@@ -109,11 +109,11 @@ def visible(state: State, folder: Folder) -> tuple[Batch, ...]:
         if base == state.base:
             cells = cells[: state.position]
         if not state.booted:
-            # Nothing was put right yet. A reader gets what is whole, and an error elsewhere.
+            # Nothing was recovered yet. A reader gets what is whole, and an error elsewhere.
             found += [batch for batch in cells if batch and batch.base >= base and batch.next <= state.next]
             continue
         end = bases[number + 1] if number + 1 < len(bases) else state.next
-        # Behind a closed segment's end there may be what a holder has written that had lost its lock.
+        # Beyond an inactive segment's end there may be what a holder that had lost its lock has written.
         run = tuple(batch for batch in whole_run(cells, 0, base) if batch.next <= end)
         reached = run[-1].next if run else base
         if reached != end and end > state.start:

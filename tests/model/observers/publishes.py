@@ -1,4 +1,4 @@
-"""What nobody may ever see of publishes: invariants over the decision log and all partitions."""
+"""What must never be seen of publishes: invariants over the decision log and all partitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .partition import current, visible, watch
 
 
 class Promise(NamedTuple):
-    """What a publisher was told is there; or that it is forgotten; or, with an outcome, what an error has told."""
+    """What was acknowledged to a publisher is there; or is forgotten; or, with an outcome, is as an error reported."""
 
     pub: str
     number: int = -1
@@ -40,9 +40,9 @@ class Promises(Thing):
 
     @classmethod
     def do_tell(cls, value: frozenset[Promise], outcome: str, wanted: Record) -> Any:
-        """An error has told that what `wanted` asks for is published and pending, or not published, or unknown.
+        """An error has reported that what `wanted` asks for is published and pending, or not published, or unknown.
 
-        It speaks of its own call. What an earlier one has told of the same output stands.
+        It concerns its own call. What an earlier one has reported of the same output remains true.
         """
         if any(told.outcome and told.content == wanted.content for told in value):
             return value, None
@@ -50,7 +50,7 @@ class Promises(Thing):
 
     @classmethod
     def do_forget(cls, value: frozenset[Promise], pub: str) -> Any:
-        """A publisher was told that it is forgotten."""
+        """A publisher got the answer that it is forgotten."""
         return value | {Promise(pub)}, None
 
 
@@ -79,7 +79,7 @@ class Look:
         states = {
             place: current(partitions[2 * number]) for number, place in enumerate(self.places) if place not in void
         }
-        # What a power loss hides in a partition comes back as soon as somebody takes its lock.
+        # What a power loss hides in a partition comes back as soon as a process takes its lock.
         recovered = {place: state.applied for place, state in states.items() if state.booted}
         decided = decisions(batches)
         _check_promises(promises, recovered)
@@ -119,7 +119,7 @@ def _check_promises(promises: Iterable[Promise], applied: Mapping[str, int]) -> 
 
 
 def _check_told(promises: Collection[Promise], decided: Iterable[Record], now: Known, booted: bool) -> None:
-    """What errors have told is true. After a power loss a decision may be hidden until its log is put right."""
+    """What errors have reported is true. After a power loss a decision may be hidden until its log is recovered."""
     there = {record.content for record in decided}
     for told in promises:
         if told.outcome == "not" and told.content in there:

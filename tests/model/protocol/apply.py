@@ -1,6 +1,6 @@
 """Puts what a decision gives to a partition into its log, once.
 
-Stands for pyspark_log/storage/publish/partition_applier.py and, as `install`, for install.py;
+Models pyspark_log/storage/publish/partition_applier.py and, as `install`, install.py;
 docs/protocol.md, "the steps of a publish",
 4, and "large output becomes segments". What the engine makes ready without the lock is made under it here.
 """

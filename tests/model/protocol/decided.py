@@ -1,6 +1,6 @@
 """Applies what was decided, wherever it is not yet.
 
-Stands for pyspark_log/storage/publish/applier.py, for DecisionLog.follow, and for help_apply of publishing.py;
+Models pyspark_log/storage/publish/applier.py, DecisionLog.follow, and help_apply of publishing.py;
 docs/protocol.md,
 "the steps of a publish", 4.
 """
@@ -138,7 +138,7 @@ class Helper:
         yield from writer.apply(record.decision, pieces(record))
 
     def help(self) -> Steps:
-        """Applies what is decided and not visible yet; waits for nobody. SyncError."""
+        """Applies what is decided and not visible yet; waits for no process. SyncError."""
         yield from self.follow()
         undone = dict(self.known.undone)
         for number in sorted(undone):

@@ -1,6 +1,6 @@
 """The decisions of a store, as records of a partition.
 
-Stands for pyspark_log/storage/publish/decision.py and decision_log.py.
+Models pyspark_log/storage/publish/decision.py and decision_log.py.
 """
 
 from __future__ import annotations

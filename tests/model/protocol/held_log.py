@@ -1,6 +1,6 @@
 """A partition's log while its lock is held: the state, the active segment, and the changes that others are made of.
 
-Stands for pyspark_log/storage/log/lease.py and held_log.py; docs/protocol.md, "the steps of an append", 1 to 4.
+Models pyspark_log/storage/log/lease.py and held_log.py; docs/protocol.md, "the steps of an append", 1 to 4.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .setup import Setup
 
 
 class SyncError(Exception):
-    """A sync failed: what was being done is given up where it stood."""
+    """A sync failed: the task is given up at that step."""
 
 
 class DamagedError(SyncError):
@@ -114,7 +114,7 @@ class HeldLog:
     # ---- the active segment
 
     def forget(self) -> None:
-        """The next use looks at the files anew."""
+        """The next use opens the files again."""
         self.file, self.file_base, self.seen = None, 0, None
 
     def use_segment(self, file: int) -> None:
@@ -198,9 +198,9 @@ class HeldLog:
     # ---- syncing
 
     def sync_log(self, file: int) -> Steps:
-        """Syncs a segment. SyncError; then nobody knows what is on the disk, and the state says so.
+        """Syncs a segment. SyncError; then it is unknown what is on the disk, and the state says so.
 
-        It says so before, as there may be nobody to say it after.
+        It says so before the sync, as no process may be left to say it afterwards.
         """
         suspect = self.state.suspect
         if not suspect and self.keeps("a segment is suspect while it is being synced"):
@@ -213,7 +213,7 @@ class HeldLog:
         self.loaded = Loaded(self.state._replace(suspect=suspect), False, self.loaded.torn)
 
     def write_again(self, file: int, start: int, end: int) -> Steps:
-        """Writes what stands in a file over itself."""
+        """Writes what a file holds over itself."""
         cells = yield self.log, "cells", file
         for at in range(start, end):
             yield self.log, "write", file, at, cells[at]
@@ -221,7 +221,7 @@ class HeldLog:
     # ---- cutting
 
     def cut_leftovers(self) -> Steps:
-        """Removes what a killed holder left behind the end."""
+        """Removes what a killed holder left beyond the end."""
         file = yield from self.segment()
         cells = yield self.log, "cells", file
         if len(cells) < self.state.position:
@@ -231,7 +231,7 @@ class HeldLog:
             yield from self.cut()
 
     def cut(self) -> Steps:
-        """Removes all that stands behind the end, and says so while it does. SyncError."""
+        """Removes all that is beyond the end, and says so while it does. SyncError."""
         if self.keeps("what is cut is open before that is said"):
             yield from self.segment()
         if self.keeps("a flag while cutting"):

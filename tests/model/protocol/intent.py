@@ -1,6 +1,6 @@
 """The intent to apply a decision: what the state says before the bytes come, and what becomes of it.
 
-Stands for pyspark_log/storage/log/recovery/apply_intent.py; docs/protocol.md, "resolving an intent".
+Models pyspark_log/storage/log/recovery/apply_intent.py; docs/protocol.md, "resolving an intent".
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Intents(HeldLog):
             yield self.log, "sync_folder"
 
     def is_whole(self) -> Steps:
-        """Whether exactly the intent's batches stand behind the end, and can be on the disk."""
+        """Whether exactly the intent's batches are beyond the end, and can be on the disk."""
         intent, state = self.state.intent, self.state
         if state.suspect and self.keeps("what a failed sync left is not taken for whole"):
             return False

@@ -1,6 +1,6 @@
 """Publishes: claims, decides, and tidies up.
 
-Stands for pyspark_log/storage/publish/publishing.py and checks.py, and pyspark_log/storage/maintenance/janitor.py;
+Models pyspark_log/storage/publish/publishing.py and checks.py, and pyspark_log/storage/maintenance/janitor.py;
 docs/protocol.md, "the steps of a publish".
 """
 
@@ -122,7 +122,7 @@ class Publisher(Helper):
             claimed: its run has claimed the publisher before.
 
         Raises:
-            NotPublishedError, PendingError, UnknownError: what the publisher is told, in this type.
+            NotPublishedError, PendingError, UnknownError: what the publisher learns, in this type.
         """
         self.stage = BEFORE
         try:
@@ -261,7 +261,7 @@ class Publisher(Helper):
                 record._replace(forget=True) if record.pub == forget else record._replace(done=True) for record in done
             )
             last = self.known.of(forget)
-            # Somebody else was faster with the record that it is done.
+            # Another process was faster with the record that it is done.
             if last is not None and last.done and self.keeps("a publisher is forgotten though another was faster"):
                 records = (*records, last._replace(forget=True))
             if records:

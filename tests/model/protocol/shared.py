@@ -1,6 +1,6 @@
 """What a held log does besides on a shared file system, where its lock can be given to another without its knowing.
 
-Stands for what pyspark_log/storage/log/lease.py does where it is `shared`; docs/protocol.md, "when a lock is lost". A
+Models what pyspark_log/storage/log/lease.py does where it is `shared`; docs/protocol.md, "when a lock is lost". A
 holder's writes to the state file, which is the locked one, are refused once it has lost the lock; all its other changes
 go through, however late. A process that changes a log says so in the state first, by a claim; one that finds a claim
 not taken back goes on in another segment.
@@ -38,7 +38,7 @@ class SharedLogWriter(LogWriter):
     # ---- the lock and the state
 
     def enter(self) -> Steps:
-        """Takes the lock; if it finds a claim, it puts right what is there, and goes on in another segment."""
+        """Takes the lock; if it finds a claim, it repairs what is there, and goes on in another segment."""
         yield self.slots, "acquire", self.process
         self.loaded = yield self.slots, "load"
         unfinished = self.state.claimed or self.state.cutting or self.state.intent
@@ -113,7 +113,7 @@ class SharedLogWriter(LogWriter):
         return done[0]
 
     def drop_newer_segments(self) -> Steps:
-        """Removes them whoever has made them. LockLostError."""
+        """Removes them, whichever process has made them. LockLostError."""
         if self.may_cut or self.keeps("newer segments go even where no claim was found"):
             yield from super().drop_newer_segments()
 
@@ -130,7 +130,7 @@ class SharedLogWriter(LogWriter):
     # ---- cutting
 
     def cut_leftovers(self) -> Steps:
-        """What stands behind the end is of one that was cut off."""
+        """What is beyond the end was written by a process that was cut off."""
         file = yield from self.segment()
         cells = yield self.log, "cells", file
         if len(cells) < self.state.position:
@@ -140,7 +140,7 @@ class SharedLogWriter(LogWriter):
             yield from self.cut()
 
     def cut(self) -> Steps:
-        """As where nobody else is at work, if nobody can be; else it is left to the next process. LockLostError."""
+        """Cuts as usual if no other process can be at work; else leaves it to the next process. LockLostError."""
         if self.may_cut:
             yield from super().cut()
         else:
@@ -155,7 +155,7 @@ class SharedLogWriter(LogWriter):
     # ---- changing the log
 
     def roll(self, epochs: int = 0) -> Steps:
-        """Begins a new segment, in which nobody else can write. LockLostError."""
+        """Begins a new segment, in which no other process can write. LockLostError."""
         yield from self.claim()
         file = yield from self.segment()
         yield from self.close_segment(file, self.state.position)

@@ -26,7 +26,7 @@ class Compacted(Log):
 
     @classmethod
     def do_compact(cls, folder: Folder, keeps_last: bool) -> Any:
-        """Drops, of all segments but the active one, the records behind which there is one of the same publisher.
+        """Drops, of all segments but the active one, the records that a later one of the same publisher follows.
 
         Offsets stay as they are; `keeps_last` False drops all.
         """

@@ -38,7 +38,7 @@ class Checkpoint(Thing):
 
     @classmethod
     def do_plan(cls, plans: Plans, batches: int) -> Any:
-        """The next batch's number and plan: the one that is not committed, or a new one; None behind the last."""
+        """The next batch's number and plan: the one that is not committed, or a new one; None after the last."""
         if len(plans.batches) == plans.committed:
             if plans.committed == batches:
                 return plans, None
@@ -55,7 +55,7 @@ class Checkpoint(Thing):
 def run(process: int, setup: Setup, name: str, batches: int, checkpoint: str, located: bool, patient: bool) -> Steps:
     """A run of the query, until all batches are done or one is refused.
 
-    After an error it publishes once more: the same if it is pending, and staged anew if it is not published.
+    After an error it publishes once more: the same if it is pending, and staged again if it is not published.
     """
     access = Publisher(process, PLACES, setup, patient=patient)
     claimed = False
@@ -106,8 +106,8 @@ def model(
     Args:
         batches: how many.
         zombies: runs that begin while another is at work.
-        copied: a query with a copy of the checkpoint at another place, made behind the first batch.
-        located: runs tell where their checkpoint is; else only what they have planned tells one query from another.
+        copied: a query with a copy of the checkpoint at another place, made after the first batch.
+        located: runs record where their checkpoint is; else only what they have planned distinguishes the queries.
         back: the checkpoint may be restored to what it was so many batches ago; 0: it is not.
         helpers: passers-by that apply and record what is done.
         patient: runs wait for a partition's lock; else they give up, and publish the same again.

@@ -1,4 +1,4 @@
-"""Positions of a group that move with a publish: members that process and commit in one decision, and a plain commit.
+"""Committed offsets that move with a publish: members that process and commit in one decision, and a plain commit.
 
 A sweep takes back a position that has expired: one that was committed by itself, before the sweep began.
 
@@ -45,7 +45,7 @@ class Member(Publisher):
         return position
 
     def before_deciding(self, wanted: Record) -> Steps:
-        """The position must be the one that was started from, and nobody commits until the decision is made."""
+        """The position must be the one that was started from, and no process commits until the decision is made."""
         log = self.writers[O]
         if self.keeps("a publisher that decides holds the group's partition"):
             yield from log.enter()
@@ -75,7 +75,7 @@ class Member(Publisher):
             yield from log.leave()
 
     def commit(self, mark: str, position: int) -> Steps:
-        """A commit by itself, behind what was decided before. SyncError, GivenUpError."""
+        """A commit by itself, after what was decided before. SyncError, GivenUpError."""
         log = self.writers[O]
         yield from self._enter_behind(self.keeps("a commit comes after what is decided"))
         yield from log.append((("c", mark, position),), sync=False)

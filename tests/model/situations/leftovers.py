@@ -1,8 +1,8 @@
-"""Resolving an intent behind which something else may stand: batches of an append, with right CRCs and offsets.
+"""Resolving an intent with something else at its place: batches of an append, with right CRCs and offsets.
 
 No run of the protocol gets there, since what is cut is synced before anything else. So it is taken as given: a disk
-that brings back what was removed, a log file that was restored from a copy. Each place behind the end has one of
-several things, on the disk or in memory only, and an intent of a decision of two batches stands in the state.
+that brings back what was removed, a log file that was restored from a copy. Each place beyond the end has one of
+several things, on the disk or in memory only, and the state has an intent of a decision of two batches.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .one_partition import P, Script, Tasks, last, settled, worker
 
 
 def things_at(place: int) -> tuple[Any, ...]:
-    """What may stand at a place of the intent's batches, with the offset of that place: scrap, or a batch."""
+    """What may be at a place of the intent's batches, with the offset of that place: scrap, or a batch."""
     return None, ("stale", place), ("d", 0, 0, 2), ("d", 0, 1, 2)
 
 
 class GivenLog(Log):
-    """A log that begins with what was found behind its end."""
+    """A log that begins with what was found beyond its end."""
 
     syncs = Log.syncs | {"given"}
 
@@ -44,7 +44,7 @@ class GivenLog(Log):
 
 
 def first_worker(setup: Setup) -> Steps:
-    """Puts something behind the end and then enters."""
+    """Writes something beyond the end and then enters."""
     yield P + " log", "given"
     yield from worker(0, setup, (), True)
 
@@ -52,7 +52,7 @@ def first_worker(setup: Setup) -> Steps:
 def model(
     kills: int = 1, powers: int = 1, setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
-    """One partition with one record, an intent, and anything behind the end."""
+    """One partition with one record, an intent, and anything beyond the end."""
     before = Batch(0, 1, ("a", 0, 0))
     intent = Intent(0, (("d", 0, 0, 2), ("d", 0, 1, 2)), 3, 0, 3)
     state = State(next=1, position=1, synced=1, intent=intent)

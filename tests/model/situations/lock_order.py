@@ -3,7 +3,7 @@
 The programs here only take and release locks, in the orders in which the engine nests them: the decision log's before
 those of groups' partitions (a publish that moves positions), that of topics before those of partitions (deleting a
 topic, making a partition's state), a partition's before that of the checkpoints (a roll). That none of them waits for
-ever is asked of every state: somebody can always go on.
+ever is asked of every state: some process can always go on.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def work(process: int, kind: str, setup: Setup) -> Steps:
 
 
 class Turns(Thing):
-    """Who waited, and how often others got the lock meanwhile, since the waiter has its turn."""
+    """Which process waited, and how often others got the lock meanwhile, since the waiter has its turn."""
 
     reads = frozenset({"acquire_turn", "release_turn", "acquire", "release"})
 
@@ -82,7 +82,7 @@ class Turns(Thing):
 def again_and_again(process: int, setup: Setup) -> Steps:
     """One that takes the lock without a pause."""
     for _time in range(3):
-        # Who does not ask for its turn takes the lock whenever it is free.
+        # A process that does not ask for its turn takes the lock whenever it is free.
         if process == 0 or setup.keeps("every waiter takes its turn"):
             yield "turns", "acquire_turn", process
         yield "turns", "acquire", process

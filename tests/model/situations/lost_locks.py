@@ -91,7 +91,7 @@ def model(
     Args:
         clients, tasks, kinds: how many, and what they do.
         losses: how often a lock is given to another.
-        stray: where a segment is, above the end, made by a process that stood still after its claim; 0: nowhere.
+        stray: where a segment is, above the end, made by a process that was suspended after its claim; 0: nowhere.
         begun: a publish was killed when it had written its intent.
         kills, setup: as in Model.
     """

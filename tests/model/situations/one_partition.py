@@ -24,7 +24,7 @@ class Tasks(NamedTuple):
 
     Attributes:
         left, begun: how many tasks.
-        decided: the kinds of what is decided, whoever applies it.
+        decided: the kinds of what is decided, whichever process applies it.
         staging: a publish is under way that is not decided; there is one at a time.
         failed: the power has gone.
     """

@@ -106,7 +106,7 @@ def private(places: Sequence[str] = PLACES) -> dict[str, tuple[str, int]]:
 
 
 def attempts(pub: str, numbers: Sequence[int], places: Sequence[str], life: int) -> tuple[Record, ...]:
-    """What a publisher publishes in its n-th life: the same numbers, staged anew."""
+    """What a publisher publishes in its n-th life: the same numbers, staged again."""
     return tuple(Record(pub, number, places=tuple(places), content=Content(pub, number, 0, life)) for number in numbers)
 
 
@@ -122,7 +122,7 @@ def model(
         helpers: passers-by; `tidies`: they record what is done.
         skips: after a restart the first one goes on with its second number.
         failing: so many syncs of the decision log may fail; then with one kill or loss of power at most, as the last
-            life publishes what it was told of once more.
+            life publishes once more what was acknowledged to it.
         kills, powers, setup: as in Model.
     """
     lives: dict[str, Sequence[Program | None]] = {}

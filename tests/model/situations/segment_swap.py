@@ -1,9 +1,9 @@
 """The swap of compaction: a cleaned segment takes the place of the two that it was made of, beside readers and appends.
 
-Stands for pyspark_log/storage/log/recovery/swap.py.
+Models pyspark_log/storage/log/recovery/swap.py.
 Segments 0 and 2 (two batches each) become one that begins at 0; segment 4 is
 active. The cleaned one has an empty batch for what is compacted away. A reader takes its time between its looks at the
-state, the names and the files. A cleaner that was killed comes again, and does all anew.
+state, the names and the files. A cleaner that was killed comes again, and repeats everything.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def writer(process: int, setup: Setup, mark: str) -> Steps:
 
 
 def truncater(process: int, setup: Setup) -> Steps:
-    """Takes back what stands from offset 3 on."""
+    """Takes back everything from offset 3 on."""
     access = Cleaner(P, 0, process, setup)
     yield from access.enter()
     if access.state.next > TRUNCATED:

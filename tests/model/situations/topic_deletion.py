@@ -15,12 +15,12 @@ from ..protocol.setup import PLAIN, Setup
 from ..protocol.writer import LogWriter
 from .publishers import PLACES, attempts, helper, last, private, publisher, settled, things
 
-# The lock of all topics, behind that of the decision log and those of the partitions.
+# The lock of all topics, after that of the decision log and those of the partitions.
 TOPICS_LOCK = 1 + len(PLACES)
 
 
 class Topics(Thing):
-    """The partitions whose topics are there, each one's own; "no " and its name once that it is deleted was told."""
+    """The partitions whose topics are there, each one's own; "no " and its name once its deletion was reported."""
 
     reads = frozenset({"has", "landed"})
     syncs = frozenset({"delete", "deleted"})

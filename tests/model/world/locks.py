@@ -8,7 +8,7 @@ from ..checker.machine import Thing
 
 
 class Locks(Thing):
-    """Locks, each held by a process or by nobody (-1)."""
+    """Locks, each held by a process or free (-1)."""
 
     reads = frozenset({"acquire", "try", "release"})
 

@@ -18,7 +18,7 @@ from .state_file import State
 
 
 class Batch(NamedTuple):
-    """A record batch: `what` tells its records, and so its CRC, from all others; None: it has none and fills a gap."""
+    """A record batch: `what` identifies its records, and so its CRC; None: it has none and fills a gap."""
 
     base: int
     count: int

@@ -13,7 +13,7 @@ from .state_file import Slots, State, StateFile
 
 
 class Served(NamedTuple):
-    """The files, and the holder of the lock; -1: nobody."""
+    """The files, and the holder of the lock; -1: none."""
 
     file: Slots
     folder: Folder
@@ -50,7 +50,7 @@ class Server(Thing):
 
     @classmethod
     def do_by_name(cls, value: Served, process: int, claimed: bool, name: str, *args: Any) -> Any:
-        """Makes, removes or renames a file right behind a claim, as one step: (result,), or False if it was refused."""
+        """Makes, removes or renames a file right after a claim, as one step: (result,), or False if it was refused."""
         if claimed and value.holder != process:
             return value, False
         if name == "create" and args[0] in value.folder.names:

@@ -1,6 +1,6 @@
 """A state file: four slots, of each of which the disk has what was synced, or any write since.
 
-Stands for pyspark_log/storage/log/state_file.py;
+Models pyspark_log/storage/log/state_file.py;
 docs/format.md has its layout. A sync that fails says so once: later ones
 do nothing, and succeed, until something is written again.
 """
@@ -51,7 +51,7 @@ class State(NamedTuple):
     intent: Any = None  # an Intent, or a Swap
     claimed: bool = False
     epoch: int = 0
-    torn: bool = False  # what stands in the slot is no state
+    torn: bool = False  # the slot holds no state
 
     def counts(self, base: int) -> bool:
         """Whether the segment with that base counts, if it is there."""
