@@ -2,8 +2,8 @@
 
 Appends with keys and tombstones, synced and not; publishes that are copied or become segments, and move a position;
 batches of a producer that numbers them, and aborted transactions; deleted records, retention, truncation, flushes.
-Positions of groups are committed, expire and are taken back. Both logs of the engine's own have small segments here,
-so that who commits or publishes compacts them.
+Committed offsets are written, expire and are taken back. Both logs of the engine's own have small segments here,
+so that a process that commits or publishes compacts them.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ SOURCE = TopicPartition("keyed", 0)
 
 
 class CompactedWorkload(Steps):
-    """Steps with values that tell which step they are of; keys come again and again."""
+    """Steps with values that name the step they are of; keys come again and again."""
 
     def __init__(self, path, done=0):
         super().__init__(path, done)
@@ -67,7 +67,7 @@ class CompactedWorkload(Steps):
             self.add(self.create_topic, topic)
         for number in range(ROUNDS):
             if number == 2:
-                # In the midst of what is compacted by then.
+                # In the middle of what is compacted by then.
                 self.add(self.truncate, "keyed", 0, 24)
                 self.add(self.delete_records, 6)
             for part in range(2):
@@ -106,7 +106,7 @@ class CompactedWorkload(Steps):
             Store.open(self.path).create_topic(topic, PARTITIONS[topic], CONFIGS[topic])
 
     def publish(self, number):
-        """A query's batch, which moves the position of a group; one becomes segments."""
+        """A query's batch, which moves a group's committed offset; one becomes segments."""
         store = Store.open(self.path)
         writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["keyed", "brief"]))
         count = 44 if number % 2 else 4
@@ -194,7 +194,7 @@ class Seen:
 
     Attributes:
         stable: where the first open transaction begins; the end, if none is open.
-        committed: the same for those who leave out what was aborted.
+        committed: the same for readers that leave out what was aborted.
     """
 
     start: int = 0

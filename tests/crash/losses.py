@@ -9,7 +9,7 @@ from sampling import SEED, sample
 
 
 def record_run(workload_of, nothing, folder):
-    """Runs a workload that nobody stops.
+    """Runs a workload without interruption.
 
     Args:
         workload_of: makes it for a path.
@@ -37,7 +37,7 @@ def try_losses(recorded, check, most, capsys, *, parts=1):
         recorded: as of `record_run`.
         check: gets the path of what is left, what held, and what the step leads to that was under way.
         most: before how many changes the power goes.
-        capsys: is told how many were tried.
+        capsys: reports how many were tried.
         parts: how often any part of what was not synced is kept, besides nothing and everything.
     """
     trace, held, folder = recorded

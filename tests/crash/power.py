@@ -221,7 +221,7 @@ class _Disk:
             How many there are, and the fates.
         """
         folders = self._pending_folders()
-        # What stands in indexes changes nothing that readers see, so their entries stay together.
+        # The entries of indexes change nothing that readers see, so they stay together.
         writes, of_indexes = [], []
         for inode in self._pending_inodes():
             ones = [(id(inode), number) for number in range(len(inode.pending))]
@@ -270,7 +270,7 @@ class _Disk:
         return [inode for inode in self._all() if isinstance(inode, _Inode) and inode.pending]
 
     def _all(self):
-        """All that any name stands for, or may stand for again."""
+        """All that any name refers to, or may refer to again."""
         found, waiting = {}, [self._above]
         while waiting:
             one = waiting.pop()

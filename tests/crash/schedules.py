@@ -1,6 +1,6 @@
 """Runs several programs of the engine step by step, in an order that the test chooses, with kills between steps.
 
-Each program is a thread that stands for a process: it has a table of locks of its own, and opens its own store. It
+Each program is a thread in place of a process: it has a table of locks of its own, and opens its own store. It
 stops before each change to files and where it would wait for another's lock. One program goes on at a time.
 """
 
@@ -38,10 +38,10 @@ class _Tables:
 
 
 class Program:
-    """A program that stands before its first step.
+    """A program that waits before its first step.
 
     Attributes:
-        at: the change before which it stands; None: it has not begun, or waits for a lock.
+        at: the change before which it waits; None: it has not begun, or waits for a lock.
         waits: the descriptor of the file whose lock it waits for; -1: it does not wait.
         ended, killed, error: how far it is, and what it has raised.
     """
@@ -71,7 +71,7 @@ class Program:
         self._back.release()
 
     def stand(self, change=None, waits=-1):
-        """Called by its own thread: it stands until it may go on."""
+        """Called by its own thread: it waits until it may go on."""
         if self.killed:
             raise Stopped
         self.at, self.waits = change, waits
@@ -112,7 +112,7 @@ def _is_free(fd):
 
 
 def wait_for(file, *patience):
-    """As `locks._flock`, but a program that would have to try again stands still."""
+    """As `locks._flock`, but a program that would have to try again is paused."""
     program = getattr(_current, "program", None)
     if program is None:
         return _flock(file, *patience)
@@ -202,7 +202,7 @@ def run(programs, choose, kills, after):
         after: called after each step.
 
     Returns:
-        The steps: what, of which program, and before which change to which file it stood.
+        The steps: what, of which program, and before which change to which file it waited.
     """
     back = threading.Lock()
     back.acquire()

@@ -64,7 +64,7 @@ def run_until(program, stop):
 
 
 def copy_folder(source, target):
-    """Copies a folder; names that stand for one file do so in the copy."""
+    """Copies a folder; names that are links to one file are so in the copy."""
     made = {}
 
     def copy(path, new):

@@ -28,7 +28,7 @@ RECORDS = 12
 
 
 def make(path):
-    """Closed segments, a numbered producer, and a publisher."""
+    """Inactive segments, a numbered producer, and a publisher."""
     store = Store.create(path, {"offsets.topic.num.partitions": "1"})
     store.create_topic("t", 1, CONFIGS)
     for first in range(0, RECORDS, 3):

@@ -105,7 +105,7 @@ class Work:
         self.positions["moved"] = number
 
     def commit(self, group, position, calm):
-        """Often enough that the log begins segments, and is compacted by who commits."""
+        """Often enough that the log begins segments, and that commits compact it."""
         for one in (position + 100, position):
             again_until_done(lambda one=one: self.offsets.commit(group, {AT: one}, "." * 150))
         self.positions[group] = position

@@ -53,7 +53,7 @@ class Acknowledged:
                 if is_aborted(value):
                     continue
                 synced = step in workload.flushes or (step in workload.syncs and offset not in before)
-                # What has taken the place of a durable one was in a closed segment, and so is durable.
+                # What has replaced a durable one was in an inactive segment, and so is durable.
                 replaced = offset > kept.get(key, offset) and kept[key] not in seen.records
                 if replaced or (synced and offset > kept.get(key, -1)):
                     kept[key] = offset
@@ -81,7 +81,7 @@ class PowerLoss:
             with pytest.raises(StoreNotFoundError):
                 Store.open(self.path)
             return
-        # First those who read, then those who look for what was decided, then those who write.
+        # First readers, then a process that looks for what was decided, then writers.
         self.check_committed()
         help_apply(Store.open(self.path).decisions)
         store = Store.open(self.path)
@@ -133,7 +133,7 @@ class PowerLoss:
                 assert floor >= kept, (group, floor, kept)
 
     def check_verified(self):
-        # The file of closed segments is never synced, and can be torn.
+        # The file of inactive segments is never synced, and can be torn.
         wrong = damages(self.path)
         assert not wrong, "\n".join(map(str, wrong))
         check_dense(self.path)
@@ -174,7 +174,7 @@ def test_power_losses(recorded, capsys, monkeypatch):
 
 
 def test_how_far_a_cleaner_goes_is_on_the_disk_before_its_first_swap(memory_path):
-    """Who verifies the log goes by it."""
+    """`verify` relies on it."""
     workload = CompactedWorkload(memory_path / "store")
     first = min(workload.cleanings)
     workload.run(until=first)

@@ -37,7 +37,7 @@ def check_between(found, before, after, cleaning):
     for at in {**old_seen, **new_seen, **seen}:
         one, old, new = (which.get(at, Seen()) for which in (seen, old_seen, new_seen))
         check_committed(at, one)
-        # What the step lets go may be gone before its own records come.
+        # What the step deletes may be gone before its own records come.
         assert old.start <= one.start <= new.start, at
         records, earlier, later = one.records, from_start(old.records, one.start), from_start(new.records, one.start)
         if cleaning:
@@ -48,7 +48,7 @@ def check_between(found, before, after, cleaning):
 
 
 def check_same(found, expected):
-    """The end is that of the run that nobody stopped."""
+    """The end is that of the run that was not stopped."""
     (seen, groups), (expected_seen, expected_groups) = found, expected
     for at, expected_one in expected_seen.items():
         one = seen[at]
@@ -84,7 +84,7 @@ def go_on(workload, path, undisturbed, cleaning):
 
 
 def check_healthy(path):
-    """Once somebody has written to each partition, nothing is wrong; and the numbers of a producer are known."""
+    """Once each partition was written to, nothing is wrong; and the numbers of a producer are known."""
     store = Store.open(path)
     store.flush()
     found = faults(path)

@@ -142,7 +142,7 @@ def test_a_removal_in_which_the_power_goes(memory_path, monkeypatch):
 
 
 def test_a_move_out_of_it_that_was_not_synced_is_before_the_removal(memory_path, monkeypatch):
-    """Who moved the partition was killed between the write of the state and its sync, and then the folder failed."""
+    """The move was killed between the write of the state and its sync, and then the folder failed."""
     path = memory_path / "store"
     make(path)
     Store.open(path).move_partition("t", 1, "second")

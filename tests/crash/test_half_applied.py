@@ -44,7 +44,7 @@ def test_the_batches_that_stayed_are_not_there_a_second_time(tmp_path, monkeypat
     os.truncate(log, sum(sizes[: kept + 1]))
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     store = Store.open(store.path)
-    # Whoever looks puts the partition right; what is whole is finished by that.
+    # The first look recovers the partition; this finishes what is whole.
     assert help_apply(store.decisions) == (kept < 2)
     values = [value for batch in store.read("t", 0) for value in batch["value"].to_pylist()]
     assert values == [b"before", b"first", b"second"]
@@ -54,7 +54,7 @@ def test_the_batches_that_stayed_are_not_there_a_second_time(tmp_path, monkeypat
 def test_other_batches_of_the_same_offsets_and_sizes_are_not_taken_for_those_of_the_decision(
     tmp_path, monkeypatch, rebooted
 ):
-    """The writer is stopped before its first byte, and older bytes stand where it was about to write."""
+    """The writer is stopped before its first byte, and older bytes are where it was about to write."""
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)
     store.append("t", rows(b"before"), sync=True)
@@ -115,7 +115,7 @@ def test_batches_of_the_decision_at_other_offsets_are_not_taken_for_applied(tmp_
 
 
 def test_what_was_applied_behind_a_hole_is_applied_anew(tmp_path, monkeypatch):
-    """The decision is on the disk as a whole, and the records before it, which nobody had synced, are not."""
+    """The decision is on the disk as a whole, and the records before it, which were never synced, are not."""
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)
     store.append("t", rows(b"lost"))

@@ -52,7 +52,7 @@ class Interrupt:
 
     @contextlib.contextmanager
     def armed(self):
-        """Interrupts what runs inside, if its moment comes; `self.at` tells where."""
+        """Interrupts what runs inside, if its moment comes; `self.at` says where."""
         sys.setprofile(self._event)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Look-ups by time are right after any stop and any power loss, whatever was being written of closed segments."""
+"""Look-ups by time are right after any stop and power loss, whatever was being written of inactive segments."""
 
 import random
 import shutil
@@ -23,7 +23,7 @@ CONFIG = {"segment.bytes": "400", "index.interval.bytes": "0", "retention.ms": "
 
 
 def run(path):
-    """Rolls, installs, a truncation behind which the same offsets get later times, and deletions."""
+    """Rolls, installs, a truncation after which the same offsets get later times, and deletions."""
     store = Store.create(path)
     store.create_topic("t", 1, CONFIG)
     append(store, [3, 1, 2, 9, 1, 1, 4])
@@ -76,7 +76,7 @@ def has_topic(path):
 
 
 def go_on(path):
-    """Others roll over the same offsets. Whoever writes first puts the partition right."""
+    """Others roll over the same offsets. The first writer recovers the partition."""
     if not has_topic(path):
         return
     help_apply(Store.open(path).decisions)

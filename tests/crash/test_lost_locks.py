@@ -1,7 +1,7 @@
-"""A writer on a shared file system stands still before each of its changes to files and loses its locks; others go on.
+"""A writer on a shared file system stops before each of its changes to files and loses its locks; others go on.
 
-It stands for a host that is cut off until NFS gives its locks to others. There are no two hosts here: the writer is a
-process whose locks are none, and whose writes to state files are refused once it stood still, as an NFS 4 client
+It plays a host that is cut off until NFS gives its locks to others. There are no two hosts here: the writer is a
+process whose locks are none, and whose writes to state files are refused once it was stopped, as an NFS 4 client
 refuses writes to a file whose lock it has lost. All its other changes go through. Whatever it does then, what the
 others wrote stays, once and in order.
 """
@@ -94,7 +94,7 @@ def values(path, partition):
 
 
 class StandStill:
-    """Stands still before a change to files; from then on the locks are lost."""
+    """Stops the process before a change to files; from then on the locks are lost."""
 
     def __init__(self, changes, kind=""):
         self.moment = changes
@@ -111,7 +111,7 @@ class StandStill:
 
 
 def start(program, path, still, at=files.set_observer):
-    """The writer, in a process that stands still before a change, or something else that is told by `at`; its id."""
+    """The writer, in a process that stops before a change, or at something else that `at` observes; its id."""
     pid = os.fork()
     if pid == 0:
         code = FAILED
@@ -163,7 +163,7 @@ def test_a_writer_that_lost_its_locks_harms_nobody(situation, other, tmp_path):
 
 @pytest.mark.parametrize("above", [1, 4, APPENDED * 2])
 def test_a_segment_that_nobody_made_who_had_the_lock_goes(above, tmp_path):
-    """Its maker stood still between its claim and the making, until others had gone on below it."""
+    """Its maker was stopped between its claim and the making, until others had gone on below it."""
     path = make_store(tmp_path / "store", 2)
     base = Store.open(path).latest_offset(TOPIC, 0) + above
     for suffix in SEGMENT_SUFFIXES[:3]:
@@ -176,7 +176,7 @@ def test_a_segment_that_nobody_made_who_had_the_lock_goes(above, tmp_path):
 
 
 def tell_openings(still):
-    """Has the writer stand still before it opens a log."""
+    """Stops the writer before it opens a log."""
     opens = files.open_write
 
     def open_write(path):
@@ -200,7 +200,7 @@ def store_with_intent(folder):
 
 @pytest.mark.parametrize("opening", range(2))
 def test_who_puts_right_what_a_killed_publish_left_and_loses_its_locks_harms_nobody(opening, tmp_path):
-    """It stands still before it opens the log, and others go on in a file of the same name meanwhile."""
+    """It is stopped before it opens the log, and others go on in a file of the same name meanwhile."""
     path = store_with_intent(tmp_path)
     pid = start(append, path, StandStill(opening, "open"), tell_openings)
     assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])

@@ -63,7 +63,7 @@ def places(path):
 def check(path):
     """All is there; others go on; what is left goes."""
     assert numbers(path) == list(range(RECORDS))
-    # Before anything is put right, too.
+    # Before anything is recovered, too.
     assert damages(path) == []
     store = Store.open(path)
     # The producer's last batch is known for that.
@@ -79,7 +79,7 @@ def check(path):
 
 
 def check_after_cleaning(path):
-    """The same, where the next one who comes is who cleans."""
+    """The same, where the next process is one that cleans."""
     Store.open(path).clean()
     Store.open(path).clean()
     assert len(places(path)) == 1

@@ -64,7 +64,7 @@ class PowerLoss:
             with pytest.raises(StoreNotFoundError):
                 Store.open(self.path)
             return
-        # First those who read, then those who look for what was decided, then those who write.
+        # First readers, then a process that looks for what was decided, then writers.
         self.check_topics(see(self.path))
         help_apply(Store.open(self.path).decisions)
         store = Store.open(self.path)
@@ -131,7 +131,7 @@ class PowerLoss:
             check_index(Store.open(self.path), "small", partition)
 
     def check_nothing_left_to_do(self):
-        """The second time nothing has to be put right."""
+        """The second time there is nothing to recover."""
         store = Store.open(self.path)
         for topic in store.topics():
             for partition in range(PARTITIONS):

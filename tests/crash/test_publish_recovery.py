@@ -1,8 +1,8 @@
-"""A publish is stopped before each of its changes to files, or the power goes there; then somebody comes by, and is
-stopped too, before each change that he makes; then somebody else.
+"""A publish is stopped before each of its changes to files, or the power is lost there; then another process comes by,
+and is stopped too, before each change that it makes; then a third.
 
-Who comes by: the publisher with its replay, another publisher, one who appends, a reader that helps, `pylog recover`.
-In the end the publish is there once: as a whole in each partition, with the position of the group that moves with it.
+The other processes: the publisher with its replay, another publisher, an append, a reader that helps, `pylog recover`.
+In the end the publish is there once: as a whole in each partition, with the committed offset that moves with it.
 One of the partitions is in a log dir of its own, on another device than what is staged.
 """
 
@@ -32,7 +32,7 @@ from tests.store_tools import damages
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
 
-# Copied into a log with records, copied so that segments are rolled, installed behind records, and in place of nothing,
+# Copied into a log with records, copied so that segments are rolled, installed after records, and in place of nothing,
 # the last one as a copy that is made before the lock is taken.
 COUNTS = {"plain": 2, "small": 12, "large": 45, "fresh": 40}
 AT = TopicPartition("plain", 0)

@@ -36,12 +36,12 @@ def check_between(seen, before, after):
     """Of the step that was under way a partition shows all or nothing; of those before it, all."""
     for place in {**before, **after, **seen}:
         found, old, new = (values.get(place, []) for values in (seen, before, after))
-        # What the step lets go may be gone before its own values come.
+        # What the step deletes may be gone before its own values come.
         assert found in (old, new) or (place[0] == "short" and old[len(old) - len(found) :] == found), place
 
 
 def check_healthy(path):
-    """Once somebody has written to each partition, `verify` finds no damage."""
+    """Once each partition was written to, `verify` finds no damage."""
     Store.open(path).flush()
     damage = damages(path)
     assert not damage, damage

@@ -1,6 +1,6 @@
 """A swap of segments for a cleaned one is stopped before each of its changes to files, or the power goes there.
 
-What readers find is the old log or the cleaned one, and the next who comes finishes what was begun.
+What readers find is the old log or the cleaned one, and the next process finishes what was begun.
 """
 
 import errno
@@ -72,7 +72,7 @@ def left(base, until):
 
 
 def check(path, base, until):
-    """Old or new to readers, both before and after somebody has written; and then nothing is left over."""
+    """Old or new to readers, both before and after another write; and then nothing is left over."""
     old, new = list(range(RECORDS)), left(base, until)
     found = numbers(path)
     assert all(number in old for number in found)

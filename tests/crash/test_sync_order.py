@@ -88,7 +88,7 @@ def test_a_decision_does_not_outlive_the_position_that_it_starts_from(memory_pat
 
 @pytest.mark.parametrize("killed", [True, False])
 def test_what_was_removed_does_not_come_back_in_the_place_of_what_was_shown_since(memory_path, monkeypatch, killed):
-    """A truncation that was not synced can undo itself, and so can the write behind it; `killed`: in between."""
+    """A truncation that was not synced can undo itself, and so can the write after it; `killed`: in between."""
     store = Store.create(memory_path / "store")
     store.create_topic("t", 1)
     store.append("t", rows(b"first"), sync=True)
@@ -119,7 +119,7 @@ def test_what_was_removed_does_not_come_back_in_the_place_of_what_was_shown_sinc
 
 
 def stop_behind(kind, path):
-    """Stops a program behind its first change of a kind to a file."""
+    """Stops a program after its first change of a kind to a file."""
     seen = []
 
     def stop(change):
@@ -133,7 +133,7 @@ def stop_behind(kind, path):
 
 @pytest.mark.parametrize("shown", [False, True])
 def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_recovered(memory_path, monkeypatch, shown):
-    """Nobody looks for them afterwards; and bytes of a record can look like batches."""
+    """No process looks for them afterwards; and bytes of a record can look like batches."""
     store = Store.create(memory_path / "store")
     store.create_topic("t", 1)
     store.append("t", rows(b"synced"), sync=True)
@@ -163,7 +163,7 @@ def test_torn_bytes_are_gone_before_the_state_says_that_the_log_was_recovered(me
 
 
 def test_what_fills_a_gap_is_on_the_disk_before_the_state_counts_it(memory_path, monkeypatch):
-    """The power goes again while what the first loss has left is being put right."""
+    """The power is lost again while what the first loss has left is being recovered."""
     store = Store.create(memory_path / "store")
     store.create_topic("t", 1)
     store.append("t", rows(b"synced"), sync=True)

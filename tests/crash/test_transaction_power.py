@@ -1,7 +1,7 @@
 """The power goes while a program reads, transforms and writes in transactions, before any change to files.
 
 Whatever stays of what was not synced: what was committed is there, and the sink holds what the group's position
-says, no more and no less; and whoever goes on from there copies each record once.
+says, no more and no less; and any worker that goes on from there copies each record once.
 """
 
 import random
@@ -34,7 +34,7 @@ def recorded():
 
 
 def check(path, acknowledged, who):
-    """`who` comes first: a reader, or the next worker."""
+    """The first process is a reader, or else the next worker."""
     if who == "reader":
         help_apply(Store.open(path).decisions)
         reached = position(path)

@@ -1,6 +1,6 @@
 """A program that reads, transforms and writes in transactions is stopped before each of its changes to files.
 
-Whoever comes next, and whatever he does first: in the end each record of the source is in the sink once and in
+Whichever process comes next, and whatever it does first: in the end each record of the source is in the sink once, in
 order, and the group's position is at the source's end. The one that was stopped may come back then, and can change
 nothing.
 """
@@ -26,7 +26,7 @@ from pyspark_log.storage.store import Store
 
 pytestmark = SAMPLED
 
-# ---- who comes next
+# ---- the next process
 
 
 def same_id(path, _zombie):
@@ -46,7 +46,7 @@ def reader(path, _zombie):
 
 
 def by_hand(path, _zombie):
-    """Commits what he finds, and what is there of it already must stay so."""
+    """Commits what it finds, and what is there of it already must stay so."""
     log = OffsetsLog(Store.open(path))
     found = log.fetch(GROUP)
     if found:

@@ -1,4 +1,4 @@
-"""A run of a workload that nobody stops, step by step, from which any of its changes to files can be reached."""
+"""A run of a workload without interruption, step by step, from which any of its changes to files can be reached."""
 
 import shutil
 import tempfile
@@ -43,7 +43,7 @@ class Undisturbed:
             most: how many stops are tried.
             share: how many of these must come about, but for one: threads that apply side by side do not always make
                 the very same number of changes.
-            capsys: is told how many were tried.
+            capsys: reports how many were tried.
         """
         points = [(change, torn) for change in range(self.starts[-1]) for torn in (False, True)]
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:

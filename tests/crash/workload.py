@@ -2,7 +2,7 @@
 
 Appends to several partitions, unsynced, synced and numbered; rolls, a flush, a close, retention, deleted records,
 truncations; publishes whose output is copied, becomes segments, or is gathered first, synced and not; topics that are
-made, deleted and made again.
+deleted and recreated.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ CONFIGS = {
     "fresh": {"segment.bytes": "6000"} | _SEGMENTS,
     # Old segments go.
     "short": {"segment.bytes": "1200", "retention.bytes": "1500", "file.delete.delay.ms": "0"},
-    # It is deleted and made again.
+    # It is deleted and recreated.
     "temporary": {"segment.bytes": "1200", "file.delete.delay.ms": "0"},
 }
 PRODUCER = 7
@@ -69,7 +69,7 @@ class Steps:
 
 
 class Workload(Steps):
-    """Steps with values that tell which step they are of."""
+    """Steps with values that name the step they are of."""
 
     def __init__(self, path, done=0):
         super().__init__(path, done)
