@@ -10,7 +10,7 @@ from kafka_tools import SPARK_JARS, Broker, missing
 from pyspark_log import Store
 from tests.spark.session import start_session
 
-# Its assertions are told in full, as those of tests.
+# Its assertions are explained in full, as those of tests.
 pytest.register_assert_rewrite("spark_sides")
 
 
@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent.name == "kafka":
             item.add_marker("slow")
-            # kafka-python lets go of sockets without closing them, when a broker is not there at once.
+            # kafka-python drops sockets without closing them, when a broker is not there at once.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 

@@ -49,7 +49,7 @@ def run(main, *arguments, text="", stderr=subprocess.PIPE, **how):
 
 
 def dump(option, *files):
-    """What Kafka's DumpLogSegments prints of files and, behind all of them, of what is wrong with them."""
+    """What Kafka's DumpLogSegments prints of files and, after all of them, of what is wrong with them."""
     tool = "org.apache.kafka.tools.DumpLogSegments"
     return run(tool, option, "--print-data-log", "--files", ",".join(map(str, files)), stderr=subprocess.STDOUT)
 

@@ -76,7 +76,7 @@ def send(found, topic, rows, partition=0):
 
 
 def consumed(broker, topic, partition=0, level=READ_UNCOMMITTED):
-    """All records that a consumer of Kafka gets, and the offset behind them."""
+    """All records that a consumer of Kafka gets, and the offset after them."""
     place = KafkaPartition(topic, partition)
     consumer = KafkaConsumer(
         bootstrap_servers=broker.bootstrap, enable_auto_commit=False, auto_offset_reset="none", isolation_level=level
@@ -95,7 +95,7 @@ def consumed(broker, topic, partition=0, level=READ_UNCOMMITTED):
 
 
 def ended(broker, topic, partition=0):
-    """Waits until the transactions of a partition have their markers; a producer is told before that they ended."""
+    """Waits until a partition's transactions have their markers; a producer gets the answer that they ended before."""
     place = KafkaPartition(topic, partition)
     consumers = [
         KafkaConsumer(bootstrap_servers=broker.bootstrap, enable_auto_commit=False, isolation_level=level)
@@ -206,7 +206,7 @@ def test_transactions(broker):
         committed = is_read_alike(broker, "ended-or-open", level=READ_COMMITTED)
         everything = is_read_alike(broker, "ended-or-open")
         assert (len(committed), len(everything)) == (8 * 30, 12 * 30 + 5)
-        # One that is open hides what comes behind it.
+        # One that is open hides what comes after it.
         one.begin_transaction()
         send(one, "ended-or-open", rows_of(3))
         with producer(broker) as plain:
@@ -312,7 +312,7 @@ def test_groups_of_either_protocol(broker, protocol):
 
 
 def test_a_log_that_is_written_to_meanwhile(broker):
-    """Whoever follows it gets each record once and in order; old segments go at the same time."""
+    """Each of its followers gets each record once and in order; old segments go at the same time."""
     make(broker, "live", internal_segment_bytes="14000", retention_bytes="60000")
     done = threading.Event()
 

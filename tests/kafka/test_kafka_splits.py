@@ -37,7 +37,7 @@ def ends(broker):
             one.begin_transaction()
             send(one, TOPIC, values(10 * number, 6, 30))
             if number == 4:
-                # The marker of what was aborted stands segments behind its first records.
+                # The marker of what was aborted comes segments after its first records.
                 send(two, TOPIC, values(110, 2))
                 two.abort_transaction()
             if number % 2:
@@ -49,7 +49,7 @@ def ends(broker):
         one.begin_transaction()
         send(one, TOPIC, values(60, 3))
         one.commit_transaction()
-        # A producer is told that a transaction has ended before its marker is there.
+        # A producer gets the answer that a transaction has ended before its marker is there.
         deadline = time.monotonic() + PATIENCE
         while (end := consumed(broker, TOPIC)[1]) < RECORDS + MARKERS:
             assert time.monotonic() < deadline, f"{TOPIC}-0 ends at {end}, without the last marker"
@@ -81,7 +81,7 @@ def test_every_split_point(broker, store, ends, level):
 
 
 def test_every_split_point_of_a_compacted_log(broker):
-    """The cleaner takes aborted records and what is superseded, and writes the indexes of transactions anew."""
+    """The cleaner takes aborted records and what is superseded, and rewrites the indexes of transactions."""
     topic = "split-compacted"
     compact = {
         "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "200",

@@ -182,7 +182,7 @@ def test_the_broker_goes_on_to_compact(taken_over, clients, written):
         found = clients.read(COMPACTED[1], partition)
         ours = Store.open(taken_over.log_dir)
         assert read(ours, COMPACTED[1], partition, READ_COMMITTED)[0] == found
-        # It has more closed segments than there were for us, where the last of each key stays.
+        # It has more inactive segments than there were for us, where the last of each key stays.
         assert found == [row for row in rows if row in found]
         assert {row.key: row for row in found} == {row.key: row for row in rows}
         added = more(clients, COMPACTED[1], partition, rows[-1].offset + 1)

@@ -9,7 +9,7 @@ LOSS = pytest.mark.parametrize("fail", [True, False])
 def is_lost(errors, condition):
     """Whether both have failed for this reason."""
     kafkas, ours = errors
-    # What a task of Kafka's raises cannot be told here: the driver does not find its class, which came by ADD JAR.
+    # The error of a task of Kafka's cannot be named here: the driver does not find its class, which came by ADD JAR.
     return ("may have been lost" in kafkas or "UnknownReason" in kafkas) and f"[PYLOG_DATA_LOSS.{condition}]" in ours
 
 

@@ -204,7 +204,7 @@ def test_a_compacted_topic(sides, query, topic, running):
         queries.catch_up()
     for side in sides:
         side.send(topic, [Row(-1, NOW, b"key %d" % (n % 5), None if n == 50 else b"%d" % n, ()) for n in range(60)])
-        # So late that it begins another segment: those before it are compacted.
+        # Late enough to begin another segment: those before it are compacted.
         side.send(topic, [Row(-1, NOW + 14 * 24 * 3_600_000, b"late", b"late", ())])
         side.compact(topic)
         side.send(topic, [Row(-1, NOW + 14 * 24 * 3_600_000, b"last", b"last", ())])

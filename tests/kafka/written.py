@@ -67,7 +67,7 @@ def _batch(rows, **fields):
 
 
 def read(store, topic, partition=0, level=READ_UNCOMMITTED, start=EARLIEST):
-    """All rows that we read, and the offset behind them."""
+    """All rows that we read, and the offset after them."""
     end = store.latest_offset(topic, partition, isolation_level=level)
     rows = []
     for batch in store.read(topic, partition, start, end, headers=True, isolation_level=level):
