@@ -1,4 +1,4 @@
-"""Runs out of disk in the midst of writes: `full_disk.py FOLDER`, in a mount namespace of its own.
+"""Runs out of disk in the middle of writes: `full_disk.py FOLDER`, in a mount namespace of its own.
 
 It mounts a small disk in memory on FOLDER, and says "all is there" if all went well.
 """

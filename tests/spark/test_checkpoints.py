@@ -89,7 +89,7 @@ def test_a_lost_checkpoint_makes_a_new_query(spark, target, tmp_path):
     with fails(r"\[PYLOG_PUBLISH_NUMBER\].*number 0 after 2", WHO):
         run(spark, target, checkpoint)
     check(target)
-    # Nothing is left: nobody can tell it from another query over the same topics.
+    # Nothing is left: nothing distinguishes it from another query over the same topics.
     shutil.rmtree(checkpoint)
     run(spark, target, checkpoint)
     assert values_in(target, TOPIC) == [2 * values for values in values_in(target, "events")]

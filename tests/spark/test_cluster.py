@@ -43,7 +43,7 @@ def test_a_stream_whose_executors_are_killed_writes_everything_once(cluster, sto
         driver = Driver([store.path, tmp_path / "checkpoints", "", cluster.master, "once"], log)
         try:
             killed = []
-            # One before anything is published, the others in the midst of later micro-batches.
+            # One before anything is published, the others in the middle of later micro-batches.
             for number in (-1, 1, 3):
                 killed.append(wait_for_executor(driver, store, tmp_path / "checkpoints/stateless", number, killed))
                 send(killed[-1:], signal.SIGKILL)

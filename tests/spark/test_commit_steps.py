@@ -78,7 +78,7 @@ def stage(store, batch, run):
 
 
 def drive(path, run, first, tell, stop_before, sign):
-    """A driver: publishes the batches from `first` on, and tells of each that is done.
+    """A driver: publishes the batches from `first` on, and reports each that is done.
 
     Before the change `stop_before` to files it sends itself the signal `sign`.
     """
@@ -131,7 +131,7 @@ class Driver:
         while not self.wait(0):
             state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
             if state == "T":
-                self.wait(0)  # for what it told just before
+                self.wait(0)  # for what it reported just before
                 return True
             time.sleep(0.001)
         return False

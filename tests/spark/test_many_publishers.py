@@ -86,7 +86,7 @@ def test_many_publishers_at_once(spark, store, tmp_path):
                 assert one.awaitTermination(500), one.status
             for one in jobs:
                 one.result(500)
-            # It has staged all the while, and has held nobody up.
+            # It has staged all the while, and has delayed no other publisher.
             assert not long_job.done()
             assert f"job {JOBS}" not in by_publisher(store)
         finally:

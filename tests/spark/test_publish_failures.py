@@ -1,4 +1,4 @@
-"""Tasks, workers, executors and drivers fail in the midst of writes: in the end all output is there, once and in order.
+"""Tasks, workers, executors and drivers fail during writes: in the end all output is there, once and in order.
 
 tests/spark/failing_sinks.py makes them fail where it is said. How a commit survives a stop before any of its changes to
 files is shown by test_commit_steps.py.
@@ -85,7 +85,7 @@ def test_a_batch_write_that_fails_leaves_nothing_and_can_be_made_again(failing, 
         write(failing, target.path, fault, marks, COUNT)
     assert values_in(target, TOPIC) == [[], []]
     (owner,) = {job_of(path.name).owner for path in staged_files(target)}
-    # Not a Python process, which Spark ends and starts anew beside the driver.
+    # Not a Python process, which Spark ends and restarts beside the driver.
     assert Path(f"/proc/{owner.number}/comm").read_text() == "java\n"
     assert not owner.is_dead()
     write(failing, target.path, fault, marks, COUNT)

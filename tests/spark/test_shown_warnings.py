@@ -1,4 +1,4 @@
-"""What a write warns of stands in the driver's log, which is its standard error."""
+"""The warnings of a write are in the driver's log, which is its standard error."""
 
 import subprocess
 import sys

@@ -63,7 +63,7 @@ def test_no_store_is_made_among_other_files(spark, tmp_path):
 
 
 class Folder:
-    """Stands where a store is expected."""
+    """Passed where a store is expected."""
 
     def __init__(self, path):
         self.path = str(path)

@@ -1,4 +1,4 @@
-"""Topics and partitions that are made, deleted and made again while a streaming query reads them."""
+"""Topics and partitions that are created, deleted and recreated while a streaming query reads them."""
 
 import json
 import random
