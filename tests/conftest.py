@@ -44,7 +44,7 @@ def pytest_configure(config):
 
 
 def pytest_sessionstart():
-    """When pytest has set its hooks for exceptions that nobody catches."""
+    """When pytest has set its hooks for uncaught exceptions."""
     foreign_threads.let_pass()
 
 
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item):
-    """Ends the process if the fixtures of a test take as long as a test may take, and tells all stacks.
+    """Ends the process if the fixtures of a test take as long as a test may take, and prints all stacks.
 
     pytest's own guard (`faulthandler_timeout`) is gone when the test has failed, as one does that was interrupted.
     """

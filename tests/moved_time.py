@@ -1,4 +1,4 @@
-"""The time of day as no test should need it: it stands still, or passes fast.
+"""The time of day as no test should need it: it does not move, or passes fast.
 
 It is that of the process that runs the test, and of those that it forks; not of other ones, and not of Java.
 """
@@ -11,7 +11,7 @@ import time
 KIND = os.environ.get("PYLOG_TEST_TIME", "")
 # How much time passes from one look at the clock to the next one, in ns.
 _JUMP = 61_000_000_000
-# How far the system's clock for files may be behind, in ns.
+# How far the system's clock for files may lag, in ns.
 _TICK = 20_000_000
 _real, _stat, _fstat, _lstat = time.time_ns, os.stat, os.fstat, os.lstat
 # What a status has beside its ten numbers.

@@ -10,9 +10,9 @@ _LOWEST = 20_000
 
 
 def free_ports(count):
-    """Ports of the loopback interface that nobody has, and that the system gives to nobody who does not ask for them.
+    """Free ports of the loopback interface, outside the range from which the system itself picks ports.
 
-    It gives any of its own range to whoever connects to something; also while a server is down for a moment, whose
+    The system gives ports of that range to any program that connects, also while a server is down for a moment: its
     clients could even be connected to themselves then.
     """
     found = set()

@@ -1,4 +1,4 @@
-"""Processes that tests start: forked from one that has the engine loaded, as starting Python anew takes far longer.
+"""Processes that tests start: forked from one that has the engine loaded, as a new Python takes far longer to start.
 
 They share nothing with the process of the test, and know nothing of what it has patched.
 """
@@ -9,7 +9,7 @@ import multiprocessing
 from pyspark_log.storage.store import Store
 
 PROCESSES = multiprocessing.get_context("forkserver")
-# Of the modules that cannot be loaded here nothing is told. There is one server for all contexts of this kind.
+# Modules that cannot be loaded here are not reported. There is one server for all contexts of this kind.
 PROCESSES.set_forkserver_preload([
     "pandas", "pytest", "pyspark_log.storage.store", "pyspark_log.storage.maintenance.janitor",
     "pyspark_log.storage.maintenance.verify", "pyspark_log.spark_connector.source", "tests.processes",

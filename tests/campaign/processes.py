@@ -91,7 +91,7 @@ class Driver:
     def wait(self, seconds):
         """Waits for the end of all of it; True if it ended well."""
         deadline = time.monotonic() + seconds
-        # The JVM lives on for a moment, for instance to write what it was told to write at its exit.
+        # The JVM lives on for a moment, for instance to write its output at exit.
         while (self.is_running() or self.own()) and time.monotonic() < deadline:
             time.sleep(0.1)
         self._reader.join(120)
@@ -128,7 +128,7 @@ class Driver:
     # ---- what is done to them
 
     def look(self):
-        """Notes who is there, so that `freeze` can stop them at once."""
+        """Notes which processes there are, so that `freeze` can stop them at once."""
         # Python first: what writes to the store is stopped before what waits for it.
         self._known = sorted(self.pids(), key=is_java)
 
@@ -142,7 +142,7 @@ class Driver:
         self._known = sorted(stopped)
 
     def thaw(self):
-        """Lets go on what `freeze` has stopped."""
+        """Continues what `freeze` has stopped."""
         send(self._known, signal.SIGCONT)
 
     def kill(self):

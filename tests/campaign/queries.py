@@ -3,7 +3,7 @@
     queries.py STORE CHECKPOINTS SUFFIX MASTER TRIGGER [JVM-OPTIONS]
 
 The queries write to the topics `stateless` + SUFFIX and `chained` + SUFFIX. With TRIGGER "forever" a query that fails
-is started again in the same process, but once a query is told that a newer run has its place, the process ends; with
+is started again in the same process, but once a query learns that a newer run has its place, the process ends; with
 "once" it ends when all that the source has now is done.
 
 It prints, a line each: "application ID", "started QUERY", "failed QUERY: why", "replaced QUERY: why", and at last

@@ -25,7 +25,7 @@ def check(store, records):
 
 
 def report(campaign, kills, records, faults):
-    """What is to be told, as text."""
+    """The report, as text."""
     hits = campaign.hits
     victims = [victim for victim in (*VICTIMS, "executor") if any(hits[victim, step] for step in STEPS)]
     rows = [("step of the query aimed at", *victims, "all", "(the other)")]

@@ -4,7 +4,7 @@
 
 Any bytes must give a result or one of the engine's own errors, in bounded time and memory; an error of any other kind
 ends the run with code 1 and says how to get that input again. Without FAMILY all of them get `--inputs` each.
-What a family is, and how its inputs are made, stands in its class. The same number and seed make the same input.
+What a family is, and how its inputs are made, is in its class. The same number and seed make the same input.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from family import Family
 HANG_SECONDS = 10
 # Address space (bytes) that feeding may take on top of what was there; beyond it there is a MemoryError.
 MEMORY = 2 << 30
-# Files that are written anew for each input are best not on a disk.
+# Files that are rewritten for each input are best not on a disk.
 _FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 # Inputs of one piece of work of one process.
 _PIECE = 5_000

@@ -1,4 +1,4 @@
-"""What the store keeps as JSON (itself, topics, manifests, decisions) and the records of positions of groups."""
+"""What the store keeps as JSON (itself, topics, manifests, decisions) and the records of committed offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The indexes of segments, and the list of closed segments: what they hold changes nothing but the time of a look.
+"""The indexes of segments, and the list of inactive segments: they change nothing but how long a look-up takes.
 
 An entry of the list has a CRC. With one that fits it is believed: then there must be an answer or an error, no more.
 """
@@ -38,10 +38,10 @@ class Input(NamedTuple):
 
     Attributes:
         base: the segment whose indexes are replaced.
-        index, times, listed: the bytes of its indexes, and of the list of closed segments; None: no file.
+        index, times, listed: the bytes of its indexes, and of the list of inactive segments; None: no file.
         believed: whether the list has CRCs that fit.
         offset, time: what is looked for.
-        look: who reads it; all of them with each input would take hours.
+        look: which reader reads it; all of them with each input would take hours.
     """
 
     base: int
@@ -59,7 +59,7 @@ class Indexes(Family):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        # The writer's entries are not waited for: nobody writes.
+        # The writer's entries are not waited for: there is no writer.
         indexes._PAUSE = 0
         store = Store.create(folder / "store")
         store.create_topic("t", 1, {"index.interval.bytes": str(_INTERVAL), "retention.ms": "-1"})
@@ -140,7 +140,7 @@ class Indexes(Family):
     def _by_time(self, data: Input) -> None:
         found = LogReader(self._place).find_timestamp(data.time)
         if not data.believed:
-            # An entry that is right and stands behind lost ones leads to a record that is not the first; never to none.
+            # A right entry after lost ones leads to a record that is not the first; never to none.
             assert (found is None) == (data.time > _time(_END - 2))
         assert found is None or found.timestamp == _time(found.offset) >= data.time
 

@@ -148,7 +148,7 @@ def _checkpoint(offsets: dict[TopicPartition, int]) -> bytes:
 
 
 def _snapshot_like(pick: random.Random, good: bytes) -> bytes:
-    """A snapshot that is damaged behind its CRC, which fits in most of them; and in many the count fits, too."""
+    """A snapshot that is damaged, with a CRC that fits in most of them; and in many the count fits, too."""
     entries = rearranged(pick, good[10:], 46) if pick.random() < 0.5 else good[10:]
     entries = changed(pick, entries, 4, in_place=pick.random() < 0.7)
     count = good[6:10] if pick.random() < 0.3 else (len(entries) // 46).to_bytes(4, "big")

@@ -30,7 +30,7 @@ class States(Family):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        verify.PAUSE = 0  # Nobody writes meanwhile.
+        verify.PAUSE = 0  # There is no writer meanwhile.
         self._path = folder / "store"
         store = Store.create(self._path)
         store.create_topic("t", 1, {"segment.bytes": "500", "retention.ms": "-1"})
@@ -121,7 +121,7 @@ def _slot_like(pick: random.Random, good: bytes) -> bytes:
 
 
 def _fields() -> list[tuple[int, int]]:
-    """Where each field of a slot stands and how many bytes it has; docs/format.md has the names."""
+    """Where each field of a slot is and how many bytes it has; docs/format.md has the names."""
     fields, at = [], 0
     sizes = (1, 1, 2, 4, 8, 8, 8, 8, 8, 8, 4, 4, 8, 8, 8, 4, 4, 8, 8, 8, 4, 2, 2, 8, 4, 4, 8, 4, 4, 8, 8, 76)
     for size in sizes:

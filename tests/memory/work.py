@@ -268,7 +268,7 @@ def main() -> None:
     store.append("first", rows(10))
     list(store.read("first", 0))
     before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
     work(store, folder, amount)
     print(_status("VmHWM") - before)
 

@@ -1,6 +1,6 @@
 """The calls of a program, as one process makes them.
 
-An actor keeps one open store for as long as nobody asks for another one. So what it knows of a log can be as old as the
+An actor keeps one open store until the test asks for another one. So what it knows of a log can be as old as the
 program: other actors go on meanwhile.
 """
 
@@ -169,5 +169,5 @@ def _serve(path, pipe):
         name, arguments = pipe.recv()
         try:
             pipe.send((False, actor.call(name, *arguments)))
-        except Exception as error:  # noqa: BLE001  (the one who asked raises it)
+        except Exception as error:  # noqa: BLE001  (the caller raises it)
             pipe.send((True, f"{type(error).__name__}: {error}"))

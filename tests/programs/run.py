@@ -61,7 +61,7 @@ class Program:
             self.made[name] += 1
         self._verify()
 
-    # ---- what is asked of whom
+    # ---- calls to actors
 
     def _call(self, name, *arguments):
         return self._actor.call(name, *arguments)
