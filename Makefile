@@ -52,7 +52,7 @@ test-pyspark: java $(VENV)/.stamp-native  ## The fast tests of the connector wit
 test-all: java-note $(VENV)/.stamp-native  ## Every test
 	"$(BIN)/python" -m pytest $(SPREAD)
 
-# One after the other. docs/testing.md tells of each, and when it was run last.
+# One after the other. docs/testing.md describes each, and when it was run last.
 .PHONY: test-long
 test-long:  ## What takes many hours: test-all with its files on a disk, model, fuzz, programs, campaign, crash
 	$(ON_DISK) $(MAKE) test-all

@@ -55,7 +55,7 @@ CONFIG = TopicConfig.resolve({"cleanup.policy": "compact"}, {})
 
 
 class Log:
-    """Closed segments in a folder, and an empty active one behind them."""
+    """Inactive segments in a folder, and an empty active one after them."""
 
     def __init__(self, folder: str, records: int, keys: int, codec: str) -> None:
         self.folder, self.end = folder, records

@@ -152,7 +152,7 @@ def durations(rows: DataFrame, sink: str, path: str, checkpoint: str, batches: i
     )
     while len(query.recentProgress) < batches + WARM_UP and query.isActive:
         time.sleep(0.05)
-    # Not in the midst of a micro-batch.
+    # Not in the middle of a micro-batch.
     while query.status["isTriggerActive"]:
         time.sleep(0.001)
     progress = query.recentProgress[WARM_UP : WARM_UP + batches]

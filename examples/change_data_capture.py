@@ -17,7 +17,7 @@ from spark_session import start_spark
 
 from pyspark_log import Store, admin
 
-# Closed segments are compacted: small ones, so that this topic has some.
+# Inactive segments are compacted: small ones, so that this topic has some.
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.01"}
 CHANGES = [
     {"key": f"{number % 50}", "value": json.dumps({"name": f"customer {number % 50}", "visits": number // 50})}

@@ -3,7 +3,7 @@
     python examples/exactly_once.py
 
 The pipeline is a process of its own (`exactly_once.py FOLDER`). This program kills it (SIGKILL, Java and all) in the
-midst of its work, twice, and starts it again with the same checkpoint.
+middle of its work, twice, and starts it again with the same checkpoint.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from pyspark_log import Store
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parent / ".demo"
-MARKER = FOLDER / "made-by-flights-demo"  # tells a folder that may be removed from one that may not
+MARKER = FOLDER / "made-by-flights-demo"  # marks a folder that may be removed
 STORE = FOLDER / "store"
 CHECKPOINT = FOLDER / "checkpoint"
 FLIGHTS_CSV = FOLDER / "flights.csv"
@@ -106,7 +106,7 @@ def count_truth() -> Truth:
 
 
 def make_store() -> Store:
-    """An empty store in .demo, which is made anew."""
+    """An empty store in .demo, which is recreated."""
     if FOLDER.exists():
         if not MARKER.exists():
             sys.exit(f"{FOLDER} is there and was not made by this demo; please move it away.")
