@@ -74,7 +74,7 @@ class Log:
         self.writer = self._begin()
 
     def append(self, data: bytes, next_offset: int | None = None) -> None:
-        """Adds batches that get the next offsets; of a format that is not stamped, `next_offset` is behind them."""
+        """Adds batches that get the next offsets; of a format that is not stamped, `next_offset` comes after them."""
         data = bytearray(data)
         if next_offset is None:
             next_offset = assign_offsets(data, 0, len(data), self.end, self.epoch)
@@ -157,7 +157,7 @@ class Log:
         self, now: int = NOW, groups: list[list[int]] | None = None, memory: int = 1 << 16, until: int | None = None,
         **changes,
     ):  # fmt: skip
-        """One cleaning of all closed segments, or of those below `until`; what became of the last group."""
+        """One cleaning of all inactive segments, or of those below `until`; what became of the last group."""
         keys = OffsetMap(memory)
         self.checkpoint = self.fill(keys, end=until)
         cleaning, rewritten = self.round(keys, now, **changes), None

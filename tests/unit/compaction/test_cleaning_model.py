@@ -136,7 +136,7 @@ class Run:
     def clean(self, later: int, group: int) -> None:
         self.now += later
         bases = self.log.closed()
-        # Up to the first open transaction, as whoever chooses what is cleaned sees to.
+        # Up to the first open transaction, as the code that chooses segments does.
         unstable = self.log.states.first_unstable_offset
         stable = [base for base in [*bases, self.log.writer.base_offset] if unstable is None or base <= unstable]
         until = stable[-1] if stable else 0
@@ -153,7 +153,7 @@ class Run:
         assert written(self.producers()) == written(self.log.states)
 
     def producers(self) -> ProducerStates:
-        """What the log alone tells of them."""
+        """What the log alone says of them."""
         states = ProducerStates()
         for base in [*self.log.closed(), self.log.writer.base_offset]:
             segment = SegmentReader(self.log.folder, base)

@@ -1,4 +1,4 @@
-"""Compaction of a store's partitions: what is selected, what stays, and who is not disturbed."""
+"""Compaction of a store's partitions: what is selected, what stays, and which processes are not disturbed."""
 
 import json
 import os
@@ -275,7 +275,7 @@ def test_a_partition_that_is_damaged_is_marked_and_the_others_are_compacted(stor
     assert os.path.basename(path) in outcomes[T].problem
     assert outcomes[TopicPartition("u", 0)].rounds[0].finished
     assert os.path.basename(path) in cleaner_checkpoint.read(place).reason
-    # Nobody takes it any more, but who names it.
+    # It is not selected any more, unless its topic is named.
     assert due(store.logs) == []
     assert [one.at for one in due(store.logs, "t")] == [T]
     with open(path, "r+b") as file:
@@ -427,7 +427,7 @@ def test_the_command(store):
     place = store.logs.reader("t", 0).place
     fill(store, 10)
     with open(f"{place.folder}/{list_segments(place.folder)[0]:020d}.log", "r+b") as file:
-        file.seek(40)  # in the batch that stands for all that has gone
+        file.seek(40)  # in the batch that replaces all that has gone
         file.write(b"damage")
     result = run("t")
     assert result.exit_code == 1
@@ -454,7 +454,7 @@ def test_a_cleaner_in_the_background(store):
 
 
 def test_who_helps_waits_for_nobody_and_is_not_held_back(tmp_path):
-    """As long as others clean, stand still with the lock, or bound the cleaner's rate."""
+    """While others clean, are suspended with the lock, or bound the cleaner's rate."""
     store = Store.create(tmp_path / "store", {"log.cleaner.io.max.bytes.per.second": "1"})
     store.create_topic("t", 1, COMPACT)
     fill(store)
@@ -540,7 +540,7 @@ def test_old_segments_go_and_the_rest_is_compacted(clock, store):
 
 
 def test_an_aborted_transaction_behind_an_open_one_in_the_same_segment_stays_aborted(store):
-    """What is behind the open one is not cleaned yet, but its segment is written anew, with its index."""
+    """What follows the open one is not cleaned yet, but its segment is rewritten, with its index."""
     put(store, [0, 0])
     store.append_batch("t", 0, ready(0, b"open", producer=1, transactional=True))
     store.append_batch("t", 0, ready(0, b"aborted", producer=2, transactional=True))

@@ -101,7 +101,7 @@ def test_what_a_snapshot_says_of_the_cleaned_part_is_believed(store, tmp_path):
     end(store, True, producer=1)
     for sequence in range(4, 8):
         send(store, sequence, b"other", producer=2)
-    # From here on the log tells what was written: of one producer, only that its transaction ended.
+    # From here on the log shows what was written: of one producer, only that its transaction ended.
     (tmp_path / "store/data/t-0/00000000000000000002.snapshot").unlink()
     assert faults(store.path) == []
 

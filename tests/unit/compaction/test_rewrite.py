@@ -1,4 +1,4 @@
-"""Segments that are written anew without what later records have replaced: each rule alone, and all against a model."""
+"""Segments rewritten without what later records have replaced: each rule alone, and all against a model."""
 
 from __future__ import annotations
 
@@ -464,7 +464,7 @@ def test_sets_of_messages_of_old_formats(log, magic, codec):
     (wrapper,) = [header for header in log.headers() if header.magic < 2]
     assert (wrapper.magic, wrapper.codec, wrapper.last_offset) == (magic, codec, 11)
     assert wrapper.max_timestamp == (NOW - 2 if magic else -1)
-    # Once more, now that there is a gap before the set and one behind it.
+    # Once more, now that there is a gap before the set and one after it.
     log.put(pair("0", "w"))
     log.roll()
     log.clean()
@@ -606,7 +606,7 @@ def test_a_cleaning_that_was_stopped_leaves_the_log_as_it_was(log):
         except _StoppedError:
             files.set_observer(None)
             remove_unfinished(log.folder)
-            # What a file is replaced with stands aside under a name of its own.
+            # The replacement of a file is kept aside under a name of its own.
             assert {n: open_bytes(f"{log.folder}/{n}") for n in os.listdir(log.folder) if ".tmp" not in n} == before
         else:
             break
@@ -618,7 +618,7 @@ def test_a_cleaning_that_was_stopped_leaves_the_log_as_it_was(log):
 
 
 def test_a_group_may_have_a_larger_index_than_a_segment_that_is_appended_to(log):
-    # By how many entries, its sources do not tell: between two of them there may be one more; and times have others.
+    # Its sources do not show by how many entries: between two of them there may be one more; and times have others.
     log = Log(log.folder + "/small", index_interval_bytes=0, segment_index_bytes=48)
     for number in range(8):
         log.put(pair(f"{number}", "v", NOW + number))

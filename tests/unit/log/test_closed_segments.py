@@ -1,4 +1,4 @@
-"""What is known of closed segments is that of the log, whoever was stopped where; and nothing false is ever used."""
+"""What is known of inactive segments matches the log, whatever was stopped where; and nothing false is ever used."""
 
 import errno
 import shutil
@@ -47,7 +47,7 @@ def known(store):
 
 
 def right(store):
-    """What a look at every record says of the closed segments."""
+    """What a look at every record says of the inactive segments."""
     bases = list_segments(place(store).folder)
     entries, so_far = [], -1
     for base, following in pairwise(bases):
@@ -196,7 +196,7 @@ def test_who_is_stopped_while_truncating_leaves_nothing_false(store, stop_at, st
     end = store.latest_offset("t", 0)
     times = [1] * end
     look_up(store, times)
-    # Whoever is stopped before it may say what is known, says nothing false either.
+    # A process that is stopped before it may say what is known says nothing false either.
     for time in range(50, 58):
         stop_at(lambda change: is_known(change) and change.kind == "write")
         try:

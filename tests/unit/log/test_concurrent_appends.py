@@ -19,7 +19,7 @@ def _append(path, writer, everybody, seen):
     everybody.wait(PATIENCE)
     for number in range(APPENDS):
         rows = number % 5 + 1
-        # Records of one append must stay together, and be told from others.
+        # Records of one append must stay together, and be distinguished from others.
         appended = store.append("t", pa.record_batch({
             "key": [b"%d" % writer] * rows,
             "value": [b"%d/%d/%d/%d" % (writer, number, row, rows) + b"." * (number % 300) for row in range(rows)],
@@ -31,7 +31,7 @@ def _append(path, writer, everybody, seen):
 
 
 def _read_until(path, reader, stop, results, everybody, ends):
-    """Follows the log until it is told to stop; gives all that it saw, and how often the end moved."""
+    """Follows the log until it is asked to stop; returns all that it saw, and how often the end moved."""
     store, position, seen, moves = Store.open(path), 0, [], 0
     everybody.wait(PATIENCE)
     while True:

@@ -97,7 +97,7 @@ def test_all_processes_count_together(make, syncs):
         append(stores[number % 3])
         counts.append(len(syncs))
     assert counts == [number // 5 for number in range(1, 16)]
-    # One that comes new, with 2 records unsynced behind those that are synced.
+    # A newly opened one, with 2 unsynced records after the synced ones.
     append(stores[0], 2)
     append(Store.open(stores[0].path), 2)
     assert len(syncs) == 3

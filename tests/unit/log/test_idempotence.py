@@ -337,7 +337,7 @@ def test_what_is_truncated_is_forgotten_by_everybody(store):
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("who", ["the same process", "another one", "who comes after a restart"])
 def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(store, who, killed, monkeypatch):
-    """The file that held it goes, or is left by who is killed; and what comes then reaches as far again."""
+    """The file that held it goes, or is left by a killed process; and what comes then reaches as far again."""
     send(store, 0, b"0", b"1")
     send(store, 2, b"2", b"3", b"4")
     send(store, 5, producer=6, transactional=True)
@@ -580,7 +580,7 @@ def test_what_no_client_sends_is_refused(tmp_path, what):
 
 
 def test_records_whose_offsets_leave_one_out_are_refused(store):
-    delta = layout.HEADER_SIZE + 3  # of the first record, behind its length, attributes and time
+    delta = layout.HEADER_SIZE + 3  # of the first record, after its length, attributes and time
     assert BATCH[delta] == 0
     with pytest.raises(CorruptRecordError, match="offset delta"):
         store.append_batch("t", 0, with_crc(BATCH[:delta] + b"\x02" + BATCH[delta + 1 :]))

@@ -89,7 +89,7 @@ def test_any_transactions_are_seen_as_they_ended(tmp_path, log, seed, caplog):
 
 
 def test_ranges_that_are_read_apart_are_those_read_at_once(log):
-    """As tasks do: the marker of a transaction may be far behind the range that a task reads."""
+    """As tasks do: the marker of a transaction may be far beyond the range that a task reads."""
     for number in range(30):
         log.write(1, b"%d" % number * 20)
     log.finish(1, commit=False)
@@ -128,7 +128,7 @@ def test_damaged_side_files_are_told_or_done_without(tmp_path, log, caplog):
     assert snapshots[-1].exists()
     index = sorted((tmp_path / "logs" / "t-0").glob("*.txnindex"))[1]
     index.write_bytes(b"\1" * len(index.read_bytes()))
-    # In a broker's folder nobody can make it anew: the markers in the log say the same.
+    # In a broker's folder it cannot be rebuilt: the markers in the log say the same.
     assert rows(brokers) == log.seen(0, log.stable)
     assert f"{index.name}, entry 0" in caplog.text
 
@@ -150,7 +150,7 @@ def test_the_command(log):
 
 
 def test_what_was_deleted_is_not_asked_for_where_no_snapshot_tells_of_it(tmp_path):
-    """The log has begun anew since the last look; a broker's reader has no second try."""
+    """The log has started over since the last look; a broker's reader has no second try."""
     asked = []
     stable = LastStableOffset()
     for first, end in [(0, 2), (2, 4), (7, 9)]:
@@ -186,7 +186,7 @@ def test_an_index_is_made_anew_as_a_whole(tmp_path, log, kind):
             log.finish(2, commit=False)
     finally:
         files.set_observer(None)
-    # Others beside it were told of the damage, or saw what was committed.
+    # Readers beside it got the error about the damage, or saw what was committed.
     assert all(found in (None, [(2, b"good")]) for found in seen)
     with log.store.logs.writer("t", 0).hold() as writer:
         writer.append(bytearray(ending(False, producer=2)), sync=False)

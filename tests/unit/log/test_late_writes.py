@@ -1,6 +1,6 @@
-"""Bytes that stand behind the last record of a closed segment: written too late, by who had lost the partition's lock.
+"""Bytes after the last record of an inactive segment: written too late, by a writer that had lost the lock.
 
-That can happen on a shared file system only. Nobody goes by them, whatever they are.
+That can happen on a shared file system only. They are ignored, whatever they are.
 """
 
 import os
@@ -27,7 +27,7 @@ LATER = 9_000_000
 
 
 def whole(offset):
-    """A batch as it would stand there, of a producer who knows of the others' last records, and with a later time."""
+    """A batch as it would be there, of a producer that knows of the others' last records, and with a later time."""
     data = bytearray(ready(APPENDS, b"late", producer=7, timestamp=LATER))
     assign_offsets(data, 0, len(data), offset, 0)
     return bytes(data)
@@ -46,7 +46,7 @@ LATE = {
 
 @pytest.fixture(params=LATE.values(), ids=LATE)
 def late(request):
-    """Writes behind the end of each closed segment of t-0."""
+    """Writes beyond the end of each inactive segment of t-0."""
     def write(store):
         bases = list_segments(store.logs.reader("t", 0).place.folder)
         for base, following in pairwise(bases):
@@ -78,7 +78,7 @@ def offsets(store, **options):
 def test_who_reads_or_looks_for_a_time_does_not_meet_them(store, late):
     fill(store)
     late(store)
-    # With what is known of closed segments, without, and by one who makes that anew.
+    # With what is known of inactive segments, without, and by a writer that rebuilds that.
     known = store.logs.reader("t", 0).place.segments_path
     for remove in (False, True):
         if remove:

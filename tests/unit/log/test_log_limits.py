@@ -120,7 +120,7 @@ def test_a_hole_may_end_a_segment(store):
 
 
 def test_a_compacted_batch_is_read_from_an_offset_that_is_gone():
-    """Offsets 0 to 3 of which 1 is left, and behind it a batch that begins at 4."""
+    """Offsets 0 to 3 of which 1 is left, and after it a batch that begins at 4."""
     whole = build([Record(None, b"%d" % number) for number in range(4)])
     one = [row for row in decoded(whole) if row.offset == 1]
     assert len(one) == 1
@@ -175,7 +175,7 @@ def test_a_full_segment_that_is_cut_to_nothing_is_written_to_again(tmp_path):
     with store.logs.writer("t", 0).hold() as writer:
         assert truncate(writer, 3) == 3
     path = store.segment_files("t", 0)[-1]
-    # The log ends behind the last batch before the offset, in the segment of that batch or an empty one.
+    # The log ends after the last batch before the offset, in the segment of that batch or an empty one.
     assert read(store) == [(0, 0), (1, 1), (2, 2)]
     for number in range(3, 60):
         append(store, number)

@@ -1,4 +1,4 @@
-"""Look-ups by time and of the largest time: equal to a list in memory, whatever is known of closed segments."""
+"""Look-ups by time and of the largest time: equal to a list in memory, whatever is known of inactive segments."""
 
 import os
 import random
@@ -74,7 +74,7 @@ class LookupsAgainstList(RuleBasedStateMachine):
             offset = self.start + int((len(self.times) - self.start) * part)
             with self.store.logs.writer("t", 0).hold() as held:
                 del self.times[truncate(held, offset) :]
-            self.copies = []  # Nobody brings a file back that says something of other records.
+            self.copies = []  # No file is restored that says something of other records.
 
     @rule()
     def clean(self):

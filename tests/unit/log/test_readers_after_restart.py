@@ -1,4 +1,4 @@
-"""After a power loss a partition is put right by whoever comes first, a reader too if it may write to the store."""
+"""After a power loss the first process recovers a partition: a reader too if it may write to the store."""
 
 import os
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_a_reader_that_came_before_does_not_wait_for_a_transaction_that_was_lost
         file.seek(-1, os.SEEK_END)
         file.write(b"#")
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
-    # Who may write has it put right first.
+    # A reader that may write recovers it first.
     reader = Store.open(store.path).logs.reader("t", 0)
     assert reader.last_stable_offset() == 1
     end = Store.open(store.path).latest_offset("t", 0)
@@ -115,7 +115,7 @@ def decide_only(store, monkeypatch, parts, **how):
 
 
 def test_a_decision_whose_end_move_was_lost_is_found_by_a_reader(store, monkeypatch):
-    """It is on the disk, and nobody publishes any more."""
+    """It is on the disk, and there is no publisher any more."""
     writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
     writer.append("t", rows(b"a", b"b"))
     decide_only(store, monkeypatch, writer.finish())

@@ -78,7 +78,7 @@ def test_truncation_outside_of_the_log_is_refused(cut):
 
 
 def test_truncation_into_the_batch_of_the_log_start_leaves_an_empty_log_there(cut):
-    """Kafka begins anew at the offset; here there is never a hole, and the log start does not move."""
+    """Kafka starts over at the offset; here there is never a hole, and the log start does not move."""
     cut.store.delete_records("t", 0, 7)
     assert cut(8) == 7
     assert list_segments(f"{cut.store.path}/data/t-0") == [7], "the segment before holds what was taken back"

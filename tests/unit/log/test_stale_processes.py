@@ -1,6 +1,6 @@
 """A process whose knowledge of a log is older than the log's first segment, or than its compaction.
 
-`A` is the process that stood still: an open store that has read the log up to some offset. `B` goes on meanwhile.
+`A` is the process that was suspended: an open store that has read the log up to some offset. `B` goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def test_snapshots_that_were_written_without_the_history_are_found_and_repaired(
 
 
 def delete_all(store, topic):
-    """What nobody does to a topic of the engine: its settings forbid it, and an administrator can change them."""
+    """What is never done to a topic of the engine: its settings forbid it, and an administrator can change them."""
     with store.logs.writer(topic, 0).hold() as writer:
         delete_before(writer, writer.state.next_offset)
 

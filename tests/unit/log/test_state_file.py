@@ -23,7 +23,7 @@ FULL = PartitionState(
     incarnation=2**32 - 1, truncations=2**32 - 2, owner_epoch=2**52, owner_node=2**31 - 1, local_log_start=2**51,
     copied_up_to=2**50,
 )  # fmt: skip
-LATER_FIELDS_AT = 176  # behind the last field of this version
+LATER_FIELDS_AT = 176  # after the last field of this version
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_the_newest_slot_counts_and_pairs_never_mix(file):
         again = state_file.load(file)
         assert again == loaded
         assert again.state.next_offset == number
-    # The first state stood in slot 2. Each pair is written in turn, the older slot first.
+    # The first state was in slot 2. Each pair is written in turn, the older slot first.
     assert slots == [0, 1, 3, 0, 2, 3, 1]
 
 
@@ -197,7 +197,7 @@ def test_a_slot_that_is_being_written_is_waited_for(file, monkeypatch):
 
 
 def test_a_slot_that_was_written_just_before_its_writer_went_is_looked_at_again(file):
-    """Between the look that met it half written and the one that finds nobody at work."""
+    """Between the look that met it half written and the one that finds no writer at work."""
     looks = ["half written", "whole"]
     assert state_file.patiently(file.path, lambda: looks.pop(0), lambda found: found == "whole") == "whole"
 

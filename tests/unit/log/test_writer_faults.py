@@ -39,7 +39,7 @@ def values(store):
 def test_a_segment_that_a_killed_roll_left_never_counts(store, fail):
     for number in range(7):
         append(store, number, size=60)
-    # The roll dies behind the making of 7.log; the next append is small and fits where it is.
+    # The roll dies after the making of 7.log; the next append is small and fits where it is.
     fail("sync_folder", "t-0", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
         append(store, 99, size=600)
@@ -80,7 +80,7 @@ def test_a_full_or_failing_disk_leaves_nothing_visible(store, fail, kind):
 
 @pytest.mark.parametrize("kept", [1, 2])
 def test_what_a_failed_write_has_left_is_no_record_after_a_power_loss_either(store, monkeypatch, kept):
-    """Whole batches beyond the log end are adopted then, and the writer was told that nothing was appended."""
+    """Whole batches beyond the log end are adopted then, and the writer got the error that nothing was appended."""
     append(store, 0)
     (path,) = store.segment_files("t", 0)
     size, batch = os.path.getsize(path), ready(-1, b"9", producer=-1)

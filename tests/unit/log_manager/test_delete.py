@@ -1,4 +1,4 @@
-"""Topics that are deleted, perhaps under readers and writers and perhaps made anew; and the work of the janitor."""
+"""Topics that are deleted, perhaps under readers and writers and perhaps recreated; and the work of the janitor."""
 
 import base64
 import os

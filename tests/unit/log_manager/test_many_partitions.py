@@ -1,4 +1,4 @@
-"""A topic has a bounded number of partitions, and those that nobody has written to cost nothing."""
+"""A topic has a bounded number of partitions, and those that were never written to cost nothing."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_what_cannot_be_changed(store, change):
 
 
 def test_readers_and_a_cleaner_at_the_same_time(tmp_path):
-    """A reader that follows the log while segments go sees dense offsets, or is told where the log starts."""
+    """A reader that follows the log while segments go sees dense offsets, or learns where the log starts."""
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1, {"segment.bytes": "600", "retention.bytes": "2000", "file.delete.delay.ms": "0"})
     stop, failures = threading.Event(), []

@@ -125,7 +125,7 @@ LOW = 1 << 20
 
 @pytest.fixture
 def store(tmp_path):
-    """One record, a batch that becomes 2 MiB, and one record; the store was then told to take 1 MiB at most."""
+    """One record, a batch that becomes 2 MiB, and one record; the store was then set to take 1 MiB at most."""
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1, {"compression.type": "zstd", "retention.ms": "-1"})
     for value in (b"before", bytes(2 * LOW), b"behind"):

@@ -289,7 +289,7 @@ def test_we_read_what_kafka_python_writes(rows, magic, codec, base):
     if (magic, codec) == (0, "lz4"):
         codec = "gzip"  # needs another package
     peer = LegacyRecordBatchBuilder(magic, CODECS.index(codec), 1 << 30)
-    # As a broker numbers them: all that stand for themselves or are in a set of format 0, else the set.
+    # As a broker numbers them: all that are alone or are in a set of format 0, else the set.
     first = 0 if codec != "none" and magic == 1 else base
     for index, (key, value, time) in enumerate(rows):
         peer.append(first + index, time, key, value)

@@ -71,7 +71,7 @@ def test_we_read_what_kafka_python_writes(rows, codec):
 
 
 def make_log(groups: list[list[Record]], codecs: list[str]) -> tuple[bytes, list[Record]]:
-    """Batches one behind the other, and the rows that they hold."""
+    """Batches one after the other, and the rows that they hold."""
     log = bytearray(b"".join(build(rows, codec) for rows, codec in zip(groups, codecs, strict=False)))
     assign_offsets(log, 0, len(log), 0, 0)
     return bytes(log), numbered([row for rows, _ in zip(groups, codecs, strict=False) for row in rows])

@@ -94,7 +94,7 @@ def test_no_content_of_an_index_changes_what_is_read(store, damage):
     assert fresh.offset_for_timestamp("t", 0, 1119) is None
 
 
-# Entries in a wrong order behind a right last one are left: they cost time only, and finding them costs a scan.
+# Entries in a wrong order before a right last one are left: they cost time only, and finding them costs a scan.
 # That the last time is missing cannot be seen without one.
 @pytest.mark.parametrize(
     ("damage", "damaged"),
@@ -157,7 +157,7 @@ def test_offsets_by_timestamp(tmp_path):
 
 @pytest.mark.parametrize("leftover", [b"\x01", b"noise" * 2000, "batches"])
 def test_what_a_killed_writer_left_is_gone_before_the_segment_is_closed(store, leftover):
-    """In a closed segment every byte counts, for us and for Kafka, which would cut the log there."""
+    """In an inactive segment every byte counts, for us and for Kafka, which would cut the log there."""
     _writes(store, 20)
     active = Path(store.segment_files("t", 0)[-1])
     with active.open("ab") as log:
