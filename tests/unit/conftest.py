@@ -50,7 +50,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def clock(tmp_path, monkeypatch):
-    """The time of the stores that are made or opened from now on; it stands still until the test moves its `ms`.
+    """The time of the stores that are made or opened from now on; it does not move until the test changes its `ms`.
 
     It begins with the time that new files have.
     """

@@ -99,7 +99,7 @@ def _of(file, header, **changes):
 
 
 def _flipped(at, segment=1, number=2):
-    """Flips a bit of one batch, `at` bytes behind its start (or, negative, before its end)."""
+    """Flips a bit of one batch, `at` bytes after its start (or, negative, before its end)."""
 
     def damage(path):
         file = log(path, segment)
@@ -191,7 +191,7 @@ def _swapped(path):
     return [Hit(one, 0, 0, int(two.stem)), Hit(two, 0, int(two.stem), int(three.stem))]
 
 
-#: Each damages the store in a folder and tells where.
+#: Each damages the store in a folder and returns where.
 DAMAGES = {
     "base offset": _flipped(layout.BASE_OFFSET_AT + 7),
     "base offset, far": _flipped(layout.BASE_OFFSET_AT),

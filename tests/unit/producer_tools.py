@@ -1,4 +1,4 @@
-"""Numbered producers' batches and markers: headers without the bytes behind them, and whole batches."""
+"""Numbered producers' batches and markers: headers without the bytes after them, and whole batches."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def memory():
 
 @pytest.fixture
 def store(tmp_path):
-    """Two log dirs, closed segments, a compacted topic, a publisher, and a group."""
+    """Two log dirs, inactive segments, a compacted topic, a publisher, and a group."""
     settings = {"log.dirs": f"data,{tmp_path}/second", "offsets.topic.num.partitions": "2"}
     store = Store.create(tmp_path / "store", settings)
     store.create_topic("t", 3, SEGMENTS)

@@ -257,7 +257,7 @@ def test_what_is_below_the_log_start_is_not_shown(root):
     assert rows(store) == ALL[4:]
     with pytest.raises(OffsetOutOfRangeError, match="15"):
         rows(store, start=12)
-    # The high watermark is written every five seconds, and can be behind.
+    # The high watermark is written every five seconds, and can lag.
     high_watermark(root, 12)
     assert (store.earliest_offset("t", 0), store.latest_offset("t", 0), rows(store)) == (15, 15, [])
 
@@ -340,7 +340,7 @@ def test_a_damaged_batch_is_not_taken_for_the_end(root, base, place, watermark, 
 @pytest.mark.parametrize(("number", "flipped"), [(0, 40), (1, 22), (1, 1 << 40), (2, 20)])
 @pytest.mark.parametrize("end", [14, 20, 21])
 def test_a_base_offset_of_a_later_segment_is_told(root, number, flipped, end):
-    """It is under no CRC; what stands behind it would be missing."""
+    """It is under no CRC; what follows it would be missing."""
     path = Path(segment_path(str(root / "t-0"), 10, LOG))
     batches = [batch(12, b"m"), batch(13, b"n"), batch(15, b"p", b"q")]
     batches[number] = flipped.to_bytes(8, "big") + batches[number][8:]

@@ -1,4 +1,4 @@
-"""What a broker's folder has lost is told by what else is in it: ends by checkpoints, aborted records by markers."""
+"""What a broker's folder has lost shows in what else it holds: ends in checkpoints, aborted records in markers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_checkpoint_that_is_late_is_as_it_should_be(root, tmp_path, caplog):
     store = Store.open(root)
     assert read(store) == ALL[:3]
     import_kafka(Store.create(tmp_path / "store"), store, "t")
-    # The end is told anew when it is another one.
+    # The end is reported again when it has changed.
     for offset in (25, 25, 24):
         high_watermark(root, offset)
         assert read(store) == ALL

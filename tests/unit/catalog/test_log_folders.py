@@ -80,7 +80,7 @@ def test_partitions_that_a_publish_makes_are_spread_too(store, tmp_path):
     publish(store.decisions, "q", 0, stage(store, b"x", partitions=range(20), topic="many"))
     # One partition is that of the decisions.
     assert abs(len(folders(tmp_path / "second")) - len(folders(f"{store.path}/data"))) <= 1
-    # Those are counted, too, to which nobody has come to write yet.
+    # Partitions are counted, too, that no writer has written to yet.
     store.create_topic("begun", 8)
     for partition in range(8):
         store.logs.writer("begun", partition)
@@ -94,7 +94,7 @@ def test_the_store_lists_them_with_their_ids(store, tmp_path):
     assert paths == {"0": "data", "1": f"{tmp_path}/second"}
     assert len({one["directory_id"] for one in content["log_dirs"].values()}) == 2
     assert content["next_log_dir"] == 2
-    # One that is told nothing is as it always was.
+    # A store without this setting is as it always was.
     content = json.loads(Path(Store.create(tmp_path / "one").path, "store.json").read_bytes())
     assert content["log_dirs"] == {"0": {"path": "data", "directory_id": None}}
 
@@ -133,7 +133,7 @@ def test_folders_that_would_mix_logs_with_other_files_are_refused(tmp_path, dirs
 def test_a_folder_that_holds_something_is_refused(store, tmp_path):
     with pytest.raises(InvalidConfigError, match="not empty"):
         Store.create(tmp_path / "other", {"log.dirs": f"data,{tmp_path}/second"})
-    # What was made of it is in nobody's way.
+    # What was made of it does not get in the way.
     other = Store.create(tmp_path / "other", {"log.dirs": "data,more"})
     assert [os.path.basename(folder.path) for folder in other.logs.log_dirs] == ["data", "more"]
     with pytest.raises(StoreExistsError):
@@ -182,7 +182,7 @@ def test_the_checkpoints_of_each_folder_tell_of_its_partitions(store, tmp_path, 
 
 @pytest.fixture(params=[*FAILURES, read_only], ids=lambda fail: fail.__name__)
 def failed(request, store, tmp_path, monkeypatch):
-    """The second folder has failed; mends it."""
+    """The second folder has failed; repairs it."""
     mend = request.param(monkeypatch, str(tmp_path / "second"))
     undone = []
 
@@ -358,7 +358,7 @@ def test_a_copy_is_mended_with_and_without_the_folder(store, tmp_path):
     assert values(Store.open(tmp_path / "rest"), 0) == [b"first"]
 
 
-# ---- by whom they are asked for
+# ---- the ways to list them
 
 
 def test_the_command_lists_them(store, tmp_path):
@@ -425,7 +425,7 @@ def test_an_error_keeps_what_it_says_on_its_way_to_another_process(store, tmp_pa
 
 
 def test_a_folder_that_is_mounted_read_only(store, tmp_path):
-    """Another mount of it, in a name space of its own; who is root writes to everything else."""
+    """Another mount of it, in a name space of its own; root can write to everything else."""
     second = f"{tmp_path}/second"
     script = (
         f"mount --bind {second} {second} && mount -o remount,bind,ro {second} && exec {sys.executable} -c "

@@ -1,4 +1,4 @@
-"""No name of a topic leads out of the store's folder, whoever gives it: a caller, or a file in the store."""
+"""No name of a topic leads out of the store's folder, whether it comes from a caller or from a file in the store."""
 
 import json
 

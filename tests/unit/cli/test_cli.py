@@ -360,7 +360,7 @@ def test_consume_of_an_offset_beyond_the_end_is_an_error(events, path):
 def test_consume_from_the_end_prints_what_comes_and_ctrl_c_is_quiet(events, path):
     run = spawn(path, "consume", "events", "--end", "--print-key")
     batch = records(["new"], [b"record"])
-    # Nothing tells when it has found the end, so records are appended until one comes out.
+    # Nothing shows when it has found the end, so records are appended until one comes out.
     deadline = time.monotonic() + PATIENCE
     while not has_output(run, 0.2):
         assert time.monotonic() < deadline, "it prints nothing"

@@ -301,7 +301,7 @@ def test_of_several_groups_each_is_reset_by_itself(log, store, path, monkeypatch
     assert {group: committed(log, group).get(EVENTS[0]) for group in groups} == {
         "g": 6, "busy": 7, "moved": 9, "new": None, "other": 6, "last": 6,
     }  # fmt: skip
-    # The same without --execute, where nobody is moved meanwhile; and what is exported is what would be done.
+    # The same without --execute, where nothing is moved meanwhile; and what is exported is what would be done.
     export = pylog(path, *shift, "--export", "--dry-run")
     assert export.stdout == "g,events,0,5\nmoved,events,0,8\nother,events,0,5\nlast,events,0,5\n"
     assert export.stderr.startswith("Error: 2 of 6 groups failed:\n")

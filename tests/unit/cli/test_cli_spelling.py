@@ -1,4 +1,4 @@
-"""A user types what other tools call things, and is told the line to type, or the nearest name."""
+"""A user types what other tools call things, and the answer is the line to type, or the nearest name."""
 
 from __future__ import annotations
 

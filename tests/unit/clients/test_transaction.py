@@ -64,7 +64,7 @@ def content(store, topic):
 
 
 def transact(transactions, *values, **offsets):
-    """One transaction: values for topic a, and positions of groups."""
+    """One transaction: values for topic a, and committed offsets."""
     with transactions.begin() as transaction:
         if values:
             transaction.append("a", rows(*values))
@@ -283,7 +283,7 @@ def test_a_transactional_id_and_a_forked_child(store):
     transaction.commit()
 
 
-# ---- positions and those who move them by hand
+# ---- committed offsets that are moved by hand
 
 
 def test_a_decided_position_counts_before_it_is_applied(store, cannot_apply):

@@ -1,4 +1,4 @@
-"""Where a query's checkpoint is, and what tells a planned micro-batch from another."""
+"""Where a query's checkpoint is, and what distinguishes a planned micro-batch from another."""
 
 import pytest
 

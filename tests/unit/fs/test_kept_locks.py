@@ -1,4 +1,4 @@
-"""A lock that is used in a row stays locked between two uses: for whom, how long, and what its user may rely on."""
+"""A lock that is used in a row stays locked between uses: when, how long, and what its user may rely on."""
 
 import errno
 import fcntl

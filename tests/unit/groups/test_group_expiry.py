@@ -1,4 +1,4 @@
-"""Positions of idle groups go by Kafka's rules, and never under somebody's hands."""
+"""Committed offsets of idle groups expire by Kafka's rules, and never while a process uses them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def nulls(store: Store, group: str) -> list[bool]:
 @pytest.mark.parametrize(
     ("metadata", "gone"),
     [
-        # Nobody manages the members: from the commit.
+        # The members are not managed: from the commit.
         (None, [ORDERS_0, BILLS]),
         # There never were any.
         (members(protocol_type="", since=9_900), [ORDERS_0, BILLS]),

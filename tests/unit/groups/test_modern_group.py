@@ -103,7 +103,7 @@ def test_members_and_state_are_what_the_records_say(store):
     put(store, (key(8, "g", "m2"), current(5, 0, "A" * 21 + "Q", 7)))
     assert log.describe("g").state is GroupState.STABLE
     assert log.describe("g").members[1].partitions == (TopicPartition("A" * 21 + "Q", 7),)
-    # Who subscribes by a pattern may read anything.
+    # A member that subscribes by a pattern may read anything.
     put(store, (key(5, "g", "m2"), member(pattern="t.*")))
     assert log.describe("g").topics is None
 

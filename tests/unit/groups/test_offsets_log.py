@@ -26,7 +26,7 @@ from pyspark_log.storage.log.reader import LogReader
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
-# How long somebody waits for a lock, in seconds; others take far less than half of it, however busy the machine is.
+# How long a process waits for a lock, in seconds; others take far less than half of it, however busy the machine is.
 PATIENCE = 240
 
 

@@ -1,4 +1,4 @@
-"""Each `pylog` command in docs/cli.md can be called as it stands there, and none is missing."""
+"""Each `pylog` command in docs/cli.md can be called as it is written there, and none is missing."""
 
 import re
 import shlex

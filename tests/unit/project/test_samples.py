@@ -38,7 +38,7 @@ COMMANDS_NOT_RUN = {
     "kafka-topics.sh": "it needs a broker; tests/kafka/test_kafka_takes_over.py has one",
 }
 ALL = samples()
-#: Another id than what stands in the page, which is an example.
+#: Another id than the one in the page, which is an example.
 PLACEHOLDERS = {"--topic-id ID": lambda: f"--topic-id {new_id()}"}
 
 

@@ -1,4 +1,4 @@
-"""Records of decisions: what they say, in this version and in the one before, and who has a publisher."""
+"""Records of decisions: what they say, in this version and in the one before, and which run has a publisher."""
 
 import contextlib
 import itertools

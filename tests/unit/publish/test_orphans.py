@@ -129,7 +129,7 @@ def test_a_number_that_was_given_out_again_is_not_the_dead_process(store):
 
 @pytest.mark.parametrize("birth", ["", f"{'0' * 16}-1"])
 def test_of_a_process_elsewhere_nobody_knows_whether_it_is_dead(store, birth):
-    """One of another host, of another boot, or of a container; or of a system that does not tell."""
+    """One of another host, of another boot, or of a container; or of a system that does not say."""
     number, _ = killed_driver(store)
     parts = stage(store, Process(number, birth))
     age(store, 11)
@@ -228,7 +228,7 @@ print(driver_process().number, flush=True)
 @pytest.mark.parametrize("between", ["", "sh -c 'true; \"$@\"; true' wrapper "], ids=["python", "a script"])
 @pytest.mark.parametrize("how", ["forked", "started"])
 def test_a_process_that_spark_started_plans_for_the_jvm(tmp_path, how, between):
-    """Here the JVM is a shell of the name of one; a script may stand in the place of Python."""
+    """Here the JVM is a shell of the name of one; a script may take the place of Python."""
     java = shutil.copy(os.path.realpath(shutil.which("sh")), tmp_path / "java")
     (tmp_path / "daemon.py").write_text(_DAEMON)
     script = f"echo $$; {between}{sys.executable} {tmp_path}/daemon.py {how}; true"

@@ -1,4 +1,4 @@
-"""Publish: all of the staged output appears, once; and who may publish what."""
+"""Publish: all of the staged output appears, once; and which publisher may publish what."""
 
 import errno
 import os
@@ -330,7 +330,7 @@ def test_more_pieces_than_a_manifest_can_describe_are_refused_before_the_decisio
 
 
 def test_a_refusal_is_told_whatever_the_state_of_what_was_decided_before(store, monkeypatch):
-    """Also where nobody can tell which files the last decision names; then none is removed."""
+    """Also where it is unknown which files the last decision names; then none is removed."""
     publish(store.decisions, "q", 0, [], run="older")
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.publishing.apply_decision", lambda *_: None)

@@ -1,7 +1,7 @@
 """The type of an error says what became of a publish: not published, published and pending, or unknown.
 
-One table: what goes wrong, and in which way somebody publishes. Each row is published again when nothing stands in the
-way any more, by the same call.
+One table: what goes wrong, and in which way the output is published. Each row is published again, by the same call,
+when nothing is in the way any more.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ def store(tmp_path, monkeypatch):
     store = Store.create(tmp_path / "store")
     store.create_topic("t", 1)
     publish(store.decisions, "another", 0, stage(store, b"first"))
-    # Nobody waits for a minute here.
+    # No publisher waits for a minute here.
     acquire = FileLock.acquire
     monkeypatch.setattr(FileLock, "acquire", lambda lock, timeout=60.0, *args: acquire(lock, min(timeout, 0.05), *args))
     monkeypatch.setattr(publishing, "DEFAULT_TIMEOUT", 0.05)
@@ -136,7 +136,7 @@ FAULTS = {
     "there is no room for the decision": (
         lambda _: failing("write", f"/{PUBLISH_TOPIC}-0/"), "not", "PYLOG_IO_ERROR",
     ),
-    # In the midst of it.
+    # In the middle of it.
     "the decision cannot be synced": (
         lambda _: failing("sync", f"/{PUBLISH_TOPIC}-0/", error=errno.EIO), "unknown", "PYLOG_OUTCOME_UNKNOWN",
     ),
@@ -151,7 +151,7 @@ FAULTS = {
 }  # fmt: skip
 
 
-# ---- who publishes
+# ---- ways to publish
 
 
 class ByCall:
@@ -392,7 +392,7 @@ def test_an_unknown_commit_stays_unknown_until_somebody_can_tell(store, ask):
 
 @pytest.mark.parametrize("newer_publishes", [False, True])
 def test_an_unknown_commit_of_an_instance_that_was_replaced(store, newer_publishes):
-    """As long as the newer one has published nothing, the number tells that this one has not, either."""
+    """As long as the newer one has published nothing, the number shows that this one has not, either."""
     transaction = begun(store)
     with failing("sync", f"/{PUBLISH_TOPIC}-0/", error=errno.EIO), pytest.raises(OutcomeUnknownError):
         transaction.commit()

@@ -1,4 +1,4 @@
-"""Publishing without syncs: as exact as ever while the machine stays up; what a power loss takes holds nobody up.
+"""Publishing without syncs: as exact as usual while the machine stays up; what a power loss takes blocks no process.
 
 That a stopped process harms nothing, and what a power loss may leave, is tried out in tests/crash.
 """

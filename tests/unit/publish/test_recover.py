@@ -246,7 +246,7 @@ def test_what_is_applied_cannot_be_set_aside(store):
 
 @pytest.mark.parametrize("change", range(12))
 def test_setting_aside_that_was_stopped_halfway_can_be_done_again(store, change):
-    """Before the record nothing of it is lost, though nobody applies it meanwhile; after it all is done."""
+    """Before the record nothing of it is lost, though no process applies it meanwhile; after it all is done."""
 
     class Stop(BaseException):
         pass
@@ -278,7 +278,7 @@ def test_setting_aside_that_was_stopped_halfway_can_be_done_again(store, change)
 
 
 def test_who_is_about_to_apply_what_is_set_aside_applies_nothing(store):
-    """He has looked the decision up, and comes to a partition only when it is set aside."""
+    """It has looked the decision up, and comes to a partition only when it is set aside."""
     real = applier.apply
 
     def late(writer, decision, *arguments, **options):
@@ -293,7 +293,7 @@ def test_who_is_about_to_apply_what_is_set_aside_applies_nothing(store):
 
 
 def test_what_was_decided_for_a_topic_is_not_applied_to_a_new_one_of_its_name(store):
-    """The topic is deleted and made anew between the look at what it has and the making of its writer."""
+    """The topic is deleted and recreated between the look at what it has and the making of its writer."""
     other = decide(store, "q", 0, stage(store, b"old", "a", "b"), only=["b"])
     topic_id, real = store.describe_topic("a").topic_id, applier._apply_in
 

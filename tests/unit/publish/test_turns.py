@@ -92,7 +92,7 @@ def test_a_publisher_gets_its_turn_beside_writers_that_never_pause(tmp_path, cap
             middle, longest = (1000 * f(times) for f in (statistics.median, max))
             print(f"\na publish {what}: median {middle:.1f} ms, longest {longest:.1f} ms", end="")
         print(f"; overtaken {statistics.mean(turns):.2f} times, {max(turns)} at most")
-    # However busy the machine is: who waits lets pass who was there before, and hardly anybody else. It may itself
-    # stand still before it has asked for the lock, so a few of the waits say nothing.
+    # However busy the machine is: a waiter lets those pass that were there before, and hardly any other. It may itself
+    # be suspended before it has asked for the lock, so a few of the waits say nothing.
     assert statistics.median(turns) <= 1, turns
     assert len(beside) == PUBLISHES

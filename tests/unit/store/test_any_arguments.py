@@ -63,7 +63,7 @@ def transaction(store, who, topic, data, group, moves):
         found.send_offsets(group, moves)
 
 
-#: Each public call, and what it is given behind the store.
+#: Each public call, and what it is given after the store.
 CALLS = {
     "topics": (lambda store: store.topics(), ()),
     "describe_topic": (lambda store, *a: store.describe_topic(*a), (TOPICS,)),
@@ -184,7 +184,7 @@ def test_what_no_format_holds_is_refused_and_changes_nothing(store):
 
 @pytest.mark.parametrize("name", ["publisher", "run", "location", "plan"])
 def test_a_publisher_that_no_decision_can_hold_does_no_harm_to_others(store, name):
-    """It was written down, and nobody could read the decisions any more."""
+    """It was written down, and the decisions could not be read any more."""
     with pytest.raises(InvalidConfigError, match="half of a surrogate pair"):
         publish(store.decisions, **{"publisher": "p", "number": 0, "parts": [], name: "\ud800"})
     with pytest.raises(InvalidConfigError, match="half of a surrogate pair"):

@@ -118,7 +118,7 @@ def test_reading_a_hundred_records_costs_the_same_in_a_long_log(store, action, c
 
 
 def test_a_roll_costs_no_more_calls_in_a_long_log(store, monkeypatch):
-    """An entry for the closed segment is added to what is known of all; it is not made anew."""
+    """An entry for the segment is added to what is known of all inactive ones, which is not rewritten."""
     # The checkpoints of the folder are written by the clock.
     monkeypatch.setattr(log_dir, "INTERVAL", 3600)
     costs = []

@@ -1,4 +1,4 @@
-"""Files and folders of a store can be written by those whom the umask lets: executors may run as other users."""
+"""Files and folders of a store can be written by the users that the umask permits: executors may run as others."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""A store that is used by several users: those who may only read it, and those of one group who may also write."""
+"""A store of several users: some may only read it, and those of one group may also write."""
 
 import multiprocessing
 import os
@@ -64,7 +64,7 @@ def in_process_of(user, action, umask=0o022):
 
 
 def who_may_not_write(path):
-    """Takes the right to write from the store's files; a user who has none (None: this one)."""
+    """Takes the right to write from the store's files; a user that has none (None: this one)."""
     for one in (path, *path.rglob("*")):
         os.chmod(one, os.stat(one).st_mode & 0o555)
     return _USERS[0] if os.geteuid() == 0 else None
@@ -186,7 +186,7 @@ def test_who_may_not_write_is_told_so_and_changes_nothing(folder):
 
 
 def test_who_may_not_write_sees_what_was_decided_only_when_it_is_applied(folder, monkeypatch):
-    """He can read what is there; the next one who may write makes the rest visible."""
+    """The reader can read what is there; the next process that may write makes the rest visible."""
     path = folder / "store"
     store = build(path)
     with monkeypatch.context() as patched:

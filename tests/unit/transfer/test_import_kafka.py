@@ -200,7 +200,7 @@ class StopError(Exception):
 
 @pytest.mark.slow
 def test_a_topic_comes_whole_or_not_at_all(root, tmp_path):
-    """Stopped before each change to files; who comes then finds the topic or can import it."""
+    """Stopped before each change to files; the next import finds the topic or can import it."""
     add(root / "t-1", 0, batch(0, b"one"))
     stop, seen = 0, set()
     while True:
@@ -247,7 +247,7 @@ def test_the_command(root, tmp_path):
     assert [line.split()[:4] for line in result.output.splitlines()[-1:]] == [["t-0", "0", "21", "5"]]
     assert run().exit_code == 1
     assert Store.open(tmp_path / "new").topics() == ["t"]
-    # A name that there is not is seen before anything is copied; behind one that fails, what is there is told.
+    # A missing name is seen before anything is copied; after a failed one, the topics that are there are listed.
     assert run("--topic", "u", "--topic", "nope").exit_code == 1
     assert Store.open(tmp_path / "new").topics() == ["t"]
     result = run("--topic", "u", "--topic", "t")

@@ -154,7 +154,7 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
             while not done.is_set():
                 change(number)
                 number += 1
-        except Exception as error:  # noqa: BLE001  (told below, in the thread of the test)
+        except Exception as error:  # noqa: BLE001  (reported below, in the thread of the test)
             failed.append(error)
 
     thread = threading.Thread(target=write)

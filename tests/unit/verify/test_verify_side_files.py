@@ -1,4 +1,4 @@
-"""`verify` compares the files beside the segments, and beside the logs, with the log; `repair` makes them anew."""
+"""`verify` compares the files beside the segments and the logs with the log; `repair` rebuilds them."""
 
 from __future__ import annotations
 
