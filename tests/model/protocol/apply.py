@@ -121,7 +121,7 @@ class Applier(Recovery):
         cells = yield self.log, "cells", file
         if [cell and cell.what for cell in cells[: len(whats)]] != list(whats):
             raise InvariantError("I9", f"{step.piece.file} holds {cells}")
-        # It may have been a segment before, with more behind it.
+        # It may have been a segment before, with more after it.
         if len(cells) > len(whats) and self.keeps("an installed file is cut to what was staged"):
             yield self.log, "truncate", file, len(whats)
         for number in range(len(whats)):

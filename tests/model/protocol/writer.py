@@ -62,7 +62,7 @@ class LogWriter(Applier):
         )
 
     def _undo(self) -> Steps:
-        """After a failed sync: nothing stays behind the end; if even that fails, the next holder cuts."""
+        """After a failed sync: nothing stays beyond the end; if even that fails, the next holder cuts."""
         try:
             yield from self.cut()
         except SyncError:
@@ -79,7 +79,7 @@ class LogWriter(Applier):
             yield from self.save(settled, durable=True)
 
     def delete_before(self, offset: int) -> Steps:
-        """Moves the log's start, and lets go of segments below it. SyncError."""
+        """Moves the log's start, and deletes segments below it. SyncError."""
         if offset > self.state.start:
             yield from self.flush()
             if self.keeps("the log start is written before files go"):

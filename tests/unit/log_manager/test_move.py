@@ -313,7 +313,7 @@ def test_by_its_time_alone_no_file_counts_as_unchanged(store, tmp_path, monkeypa
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     with monkeypatch.context() as patched:
-        # The holder would mend them.
+        # The holder would repair them.
         patched.setattr("pyspark_log.storage.log.held_log.HeldLog.cut_leftovers", lambda _: None)
         moved_with(store, f"{tmp_path}/second", patched, change)
     assert [(tmp_path / "second" / "t-0" / path.name).read_bytes() for path in changed] == wanted

@@ -112,7 +112,7 @@ def test_a_large_file_becomes_a_segment(store, before):
     segments = store.segment_files("t", 0)
     assert inodes(segments)[-1:] == wanted
     assert len(segments) == (2 if before else 1)
-    # Who had the empty segment open, or the one before, goes on in the new one.
+    # A process that had the empty segment open, or the one before, goes on in the new one.
     other.append("t", rows("after", 5))
     store.append("t", rows("end", 1))
     check(store, expected(("before", before), ("p", 300), ("after", 5), ("end", 1)))
@@ -247,7 +247,7 @@ def test_under_the_lock_only_the_offsets_are_written(store, far):
 
 
 def test_what_another_helper_has_put_behind_a_file_does_not_stay_in_the_segment(store, monkeypatch):
-    """Both have made it ready: one that copies the little files behind it, and cannot copy the last, and one that found
+    """Both have made it ready: one that copies the little files after it, and cannot copy the last, and one that found
     no room for copies, and makes each file a segment.
     """
     parts = [part for name, count in [("a", 200), ("b", 5), ("c", 4)] for part in stage(store, name, count)]
@@ -645,7 +645,7 @@ def test_who_has_an_empty_segment_open_notices_that_it_was_replaced_and_put_back
             publish(Store.open(store.path).decisions, "q", 0, parts)
     finally:
         files.set_observer(None)
-    # Somebody else takes away what the killed one has begun.
+    # Another process takes away what the killed one has begun.
     Store.open(store.path).append("t", rows("middle", 1))
     other.append("t", rows("after", 1))
     help_apply(Store.open(store.path).decisions)
