@@ -1,6 +1,16 @@
-"""The words and phrases that docstrings, comments, messages and pages do without (CONTRIBUTING.md, "Language")."""
+"""The words and phrases that code, pages and commit subjects do without (CONTRIBUTING.md, "Language").
 
+All text of the package, conf and pages is searched; of tests, benchmarks and examples the comments and docstrings, as
+their strings and names are often data; of the settings of tools the comments.
+"""
+
+import ast
+import functools
+import io
 import re
+import shutil
+import subprocess
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -11,6 +21,8 @@ CODE = [path for path in sorted((ROOT / "pyspark_log").rglob("*.p*")) if path.su
 CODE += sorted((ROOT / "pyspark_log").rglob("*.h"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONF = [path for path in sorted((ROOT / "conf").rglob("*")) if path.is_file()]
+PROGRAMS = [path for folder in ("tests", "benchmarks", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
+SETTINGS = [ROOT / "pyproject.toml", ROOT / "Makefile"]
 # A word, and what to write instead.
 WORDS = {
     r"who|whoever|whom": "name the actor: the writer, a reader, any process",
@@ -35,26 +47,109 @@ WORDS = {
 }
 
 
+# The last day (by the author's date) of commits that are not checked: their subjects cannot change any more.
+UNCHECKED_UNTIL = "2026-11-25"
+AREAS = r"[a-z][\w/.-]*(?:, [a-z][\w/.-]*)*"
+# Words that begin no imperative, and the endings of other forms of a verb and of plurals.
+NO_VERBS = r"an?|the|no|more|also|this|all|each|one|two|how|what|when|where|which|plainer"
+NO_ENDINGS = r"[^e]ed|(?<!br)ing|[^su]s"
+SUBJECT = re.compile(rf"{AREAS}: (?!(?:{NO_VERBS})\b)(?!\w+(?:{NO_ENDINGS})\b)[a-z][a-z-]*,? \S.*")
+
+
 @pytest.mark.parametrize("words", WORDS)
 def test_words_that_are_not_used(words: str) -> None:
     found = []
-    for path in [*CODE, *PAGES, *CONF]:
+    for path in [*CODE, *PAGES, *CONF, *PROGRAMS, *SETTINGS]:
         text = text_of(path)
         for match in re.finditer(rf"\b(?:{words})\b", text, re.IGNORECASE):
             number = text.count("\n", 0, match.start()) + 1
-            found.append(f"{path.relative_to(ROOT)}:{number}: {text.splitlines()[number - 1].strip()}")
+            line = text.split("\n")[number - 1].strip()
+            found.append(f"{path.relative_to(ROOT)}:{number}: {line}")
     assert found == [], f"write instead: {WORDS[words]}"
 
 
+@functools.cache
 def text_of(path: Path) -> str:
-    """What a file says; of a page without its code blocks, of which the line ends stay."""
+    """What is searched in a file, each line where it is in the file."""
     text = path.read_text(encoding="utf-8")
-    if path.suffix != ".md":
-        return text
-    return re.sub(r"^ *```.*?^ *```$", lambda block: "\n" * block[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+    if path in PROGRAMS:
+        return prose_of(text)
+    if path in SETTINGS:
+        return re.sub(r"^(?:[^#\n]*[^#\s])?\s*(#|$)", "", text, flags=re.MULTILINE)
+    return without_code_blocks(text) if path.suffix == ".md" else text
 
 
-def test_code_blocks_of_pages_are_left_out(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("before\n```sh\nin it\n```\n- item\n  ```\n  in it\n  ```\nafter\n")
-    assert text_of(page) == "before\n\n\n\n- item\n\n\n\nafter\n"
+def prose_of(program: str) -> str:
+    """The comments and docstrings of a program."""
+    source = program.split("\n")
+    lines = [""] * len(source)
+    for token in tokenize.generate_tokens(io.StringIO(program).readline):
+        if token.type == tokenize.COMMENT:
+            lines[token.start[0] - 1] = token.string.lstrip("#:")
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            first = node.body[0]
+            if ast.get_docstring(node) is not None and first.end_lineno:
+                lines[first.lineno - 1 : first.end_lineno] = source[first.lineno - 1 : first.end_lineno]
+    return "\n".join(lines)
+
+
+def without_code_blocks(page: str) -> str:
+    return re.sub(r"^ *```.*?^ *```$", lambda block: "\n" * block[0].count("\n"), page, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_code_blocks_of_pages_are_left_out() -> None:
+    page = "before\n```sh\nin it\n```\n- item\n  ```\n  in it\n  ```\nafter\n"
+    assert without_code_blocks(page) == "before\n\n\n\n- item\n\n\n\nafter\n"
+
+
+def test_comments_and_docstrings_of_programs_are_searched() -> None:
+    lines = ['"""Of a module."""', "A = 1  # why", "", "def name():", '    """Of a', '    function."""', "    #: more"]
+    found = ['"""Of a module."""', " why", "", "", '    """Of a', '    function."""', " more"]
+    assert prose_of("\n".join(lines)).split("\n") == found
+
+
+# ---- commits
+
+
+def faults_of(subject: str) -> list[str]:
+    """What is wrong with a commit's subject."""
+    found = [f"write instead of {match[0]}: {WORDS[words]}"
+             for words in WORDS if (match := re.search(rf"\b(?:{words})\b", subject, re.IGNORECASE))]  # fmt: skip
+    if len(subject) > 72:
+        found.append(f"it has {len(subject)} characters, expected at most 72")
+    if not SUBJECT.fullmatch(subject):
+        found.append("expected `area: imperative`")
+    return found
+
+
+def test_subjects_of_commits() -> None:
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("no git history here")
+    command = ["git", "-C", str(ROOT), "log", "--no-merges", "--date=short", "--format=%ad %s", "-n", "50", "HEAD"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip(f"no git history can be read here: {listed.stderr.strip()}")
+    commits = [line.partition(" ")[::2] for line in listed.stdout.splitlines()]
+    wrong = {subject: faults_of(subject) for day, subject in commits if day > UNCHECKED_UNTIL}
+    assert {subject: faults for subject, faults in wrong.items() if faults} == {}
+
+
+@pytest.mark.parametrize(
+    ("subject", "faults"),
+    [
+        ("segment: roll by the broker's clock", []),
+        ("docs, spark: read, commit and publish without loading pandas", []),
+        ("fs: process signals at once", []),
+        ("roll by the broker's clock", ["area"]),
+        ("docs: the kills of imports", ["area"]),
+        ("docs: reads as measured now", ["area"]),
+        ("tests: added a case", ["area"]),
+        ("locks: free one " + "x" * 60, ["76 characters"]),
+        ("locks: tell whoever waits", ["tell", "whoever"]),
+    ],
+)
+def test_faults_of_subjects(subject: str, faults: list[str]) -> None:
+    found = faults_of(subject)
+    assert len(found) == len(faults)
+    assert all(any(fault in one for one in found) for fault in faults)
