@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
@@ -29,7 +28,6 @@ LAST_NUMBER = 65535
 #: A store is not a broker, but `meta.properties` must name one.
 NODE_ID: Final = 0
 
-_UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
 # Names that the system creates in the root of a file system.
 _SYSTEMS_OWN = frozenset({"lost+found"})
 
@@ -109,7 +107,7 @@ def prepare(store: str, name: str, cluster_id: str) -> ListedLogDir:
         files.make_folder(path)
     except FileNotFoundError:
         raise InvalidConfigError(f"log dir {path}: the folder above it does not exist") from None
-    entries = {entry for entry in files.list_folder(path) if not _UNFINISHED.fullmatch(entry)}
+    entries = {entry for entry in files.list_folder(path) if not files.is_unfinished(entry)}
     found = entries - _SYSTEMS_OWN - {OWNER_FILE}
     meta = f"{path}/{META_PROPERTIES}"
     if found == {META_PROPERTIES}:

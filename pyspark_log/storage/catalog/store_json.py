@@ -32,7 +32,6 @@ TOPICS_LOCK = "topics.lock"
 LOG_DIRS = "log.dirs"
 
 # What a process that was killed while it created a store may leave.
-_UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
 _NUMBER = re.compile(r"0|[1-9]\d{0,4}")
 _LOCK = re.compile(r".+\.(lock|turn|tmp)")
 # What else than logs is in the folder of a store.
@@ -174,7 +173,7 @@ def list_made_folder(folder: str) -> list[str]:
 
 def _make_root(folder: str, allowed: Collection[str]) -> None:
     names = list_made_folder(folder)
-    if any(not _UNFINISHED.fullmatch(name) and name not in allowed for name in names):
+    if any(not files.is_unfinished(name) and name not in allowed for name in names):
         raise StoreExistsError(f"{folder} is not empty: a store is created only in a new or empty folder")
 
 

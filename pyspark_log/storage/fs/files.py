@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark_log.storage.fs.background import Background
 from pyspark_log.storage.fs.open_file import OpenFile
@@ -271,9 +273,19 @@ def remove_empty_folder(path: str) -> None:
         os.rmdir(path)
 
 
+#: The end, and the pattern, of the name that a file has until it is written whole.
+UNFINISHED: Final = ".tmp"
+UNFINISHED_NAME: Final = r"[0-9a-f]{16}\.tmp"
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file of this name was not written whole, or is being written."""
+    return re.fullmatch(UNFINISHED_NAME, name) is not None
+
+
 def _write_aside(path: str, data: bytes, *, sync: bool = True) -> str:
     # A name of its own, since the longest names leave no room for more.
-    aside = f"{os.path.dirname(path)}/{secrets.token_hex(8)}.tmp"
+    aside = f"{os.path.dirname(path)}/{secrets.token_hex(8)}{UNFINISHED}"
     file = create(aside)
     try:
         file.pwrite(data, 0)

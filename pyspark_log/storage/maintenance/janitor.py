@@ -25,8 +25,6 @@ COPY_LIFETIME_MS = 24 * 60 * 60 * 1000
 
 # What is renamed to this is not looked for any more.
 _TRASH = ".trash"
-# A file that is being written whole, until it gets its name.
-_UNFINISHED = ".tmp"
 # How long cleaning waits for a partition's lock, in seconds; what is left is for the next time.
 _TIMEOUT = 5.0
 
@@ -64,7 +62,7 @@ def sweep(store: Store) -> None:
             sweep_copies(store)
             forget_one_offs(store.decisions)
             for folder in ("", f"{TOPICS_FOLDER}/", f"{TOPICS_FOLDER}/{DELETED_FOLDER}/", f"{STATE_FOLDER}/"):
-                for path in _old(f"{store.path}/{folder}", _UNFINISHED, store.logs.clock()):
+                for path in _old(f"{store.path}/{folder}", files.UNFINISHED, store.logs.clock()):
                     files.unlink(path)
 
 

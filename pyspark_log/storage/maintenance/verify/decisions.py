@@ -184,7 +184,7 @@ class DecisionCheck:
         except FileNotFoundError:
             return
         finding = self._finding.at("")
-        ours = (SUFFIX, manifest.SUFFIX, ".tmp", ".trash")
+        ours = (SUFFIX, manifest.SUFFIX, files.UNFINISHED, ".trash")
         staged = [name for name in names if name.endswith(ours) or is_ready_name(name)]
         jobs: dict[tuple[str, Process], list[str]] = {}
         for name in staged:

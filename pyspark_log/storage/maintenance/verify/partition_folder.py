@@ -15,7 +15,7 @@ from pyspark_log.storage.segment import LOG, list_segments, segment_path
 
 _KNOWN = re.compile(
     r"\d{20}\.(log|index|timeindex|snapshot|txnindex)(\.deleted|\.cleaned|\.swap)?"
-    r"|partition\.metadata|leader-epoch-checkpoint|[0-9a-f]{16}\.tmp"
+    r"|partition\.metadata|leader-epoch-checkpoint|" + files.UNFINISHED_NAME
 )
 
 

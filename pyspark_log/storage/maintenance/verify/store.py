@@ -58,7 +58,6 @@ from pyspark_log.types import TopicDescription, TopicPartition
 
 _STATE_NAME = re.compile(r"([A-Za-z0-9_-]{22})-(0|[1-9]\d{0,9})(\.turn|\.segments|\.cleaner(\.turn)?)?")
 _LOCK_NAME = re.compile(r"[a-z]+(-\d+)?\.lock(\.turn)?")
-_UNFINISHED = re.compile(r"[0-9a-f]{16}\.tmp")
 _IF_DELETED = "none, if its topic was deleted"
 _ROOT_NAMES = {STORE_FILE, TOPICS_FOLDER, STATE_FOLDER, STAGING_FOLDER, CUT_FOLDER}
 
@@ -466,7 +465,7 @@ def _topic_id(folder: str) -> str | None:
 
 
 def _unknown(finding: Finder, name: str) -> Finding:
-    if _UNFINISHED.fullmatch(os.path.basename(name)):
+    if files.is_unfinished(os.path.basename(name)):
         return finding.note(name, "a file whose writing was not finished", "none while others write; else remove it")
     return finding.unknown(name)
 
