@@ -1,6 +1,6 @@
 """A scripted workload on compacted topics, in which compaction meets all else that changes a log.
 
-Appends with keys and tombstones, synced and not; publishes that are copied or become segments, and move a position;
+Appends with keys and tombstones, synced and not; publishes that are copied or become segments, and move an offset;
 batches of a producer that numbers them, and aborted transactions; deleted records, retention, truncation, flushes.
 Committed offsets are written, expire and are taken back. Both logs of the engine's own have small segments here,
 so that a process that commits or publishes compacts them.
@@ -136,7 +136,7 @@ class CompactedWorkload(Steps):
             abort_transaction(store, "keyed", 1, ABORTER)
 
     def commit(self, group, number, expire=-1):
-        """A position, which has a long text beside it so that the log's segments are soon full."""
+        """A committed offset, which has a long text beside it so that the log's segments are soon full."""
         at = TopicPartition("mixed", 0)
         OffsetsLog(Store.open(self.path)).commit(group, {at: number}, "." * 100, expire_timestamp=expire)
 
@@ -205,7 +205,7 @@ class Seen:
 
 
 def see(path):
-    """What readers see, for each partition; and of the groups, {group: position}."""
+    """What readers see, for each partition; and of the groups, {group: committed offset}."""
     store = Store.open(path)
     places = [(topic, partition) for topic in store.topics() for partition in range(PARTITIONS[topic])]
     found = {
@@ -243,7 +243,7 @@ def check_committed(at, seen):
 
 
 def positions(path):
-    """The committed position of each group."""
+    """The committed offset of each group."""
     offsets = OffsetsLog(Store.open(path))
     try:
         fetched = {group: offsets.fetch(group) for group in ("moved", *offsets.groups())}

@@ -29,7 +29,7 @@ class Worker:
     """
 
     def __init__(self, path, transactional_id, after=lambda _position: None):
-        """`after` is called after each commit, with the position."""
+        """`after` is called after each commit, with the committed offset."""
         self.store = Store.open(path)
         self.offsets = OffsetsLog(self.store)
         self.transaction = None

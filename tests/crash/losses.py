@@ -36,7 +36,7 @@ def try_losses(recorded, check, most, capsys, *, parts=1):
     Args:
         recorded: as of `record_run`.
         check: gets the path of what is left, what held, and what the step leads to that was under way.
-        most: before how many changes the power goes.
+        most: before how many changes the power fails.
         capsys: reports how many were tried.
         parts: how often any part of what was not synced is kept, besides nothing and everything.
     """

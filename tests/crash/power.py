@@ -1,6 +1,6 @@
-"""What is left of a store's files when the power goes: a disk that keeps what was synced and any part of the rest.
+"""What is left of a store's files when the power fails: a disk that keeps what was synced and any part of the rest.
 
-Changes to files are noted as the engine makes them. From the first so many of them a folder is made:
+Changes to files are noted as the engine makes them. From the first N of them a folder is made:
 
 - bytes of a file that were synced are there; each later write to it is there, or not, or half, or as zeros;
 - names in a folder that was synced are there; of later changes to its names, the first few are. A renaming is there

@@ -2,7 +2,7 @@
 
 In the environment:
 
-- `CRASH_POINTS`: `all` has every point tried (`make crash`), which takes hours; a number, so many times as many as
+- `CRASH_POINTS`: `all` has every point tried (`make crash`), which takes hours; a number, that many times as many as
   usual; `few` a tenth, and 15 at most (`make test`): others at each commit, and the same ones in each run of it.
 - `CRASH_PARTS`: how many random fates a power loss has at each point.
 - `CRASH_AT`: only the point of that number is tried; a failure gives it.
@@ -20,7 +20,7 @@ from tests.paths import ROOT
 _WANTED = os.environ.get("CRASH_POINTS", "1")
 EVERYTHING = _WANTED == "all"
 FEW = _WANTED == "few"
-#: So many times as many points are tried as usual.
+#: The factor by which more points are tried than usual.
 TIMES = 1.0 if EVERYTHING else 0.1 if FEW else float(_WANTED)
 #: How often a power loss at one point keeps any part of what was not synced, besides nothing and everything of it.
 PARTS = int(os.environ.get("CRASH_PARTS", "4" if EVERYTHING else "1"))

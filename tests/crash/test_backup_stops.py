@@ -1,4 +1,4 @@
-"""A backup is stopped before each of its changes to files, or the power goes there.
+"""A backup is stopped before each of its changes to files, or the power fails there.
 
 The store is as it was, and goes on. The folder of the copy is no store, or it is all of it.
 """

@@ -1,4 +1,4 @@
-"""The power goes before any change to files of a workload in which compaction meets all else.
+"""The power fails before any change to files of a workload in which compaction meets all else.
 
 Of what was not synced any part may stay. Afterwards each key has its last durable record or a later one; nothing
 comes back that a cleaner has removed; what was seen has its offset; readers of committed records see no aborted one,
@@ -32,8 +32,8 @@ class Acknowledged:
         seen: what readers see.
         positions: of the groups.
         durable: of each partition the offset of each key's last record that survives a power loss.
-        ever: which positions each group has had.
-        flushed: the positions that survive, of groups that no publish moves.
+        ever: which committed offsets each group has had.
+        flushed: the committed offsets that survive, of groups that no publish moves.
     """
 
     def __init__(self):

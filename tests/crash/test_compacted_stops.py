@@ -16,7 +16,7 @@ from tests.scratch import memory_folder
 from tests.store_tools import faults
 
 pytestmark = [pytest.mark.usefixtures("little_logs"), *SAMPLED]
-# So many steps are made after the one that was stopped.
+# How many steps are made after the one that was stopped.
 FOLLOWING = 6
 
 

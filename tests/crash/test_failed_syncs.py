@@ -1,4 +1,4 @@
-"""A sync fails, and what it was to make durable is in memory only, though later syncs succeed; then the power goes.
+"""A sync fails, and what it was to make durable is in memory only, though later syncs succeed; then the power fails.
 
 That is what Linux does: it calls the pages of a failed write clean. Everything that was acknowledged as durable is
 there afterwards all the same, once, and no offset that readers have seen has another record.
@@ -142,7 +142,7 @@ def test_nothing_acknowledged_is_lost(killed, monkeypatch):
             run, fault = run_with(folder, number, Stopped() if killed else OSError(errno.EIO, os.strerror(errno.EIO)))
             at = fault.at
             assert at
-            # The power goes after the step of the sync, after the two that follow, or at last.
+            # The power fails after the step of the sync, after the two that follow, or at last.
             steps = [step for step in run.after if step[0] > at]
             for (_, shown, durable), (count, disk) in zip(
                 chosen := [*steps[:3], *steps[-1:]], run.trace.disks([step[0] for step in chosen]), strict=True

@@ -1,4 +1,4 @@
-"""The removal of a log dir is stopped before each of its changes to files, or one of them fails, or the power goes.
+"""The removal of a log dir is stopped before each of its changes to files, or one of them fails, or the power fails.
 
 The folder is on the list, or it is not; the partitions that are elsewhere are whole; and it can be done again, or the
 folder can be given to the store again.

@@ -1,4 +1,4 @@
-"""The power goes while a publish is being applied, and leaves some of its batches whole and not the others."""
+"""The power fails while a publish is being applied, and leaves some of its batches whole and not the others."""
 
 import os
 

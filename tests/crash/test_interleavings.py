@@ -1,4 +1,4 @@
-"""Two writers of one partition, step by step in every order; one is killed, or the power goes, between any two steps.
+"""Two writers of one partition, step by step in every order; one is killed, or the power fails, between any two steps.
 
 The writers are the engine itself, on real files (schedules.py). After each step a reader looks, which keeps its files
 open: what it saw once stays, in its place, and what was acknowledged is there. In the end another writer appends.
@@ -17,11 +17,11 @@ from pyspark_log.storage.store import Store
 from tests.store_tools import damages, rows
 
 TOPIC = "t"
-# With so many records the next append but one begins a segment.
+# The number of records with which the next append but one begins a segment.
 FULL = 3
-# A sample is taken from so many runs by chance. Each has about so many steps.
+# How many runs a sample is taken from by chance, and about how many steps each has.
 RUNS, STEPS = 3000, 60
-# So many combinations of writes and names that a power loss keeps are tried at one point, if there are more.
+# How many combinations of writes and names that a power loss keeps are tried at one point, if there are more.
 SUBSETS = 16
 
 

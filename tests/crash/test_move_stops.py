@@ -1,4 +1,4 @@
-"""A partition's move is stopped before each of its changes to files, or the power goes there, or one of them fails.
+"""A partition's move is stopped before each of its changes to files, or the power fails there, or one of them fails.
 
 Whatever happens the partition is whole, in one of the two log dirs; it can be written to, moved, and deleted; and
 what the move has left goes.

@@ -1,4 +1,4 @@
-"""The power goes before any change to files; of what was not synced any part may stay.
+"""The power fails before any change to files; of what was not synced any part may stay.
 
 Afterwards everything that was acknowledged as durable is there, once; an offset that readers may have seen never
 has another record; what was deleted does not come back; `verify` finds no damage; the partitions can be read and

@@ -185,7 +185,7 @@ def test_stops_of_a_publish_and_of_those_who_come_after(base, capsys):
 
 
 def test_power_losses_in_a_publish(base, capsys, monkeypatch):
-    """Each subset of what was not synced stays where there are up to 1,024, else so many by chance."""
+    """Each subset of what was not synced stays where there are up to 1,024; else 1,024 of them by chance."""
     trace = Trace(base.copy(base.path, "store"))
     trace.record(lambda: query(trace.root))
     tried, subsets, whole = 0, 0, 0

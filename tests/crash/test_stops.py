@@ -18,7 +18,7 @@ from tests.scratch import memory_folder
 from tests.store_tools import damages
 
 pytestmark = [pytest.mark.usefixtures("little_sizes"), *SAMPLED]
-# So many steps are made after the one that was stopped.
+# How many steps are made after the one that was stopped.
 FOLLOWING = 5
 
 

@@ -1,4 +1,4 @@
-"""A swap of segments for a cleaned one is stopped before each of its changes to files, or the power goes there.
+"""A swap of segments for a cleaned one is stopped before each of its changes to files, or the power fails there.
 
 What readers find is the old log or the cleaned one, and the next process finishes what was begun.
 """

@@ -28,7 +28,7 @@ def values(store):
 
 
 def losses(trace, folder, monkeypatch):
-    """What is left where the power goes before each change and nothing stays of what was not synced, and the count."""
+    """What is left where the power fails before each change and nothing stays of what was not synced, and the count."""
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
     for count, disk in trace.disks(range(1, len(trace.changes) + 1)):
         path = folder / f"after {count}"

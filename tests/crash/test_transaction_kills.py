@@ -17,7 +17,7 @@ from pyspark_log import OffsetsLog, Store
 from pyspark_log.storage.maintenance.verify.store import verify
 
 KILLS = 20
-# So many records at least are to be done when a worker starts.
+# How many records at least are to be done when a worker starts.
 AHEAD = 1000
 # How long a worker may take for its first transaction, in seconds.
 PATIENCE = 240

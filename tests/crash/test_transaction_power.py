@@ -1,6 +1,6 @@
-"""The power goes while a program reads, transforms and writes in transactions, before any change to files.
+"""The power fails while a program reads, transforms and writes in transactions, before any change to files.
 
-Whatever stays of what was not synced: what was committed is there, and the sink holds what the group's position
+Whatever stays of what was not synced: what was committed is there, and the sink holds what the committed offset
 says, no more and no less; and any worker that goes on from there copies each record once.
 """
 

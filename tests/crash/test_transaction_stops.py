@@ -1,8 +1,8 @@
 """A program that reads, transforms and writes in transactions is stopped before each of its changes to files.
 
 Whichever process comes next, and whatever it does first: in the end each record of the source is in the sink once, in
-order, and the group's position is at the source's end. The one that was stopped may come back then, and can change
-nothing.
+order, and the group's committed offset is at the source's end. The process that was stopped may come back then, and
+can change nothing.
 """
 
 import contextlib

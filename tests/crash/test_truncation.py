@@ -1,4 +1,4 @@
-"""A truncation is stopped before each of its changes to files, or the power goes there: it takes place or does not."""
+"""A truncation is stopped before each of its changes to files, or the power fails there: it takes place or does not."""
 
 import random
 

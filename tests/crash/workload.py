@@ -28,7 +28,7 @@ PARTITIONS = 2
 _SEGMENTS = {"index.interval.bytes": "200", "max.message.bytes": "1000"}
 CONFIGS = {
     "small": {"segment.bytes": "1500"} | _SEGMENTS,
-    # So many records are in each append that asks for no sync.
+    # How many records are in each append that asks for no sync.
     "plain": {"flush.messages": "4"},
     # These get files that become segments; the second one has no record before.
     "large": {"segment.bytes": "6000"} | _SEGMENTS,
@@ -48,7 +48,7 @@ class Steps:
     """
 
     def __init__(self, path, done=0):
-        """`done`: so many steps were made already."""
+        """`done`: the number of steps that were made already."""
         self.path = path
         self.begun = self.done = done
         self.steps = []
