@@ -1,7 +1,7 @@
 """Explores every run of a model: all interleavings, kills and power losses, each state once, the nearest first.
 
 What may happen in a state: any process makes its next step; any process is killed (and its next life begins); the
-power goes, which ends all processes, and of what was not synced any part stays. A process that is stopped for a
+power fails, which ends all processes, and of what was not synced any part stays. A process that is stopped for a
 while, or comes back when others think it dead, is a process whose steps come late, so it needs nothing of its own.
 
 Three reductions keep the number of states small, and lose no violation. While a process holds a lock, a step that no
@@ -32,7 +32,7 @@ class Result:
     """What an exploration covered, and what it found.
 
     Attributes:
-        states, transitions, kills, powers: how many there were, of the transitions so many by a kill or a power loss.
+        states, transitions, kills, powers: how many there were; the last two: transitions by a kill or a power loss.
         alone: in how many states one alone was let finish everything.
         seconds: of a processor.
         complete: there are no others.
@@ -111,7 +111,7 @@ class Explorer:
         """Visits all states, and stops at the first violation.
 
         Args:
-            limit: at most so many states; if there are more the result is not complete.
+            limit: the most states; if there are more the result is not complete.
         """
         result, began = self.result, time.process_time()
         parents: dict[State, State | None] = {}

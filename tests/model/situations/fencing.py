@@ -108,7 +108,7 @@ def model(
         zombies: runs that begin while another is at work.
         copied: a query with a copy of the checkpoint at another place, made after the first batch.
         located: runs record where their checkpoint is; else only what they have planned distinguishes the queries.
-        back: the checkpoint may be restored to what it was so many batches ago; 0: it is not.
+        back: by how many batches the checkpoint may be restored to an earlier one; 0: it is not.
         helpers: passers-by that apply and record what is done.
         patient: runs wait for a partition's lock; else they give up, and publish the same again.
         kills, powers, setup: as in Model.

@@ -1,9 +1,9 @@
 """Committed offsets that move with a publish: members that process and commit in one decision, and a plain commit.
 
-A sweep takes back a position that has expired: one that was committed by itself, before the sweep began.
+A sweep takes back an offset that has expired: one that was committed by itself, before the sweep began.
 
-Each member reads the committed position, and publishes what it made of the next record together with a step from that
-position to the next: a plan is (from, to).
+Each member reads the committed offset, and publishes what it made of the next record together with a step from that
+offset to the next: a plan is (from, to).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Member(Publisher):
     """A process that reads for the group."""
 
     def committed(self) -> Steps:
-        """The group's position: what its log says, and what is decided to follow. No lock is needed."""
+        """The group's committed offset: what its log says, and what is decided to follow. No lock is needed."""
         yield from self.follow()
         undone = self.known.undone
         state = yield O + " state", "look"
@@ -45,7 +45,7 @@ class Member(Publisher):
         return position
 
     def before_deciding(self, wanted: Record) -> Steps:
-        """The position must be the one that was started from, and no process commits until the decision is made."""
+        """The committed offset must be the one started from, and no process commits until the decision is made."""
         log = self.writers[O]
         if self.keeps("a publisher that decides holds the group's partition"):
             yield from log.enter()
@@ -82,7 +82,7 @@ class Member(Publisher):
         yield from log.leave()
 
     def expire(self, mark: str) -> Steps:
-        """Takes the position back if it has expired by now. SyncError, GivenUpError."""
+        """Takes the committed offset back if it has expired by now. SyncError, GivenUpError."""
         log = self.writers[O]
         state = yield O + " state", "look"
         now = state.next
@@ -97,7 +97,7 @@ class Member(Publisher):
         yield from log.leave()
 
     def _expired(self, now: int) -> Steps:
-        """The offset of the position that the log comes to, if it was committed by itself before `now`; else None."""
+        """Where in the log the last commit is, if it was made by itself before `now`; else None."""
         state = yield O + " state", "look"
         batches = yield O + " log", "readable", state
         last = last_position(batches)
@@ -105,7 +105,7 @@ class Member(Publisher):
 
 
 def last_position(batches: Sequence[Batch]) -> Batch | None:
-    """The batch that has the position that the records of a log come to; None if it was taken back."""
+    """The batch of the last commit in the records of a log; None if it was taken back."""
     found = None
     for batch in batches:
         if batch.what is not None:
@@ -114,7 +114,7 @@ def last_position(batches: Sequence[Batch]) -> Batch | None:
 
 
 def position_after(batches: Sequence[Batch]) -> int:
-    """The position that the records of a log come to."""
+    """The committed offset after the records of a log."""
     last = last_position(batches)
     if last is None:
         return 0
@@ -135,7 +135,7 @@ def member(process: int, setup: Setup, count: int, life: int) -> Steps:
 
 
 def committer(process: int, setup: Setup, life: int) -> Steps:
-    """Reads the position and commits the next one by itself."""
+    """Reads the committed offset and commits the next one by itself."""
     access = Member(process, PLACES, setup)
     position = yield from access.committed()
     try:
@@ -145,7 +145,7 @@ def committer(process: int, setup: Setup, life: int) -> Steps:
 
 
 def sweeper(process: int, setup: Setup, life: int) -> Steps:
-    """Looks once for a position that has expired."""
+    """Looks once for a committed offset that has expired."""
     try:
         yield from Member(process, PLACES, setup).expire(f"x{process}{life}")
     except (SyncError, GivenUpError):
@@ -153,7 +153,7 @@ def sweeper(process: int, setup: Setup, life: int) -> Steps:
 
 
 def look(nothing: None, file: Slots, folder: Folder) -> None:
-    """I11: each decided step begins where the group was; only a position that has expired is taken back."""
+    """I11: each decided step begins where the group was; only a committed offset that has expired is taken back."""
     state, position, last = current(file), 0, -1
     if not state.booted:
         return

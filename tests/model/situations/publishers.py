@@ -82,7 +82,7 @@ def settled(values: Mapping[str, Any], places: Sequence[str] = PLACES) -> None:
 
 
 def things(places: Sequence[str] = PLACES, locks: int = 0) -> dict[str, tuple[type[Thing], Any]]:
-    """A store with these partitions and nothing in it; `locks`: so many more locks than those of partitions."""
+    """A store with these partitions and nothing in it; `locks`: how many more locks than those of partitions."""
     found: dict[str, tuple[type[Thing], Any]] = {}
     for name in (D, *places):
         found |= {
@@ -121,7 +121,7 @@ def model(
         one_offs: publishers of one number each, which are forgotten then.
         helpers: passers-by; `tidies`: they record what is done.
         skips: after a restart the first one goes on with its second number.
-        failing: so many syncs of the decision log may fail; then with one kill or loss of power at most, as the last
+        failing: how many syncs of the decision log may fail; then with one kill or loss of power at most, as the last
             life publishes once more what was acknowledged to it.
         kills, powers, setup: as in Model.
     """

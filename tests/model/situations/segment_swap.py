@@ -290,7 +290,7 @@ def model(
     readers: int = 1, times: int = 1, writers: int = 0, truncates: bool = False, kills: int = 1, powers: int = 0,
     setup: Setup = PLAIN,
 ) -> Model:  # fmt: skip
-    """A cleaner that comes again, readers that read so many times, appends, and a truncation."""
+    """A cleaner that comes again, readers that read several times, appends, and a truncation."""
     setup = setup._replace(handles=True)
     state = State(generation=1, base=4, next=5, position=1, synced=1, reserve=5)
     names = ((0, 0), (2, 1), (4, 2))

@@ -129,7 +129,7 @@ class Folder(NamedTuple):
         synced: names that are on the disk, each with the number of its file.
         pending: changes since, each of one name, (name, file) or (name, None), or of two at once.
         files: the files by number.
-        failing: so many syncs of files may fail.
+        failing: how many syncs of files may fail.
     """
 
     synced: tuple[tuple[Name, int], ...] = ()
@@ -189,7 +189,7 @@ class Log(Thing):
 
     @staticmethod
     def new(*cells: Batch, failing: int = 0) -> Folder:
-        """One segment with these cells, synced. `failing`: so many syncs may fail."""
+        """One segment with these cells, synced. `failing`: how many syncs may fail."""
         return Folder(((0, 0),), (), ((0, File(cells)),), failing)
 
     # ---- looking

@@ -97,7 +97,7 @@ class _Slot(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """The four slots; `dirty`: there are writes that a sync would make durable; `failing`: so many syncs may fail."""
+    """The four slots; `dirty`: there are writes that a sync would make durable; `failing`: how many syncs may fail."""
 
     slots: tuple[_Slot, ...]
     dirty: bool = False
