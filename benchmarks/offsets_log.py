@@ -4,7 +4,7 @@
 
 Each way makes as many calls: --commits is for ten positions a call. The two take turns, in rounds: commits and calls a
 second are medians of them, the others are of all calls. To open means that a new process, which has imported the
-package, knows the positions of all groups, or of one: a median, too.
+package, knows the committed offsets of all groups, or of one: a median, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Committer:
         self.log, self.seconds, self.speeds = OffsetsLog(self.store), array("d"), list[float]()
 
     def commit(self, calls: int) -> None:
-        """So many calls more."""
+        """Makes `calls` more calls."""
         for call in range(len(self.seconds), len(self.seconds) + calls):
             group, turn = call % GROUPS, call // GROUPS
             partitions = ((turn * self.each + one) % PARTITIONS for one in range(self.each))
@@ -68,7 +68,7 @@ class Committer:
 
 
 def opened(store: Store, *group: str, rounds: int) -> float:
-    """Seconds until a new process knows the positions of all groups, or of one."""
+    """Seconds until a new process knows the committed offsets of all groups, or of one."""
     command = [sys.executable, "-c", OPEN, store.path, *group]
     return statistics.median(float(subprocess.check_output(command)) for _ in range(rounds))
 

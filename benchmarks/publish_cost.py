@@ -143,7 +143,7 @@ def small(spark: SparkSession, folder: str, batches: int, rounds: int) -> list[l
 
 
 def durations(rows: DataFrame, sink: str, path: str, checkpoint: str, batches: int) -> list[dict[str, int]]:
-    """What Spark measures of so many micro-batches."""
+    """What Spark measures of `batches` micro-batches."""
     query = (
         rows.writeStream.format(FORMATS[sink])
         .options(path=path, topic=sink, checkpointLocation=checkpoint)

@@ -33,7 +33,7 @@ _EVERY = 0.02  # seconds; a process that plans ends soon
 
 
 def fill(store: Store, topic: str, batches: int) -> None:
-    """A topic of one partition, with so many record batches; each record has 1,000 bytes."""
+    """A topic of one partition, with `batches` record batches; each record has 1,000 bytes."""
     store.create_topic(topic, 1, {"max.message.bytes": str(BATCH), "retention.ms": "-1"})
     rows = pa.record_batch({"value": [os.urandom(1000) for _ in range(BATCH // 1024 - 1)]})
     for _ in range(batches):
