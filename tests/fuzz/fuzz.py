@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from family import Family
 
-# An input that takes so long (s) hangs.
+# After how long (s) an input counts as hanging.
 HANG_SECONDS = 10
 # Address space (bytes) that feeding may take on top of what was there; beyond it there is a MemoryError.
 MEMORY = 2 << 30

@@ -21,7 +21,7 @@ from pyspark_log.storage.record.checksum import crc32c
 from pyspark_log.storage.store import Store
 
 _NUMBERS = (-(2**63), -1, 0, 1, 7, 19, 20, 21, 2**20, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1)
-# Every so many of them the whole store is verified, mended and written to, which takes a hundred times as long.
+# How often, in inputs, the whole store is verified, repaired and written to, which takes a hundred times as long.
 _WHOLE = 200
 
 

@@ -52,7 +52,7 @@ def kill_at_random(cluster, log, arguments, feed, *, seed, within=1.5, options=(
         arguments: the name of the job, and its arguments.
         feed: called before each run, with the number of kills so far; gives the job something to do.
         seed: of the random moments and victims.
-        within: a victim is killed so many seconds, at most, after it is there.
+        within: a victim is killed at most this many seconds after it is there.
         options: more of spark-submit.
         publishes_to: a store and a topic, if the job publishes to it, and nothing else does: most drivers are then
             killed at the steps of a publish that were hit least, and which step each kill hit is printed as well.
@@ -146,7 +146,7 @@ def processes_of(cluster, job, victim):
 
 
 def wait_until(job, seen, *, every=0.001):
-    """Returns when something is seen, which is looked for every so many seconds; False if the job has ended before."""
+    """Returns when something is seen; looks every `every` seconds; False if the job has ended before."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if seen():

@@ -104,7 +104,7 @@ def test_drivers_executors_and_workers_are_killed_at_random(cluster, postgres, s
 
     def feed(kills):
         fed.append(kills)
-        # So long that their staged files become segments.
+        # Long enough for their staged files to become segments.
         postgres.sql("INSERT INTO orders (item) SELECT repeat('item ', 130) || n FROM generate_series(1, 20000) n;")
 
     arguments = (

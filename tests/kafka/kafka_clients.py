@@ -17,7 +17,7 @@ _PATIENCE_MS = 120_000
 
 
 def create_topics(broker, topics, configs):
-    """Makes topics of so many partitions each: `topics` is a dict."""
+    """Makes topics; `topics` maps each name to the number of its partitions."""
     client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     try:
         client.create_topics([NewTopic(name, count, 1, topic_configs=configs) for name, count in topics.items()])

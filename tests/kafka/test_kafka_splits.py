@@ -109,7 +109,7 @@ def test_every_split_point_of_a_compacted_log(broker):
             if len(left[READ_UNCOMMITTED]) < 4 * sent - 60 and len(left[READ_COMMITTED]) < len(left[READ_UNCOMMITTED]):
                 break
             assert time.monotonic() < deadline, "the cleaner does not run"
-    # Segments are closed by appends alone: then the cleaner has nothing more to do.
+    # Segments become inactive by appends alone: then the cleaner has nothing more to do.
     cleaned(broker, topic)
     for level in LEVELS:
         whole = between(store, 0, end, level, topic)

@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 WORK = Path(__file__).with_name("work.py")
-# Bytes of records. Some tens of MB are taken for as long as there is so much to do.
+# Bytes of records. Some tens of MB are taken for as long as there is enough to do.
 SMALL, LARGE = 30_000_000, 300_000_000
 MIB = 1024
 # How much more the large amount may take (KiB).

@@ -33,7 +33,7 @@ from pyspark_log.storage.publish.staging import StagedWriter, StagingPlan
 from pyspark_log.storage.store import Store
 from pyspark_log.types import READ_UNCOMMITTED, TopicPartition
 
-# Records of about 1 KiB, so many of them a call; and tiny ones, each in a batch of its own.
+# Records of about 1 KiB, and how many of them a call has; and tiny ones, each in a batch of its own.
 VALUE, ROWS = os.urandom(1000), 1000
 TINY = b"." * 40
 SEGMENT = 64 << 20
@@ -44,7 +44,7 @@ def rows(count: int = ROWS, value: bytes = VALUE) -> pa.RecordBatch:
 
 
 def fill(folder: Path, amount: int) -> None:
-    """A store with so many bytes in t-0, and a tenth of it in single records in tiny-0."""
+    """A store with `amount` bytes in t-0, and a tenth of it in single records in tiny-0."""
     store = Store.create(folder / "store")
     store.create_topic("first", 1)
     store.create_topic("t", 1, {"segment.bytes": str(SEGMENT), "retention.ms": "-1"})

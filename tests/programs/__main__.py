@@ -1,4 +1,4 @@
-"""python -m tests.programs [--operations N] [--seed S]: makes random programs until so many calls are made."""
+"""python -m tests.programs [--operations N] [--seed S]: makes random programs until N calls are made."""
 
 from __future__ import annotations
 

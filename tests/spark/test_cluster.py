@@ -57,7 +57,7 @@ def test_a_stream_whose_executors_are_killed_writes_everything_once(cluster, sto
 
 
 def wait_for_executor(driver, store, checkpoint, number, killed):
-    """An executor of the driver, once the query has published so many micro-batches; none that is dying."""
+    """An executor of the driver, once the query has published `number` micro-batches; none that is dying."""
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         assert not driver.said("finished"), "the query was over before it could be disturbed: it needs more input"

@@ -33,7 +33,7 @@ TOPIC, PARTITIONS = "t", 2
 BATCHES = 2
 # Rows of a batch's two tasks: one sends them along, the other makes a file.
 TASK_ROWS = (6, 1800)
-# A second driver that is not done after so many seconds waits for what the first one has locked.
+# A second driver that is not done after this many seconds waits for what the first one has locked.
 PATIENCE = 0.25
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -48,7 +48,7 @@ def rows(batch, task):
 
 
 def values(batches):
-    """What the partitions hold when so many batches are published."""
+    """What the partitions hold when this number of batches is published."""
     wanted = [[] for _ in range(PARTITIONS)]
     for batch in range(batches):
         for task in range(len(TASK_ROWS)):

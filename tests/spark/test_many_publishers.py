@@ -22,7 +22,7 @@ def output(rows, who):
 
 
 def wanted(rows):
-    """What each partition gets of so many numbers."""
+    """What each partition gets of the numbers below `rows`."""
     return {(topic, at): list(range(at + 2 * TOPICS.index(topic), rows, 4)) for topic in TOPICS for at in range(2)}
 
 

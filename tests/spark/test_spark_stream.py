@@ -44,7 +44,7 @@ def test_rate_limited_batches_and_a_restart(spark, store, tmp_path):
     assert batch_sizes(query) == [49, 49, 15]
     assert end_offset(query) == {"t": {"0": 101, "1": 11, "2": 1}}
     assert all_values_in(store, "out") == sorted(str(number) for number in range(113))
-    # The last batch's position is committed too: lag is 0.
+    # The last batch's offsets are committed too: lag is 0.
     group = the_only_group(store)
     assert group.startswith("spark-kafka-source-")
     assert positions(store, group) == {"t-0": 101, "t-1": 11, "t-2": 1}

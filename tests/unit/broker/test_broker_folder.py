@@ -493,7 +493,7 @@ def test_a_segment_that_is_renamed_while_the_folder_is_listed(root, monkeypatch,
 
 
 def test_a_segment_up_to_the_high_watermark_that_is_cleaned_before_it_is_opened(root, monkeypatch):
-    """The high watermark is written late: the segment that it is in may have been closed since."""
+    """The high watermark is written late: the segment that it is in may have become inactive since."""
     high_watermark(root, 17)
     folder, opened = root / "t-0", []
     add(folder, 10, batch(15, b"p", b"q"), suffix=".log.swap")

@@ -11,7 +11,7 @@ from pyspark_log.storage.fs import files
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be asked to begin with a sync")
 
 MIB = 1024 * 1024
-# After so much a sync is due.
+# After how many bytes a sync is due.
 DUE = 16 * MIB
 PATIENCE = 120
 

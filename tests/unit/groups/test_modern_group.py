@@ -160,7 +160,7 @@ def test_records_that_are_not_understood_make_no_group_empty(store, kind, value)
 
 
 def test_the_folder_of_a_broker(tmp_path):
-    """Without any position: the group was shown as if there were none."""
+    """Without any committed offset: the group was shown as if there were none."""
     root = tmp_path / "logs"
     root.mkdir()
     pairs = [(key(3, "g"), epoch(1)), (key(5, "g", "m"), member("t")), (key(11, "shared"), epoch(1))]

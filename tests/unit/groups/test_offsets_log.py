@@ -261,7 +261,7 @@ def test_replaying_the_log_twice_gives_the_same(store):
 
 
 def test_the_log_is_compacted_as_it_is_written_to(store):
-    """A group commits 2 MB; of what is closed, only the last records are left, its own and its neighbour's."""
+    """A group commits 2 MB; of the inactive segments only the last records are left, its own and its neighbour's."""
     log, later = OffsetsLog(store), Store.open(store.path)
     many = {TopicPartition("orders", number): number for number in range(400)}
     partition = records.partition_for("g", 4)

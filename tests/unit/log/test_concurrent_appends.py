@@ -8,7 +8,7 @@ from pyspark_log.storage.store import Store
 from tests.processes import PROCESSES
 
 APPENDS = 250
-# After so many of its appends a writer waits until both readers have seen the last one.
+# After how many of its appends a writer waits until both readers have seen the last one.
 EVERY = 50
 # How long processes may take to start, and a reader to see an append, in seconds.
 PATIENCE = 240

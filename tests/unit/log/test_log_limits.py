@@ -31,7 +31,7 @@ def append(store, *values, time=None):
 
 
 def leave_out(store, offsets):
-    """A hole of so many offsets, as a power loss leaves it."""
+    """A hole of `offsets` offsets, as a power loss leaves it."""
     with store.logs.writer("t", 0).hold() as writer:
         writer.append(bytearray(empty_batch(0, offsets, 0)), sync=False)
 

@@ -34,7 +34,7 @@ def threads():
 
 
 def waiting(writer, count):
-    """Returns when so many appends wait for the lock, which this thread holds."""
+    """Returns when `count` appends wait for the lock, which this thread holds."""
     deadline = time.monotonic() + PATIENCE
     while len(writer._pending) < count:
         assert time.monotonic() < deadline, "the threads do not come to wait"

@@ -23,7 +23,7 @@ store = store_with()
 
 
 def lose_unsynced(store, monkeypatch, sizes):
-    """The power goes: of files that were written to without a sync, so many bytes are left."""
+    """The power fails: files that were written to without a sync are left with the given sizes, in bytes."""
     for path, size in sizes.items():
         os.truncate(path, size)
     monkeypatch.setattr(state_file, "this_boot", lambda: b"rebooted")
@@ -126,7 +126,7 @@ def test_a_decision_whose_end_move_was_lost_is_found_by_a_reader(store, monkeypa
 
 
 def test_no_process_relies_on_a_decision_log_that_cannot_be_recovered(store, monkeypatch):
-    """A position that is committed by hand must not come before one that was decided to move."""
+    """An offset that is committed by hand must not come before one that was decided to move."""
     at = TopicPartition("t", 0)
     decide_only(
         store, monkeypatch, [], participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 5)])]

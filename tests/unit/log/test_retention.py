@@ -269,7 +269,7 @@ def test_delete_records_is_refused_beyond_the_end_and_where_records_are_not_dele
 
 
 def test_records_are_deleted_behind_a_failed_sync(store, topic):
-    """The segment that could not be synced is closed first: its last records must be on the disk, or go."""
+    """The segment that could not be synced becomes inactive first: its last records must be on the disk, or go."""
     folder = topic()
     append(store, range(3))
 

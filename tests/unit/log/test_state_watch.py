@@ -12,7 +12,7 @@ from tests.store_tools import rows, store_with
 
 store = store_with(partitions=3)
 
-#: Longer than a test may take: a wait of so long has not noticed anything.
+#: Longer than a test may take: a wait of this length has not noticed anything.
 LONG = 3600.0
 
 

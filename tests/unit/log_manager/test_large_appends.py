@@ -18,7 +18,7 @@ store = store_with(partitions=2)
 
 
 def large(pieces, *, size=1000, seed=7, **columns):
-    """Rows that take about so many pieces in each of two partitions."""
+    """Rows that take about `pieces` pieces in each of two partitions."""
     count = pieces * PIECE_SIZE // size
     noise = random.Random(seed).randbytes(size)
     numbers = range(2 * count)

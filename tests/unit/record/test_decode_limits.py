@@ -84,7 +84,7 @@ def test_bombs_are_refused_without_being_asked_to(codec):
 
 
 def empty_headers(count: int) -> pa.Array:
-    """One row with so many headers of two bytes: an empty key and no value."""
+    """One row with `count` headers of two bytes: an empty key and no value."""
     edges, nulls = pa.py_buffer(bytes(4 * (count + 1))), pa.py_buffer(bytes(count // 8 + 1))
     keys = pa.Array.from_buffers(pa.string(), count, [None, edges, pa.py_buffer(b"")])
     values = pa.Array.from_buffers(pa.binary(), count, [nulls, edges, pa.py_buffer(b"")])

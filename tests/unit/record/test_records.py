@@ -428,7 +428,7 @@ def test_ranges_outside_the_buffer_are_refused():
 
 
 def log_of(*counts: int, codec: str = "none") -> bytes:
-    """Batches of so many records each, with offsets from 0 on."""
+    """Batches with these numbers of records, with offsets from 0 on."""
     log, offset = b"", 0
     for count in counts:
         log += build([Record(None, b"%d" % (offset + i)) for i in range(count)], codec, base_offset=offset)

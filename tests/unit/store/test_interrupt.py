@@ -15,7 +15,7 @@ from pyspark_log.storage.maintenance.verify import verify
 from pyspark_log.storage.store import Store
 from tests.amounts import few_or_many
 
-# After so many seconds an interrupt counts as lost.
+# After how many seconds an interrupt counts as lost.
 PATIENCE = 120
 
 # Works once, as Python may lose an interrupt that comes while it imports a module. Then it says that it begins, and
@@ -58,7 +58,7 @@ APPEND = """
 
 
 def interrupt(path, work, signals, said):
-    """Runs the work on a store, and interrupts it so many times; `said`: the file to which it writes."""
+    """Runs the work on a store, and interrupts it `signals` times; `said`: the file to which it writes."""
     seed = random.randrange(2**32)
     moments = random.Random(seed)
     program = PROGRAM.replace("{}", work.strip())
