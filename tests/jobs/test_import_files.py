@@ -123,8 +123,8 @@ def test_what_is_refused(store, landing, capsys, arguments, code, said):
 @job_kills.TIMEOUT
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc, which Linux has")
 def test_drivers_executors_and_workers_are_killed_at_random(cluster, store, landing, tmp_path):
-    """Files come all the time; each is imported once, in the order of their names. Every third gives one partition so much
-    that it is staged in files, which become segments.
+    """Files come all the time; each is imported once, in the order of their names. Every third file gives one partition
+    enough to be staged in files, which become segments.
     """
     written = []
     store.create_topic("t", 3, {"segment.bytes": str(1 << 20)})
