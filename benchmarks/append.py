@@ -1,4 +1,4 @@
-"""Appends beside what the machine does with the same bytes: Arrow batches, single records, batches of Kafka clients.
+"""Appends compared with what the machine does with the same bytes: Arrow batches, records, Kafka clients' batches.
 
     python benchmarks/append.py [--folder FOLDER] [--rounds 7] [--mb 60] [--document]
 
@@ -96,7 +96,7 @@ def large(folder: str, rounds: int, size_mb: int) -> dict[str, list[float]]:
 def beside(
     folder: str, plain: Plain, rounds: int, data: pa.RecordBatch, payload: bytes, partitions: int, codec: str
 ) -> list[float]:
-    """Appends beside the codec and a plain write of what the codec leaves."""
+    """Appends compared with the codec and a plain write of what the codec leaves."""
     taken, ratios = [], []
 
     def written() -> None:

@@ -1,4 +1,4 @@
-"""A bulk load into Parquet, and an import from there, beside a plain copy of the Parquet files by Spark.
+"""A bulk load into Parquet, and an import from there, compared with a plain copy of the Parquet files by Spark.
 
     python benchmarks/bulk_load.py [--folder FOLDER] [--records 10000000] [--partitions 4] [--rounds 3] [--document]
 

@@ -1,4 +1,4 @@
-"""Counts what single calls cost beside bytes: Python calls of this package, state files read, and looks at files.
+"""Counts what single calls cost apart from bytes: Python calls of this package, state files read, files inspected.
 
 `python benchmarks/calls.py`: a line for each of append, read, stage, publish, commit and fetch, at their fifth call.
 Times say little of a call that takes a millisecond; these numbers are the same on every machine.

@@ -1,4 +1,4 @@
-"""Fails if the engine is slower, beside what the machine does with the same bytes, than it was: `make bench-check`.
+"""Fails if the engine has become slower, relative to what the machine does with the same bytes: `make bench-check`.
 
     python benchmarks/check.py [--folder FOLDER]
 
@@ -39,12 +39,12 @@ _TRIES = 3
 
 
 def appends(folder: str) -> dict[str, float]:
-    """Of appends: beside a plain write, or the codec and one."""
+    """Of appends: relative to a plain write, or the codec and one."""
     return {f"append, {name}": line[-1] for name, line in append.large(folder, 3, 24).items()}
 
 
 def reading(folder: str) -> dict[str, float]:
-    """Of reads: beside a copy into fresh memory, or the codec."""
+    """Of reads: relative to a copy into fresh memory, or the codec."""
     found = {}
     for size, codec in ((100, "none"), (10_000, "none"), (1000, "lz4"), (1000, "zstd")):
         with tempfile.TemporaryDirectory(dir=folder) as place:
@@ -55,14 +55,14 @@ def reading(folder: str) -> dict[str, float]:
 
 
 def encoding(_: str) -> dict[str, float]:
-    """Of the kernels: beside a copy."""
+    """Of the kernels: relative to a copy."""
     keys, values, times = kernels.make_columns(200_000)
     found = kernels.compare_with_copy(RecordColumns(keys, values, times, None, 0), kernels.BATCH_SIZE, 5)
     return {name: ratio for name, (_, ratio) in found.items()}
 
 
 def cleaning(folder: str) -> dict[str, float]:
-    """Of compaction: beside a copy of the files."""
+    """Of compaction: relative to a copy of the files."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         log = compaction.Log(f"{place}/unique-0", 300_000, 300_000, "none")
         return {"compaction, nothing goes": tables.ratio(*compaction.beside_copy(log, 5))}

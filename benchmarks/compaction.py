@@ -1,4 +1,4 @@
-"""Log compaction: the map of keys and the rewriting of segments, beside a copy of the same files and Kafka's cleaner.
+"""Log compaction: the map of keys and the rewriting of segments, against a copy of the same files and Kafka's cleaner.
 
     python benchmarks/compaction.py [--records 600000] [--rounds 7] [--folder FOLDER] [--document]
 
@@ -139,7 +139,7 @@ def line(name: str, times: list[float], log: Log, beside: Sequence[float] = ()) 
 
 
 def beside_copy(log: Log, rounds: int) -> tuple[list[float], list[float]]:
-    """Segments of which nothing goes, with all of their keys in the map: seconds of a copy, and of the new segments."""
+    """Segments that keep all records, with all of their keys in the map: seconds of a copy, and of the new segments."""
     keys, copies, rewrites = OffsetMap(MAP_BYTES), [], []
     log.fill(keys)
     for _ in range(rounds):

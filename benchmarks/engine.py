@@ -1,4 +1,4 @@
-"""The engine without Spark: appends and reads of one process, and publishes beside the syncs that they need.
+"""The engine without Spark: appends and reads of one process, and publishes next to the syncs that they need.
 
     python benchmarks/engine.py [--rounds 7] [--folder FOLDER] [--document]
 

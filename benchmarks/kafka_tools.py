@@ -1,4 +1,4 @@
-"""Kafka's own performance tools and a broker, beside `pylog perf`; and what the same records take on disk.
+"""Kafka's own performance tools and a broker, next to `pylog perf`; and what the same records take on disk.
 
     python benchmarks/kafka_tools.py [--rounds 5] [--records 2000000] [--document]
 

@@ -1,4 +1,4 @@
-"""Records per second of the compiled kernels, beside a copy of the same bytes and kafka-python's codec.
+"""Records per second of the compiled kernels, compared with a copy of the same bytes and kafka-python's codec.
 
     python benchmarks/kernels.py [--records 200000] [--rounds 7] [--document]
 

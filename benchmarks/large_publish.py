@@ -4,7 +4,7 @@
 
 0.5 GB for one partition, staged by one task, or by 250 tasks in little pieces. Published as usual, and with everything
 copied while the lock is held. With `--other`, a folder on another device, the partition is there. Meanwhile another
-process appends a record to the partition every millisecond; its longest call is what a writer beside has to wait.
+process appends a record to the partition every millisecond; its longest call is how long a concurrent writer waits.
 The ways take turns; medians of the rounds.
 """
 
@@ -76,7 +76,7 @@ class Holds:
 
 
 def measure(folder: str, other: str | None, size: int, tasks: int, *, copied: bool) -> tuple[float, float, float]:
-    """Seconds of the publish, of the time that the partition's lock is held, and of the longest append beside."""
+    """Seconds of the publish, of the time that the partition's lock is held, and of the longest concurrent append."""
     store = Store.create(f"{folder}/store", {"log.dirs": f"data,{other}/logs"} if other else {})
     store.create_topic("t", 1)
     if other:

@@ -1,4 +1,4 @@
-"""What exactly-once costs: Spark writes that are published, beside a sink whose tasks append directly.
+"""What exactly-once costs: Spark writes that are published, compared with a sink whose tasks append directly.
 
     python benchmarks/publish_cost.py [--rows 1000000] [--batches 6] [--rounds 7] [--folder DIR] [--document]
 

@@ -1,4 +1,4 @@
-"""Reads of one partition into Arrow, with checksums verified, beside a copy of the same bytes of the file.
+"""Reads of one partition into Arrow, with checksums verified, compared with a copy of the same bytes of the file.
 
     python benchmarks/reads.py [--mb 24] [--rounds 7] [--folder FOLDER] [--document]
 
@@ -73,7 +73,7 @@ def in_turns(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, l
 def measure(
     store: Store, data: pa.RecordBatch, size: int, batch_size: int, codec: str, rounds: int
 ) -> tuple[dict[str, float], float]:
-    """MB/s by name, and how fast the read is beside the fresh copy, or the codec."""
+    """MB/s by name, and how fast the read is relative to the fresh copy, or the codec."""
     topic = f"values-{size}-{batch_size}-{codec}"
     store.create_topic(topic, 1)
     columns = RecordColumns(data["key"], data["value"], None, None, NOW)

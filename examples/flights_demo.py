@@ -6,7 +6,7 @@ Run it by `make demo`. The flights are those that left New York City in 2013, fr
   2. A Spark batch write loads every flight: JSON, keyed by tail number, at its scheduled time.
   3. A streaming query reads `flights` and writes departures and mean delay by carrier and day to `delays`.
   4. The query again, which adds nothing; then a batch read checks the result against the CSV and prints it.
-  5. The `pylog` command looks at the store.
+  5. The `pylog` command inspects the store.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def log_ends(store: Store, topic: str) -> list[int]:
 
 @contextmanager
 def step(number: int, title: str) -> Iterator[Progress]:
-    """Shows that something goes on, and how long it took; bars can be added to what it gives."""
+    """Shows progress, and how long it took; bars can be added to what it returns."""
     started = time.monotonic()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(12), TimeElapsedColumn())
     if not console.is_terminal:
