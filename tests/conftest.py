@@ -1,6 +1,6 @@
-"""How the tests are spread over processes, where their files are, how hypothesis looks for examples, and hangs.
+"""How the tests are spread over processes, where their files are, how hypothesis finds examples, and hangs.
 
-Examples are never looked for by the clock. Fixtures that hang end the process.
+Finding examples never depends on the clock. Fixtures that hang end the process.
 """
 
 import faulthandler

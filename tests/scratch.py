@@ -11,6 +11,6 @@ IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 @contextlib.contextmanager
 def memory_folder():
-    """An empty folder that goes with what is in it."""
+    """An empty folder that is deleted with what is in it."""
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         yield Path(folder)

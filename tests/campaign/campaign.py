@@ -98,7 +98,7 @@ class Campaign:
         return True
 
     def bury(self):
-        """Looks after drivers that lost a part: what is left of them must end by itself, and soon."""
+        """Checks drivers that lost a part: what is left of them must end by itself, and soon."""
         for driver, killed in list(self.dying):
             left = driver.pids()
             if not left:
@@ -225,7 +225,7 @@ class Campaign:
         return True
 
     def hit_zombie(self, query):
-        """It stays stopped until its successor has published something, then goes on beside it for some seconds."""
+        """It stays stopped until its successor has published something, then runs beside it for some seconds."""
         zombie = self.driver
         self.start()
         try:
@@ -244,7 +244,7 @@ class Campaign:
         return True
 
     def is_stuck(self, query):
-        """The driver does not go on: noted as a failure; the campaign goes on with another one."""
+        """The driver makes no progress: noted as a failure; the campaign continues with another one."""
         self.stuck.append(f"{query} published nothing for {WAIT_FOR_PROGRESS} s after number {self.number(query)[0]}")
         self.tell(stuck=query, step=self.step(self.driver, query), lines=[line for _, line in self.driver.lines[-5:]])
         self.driver.kill()

@@ -37,7 +37,7 @@ _SMALL = {"segment.bytes": "900", "index.interval.bytes": "200", "max.message.by
 CONFIGS = {
     # Tombstones stay.
     "keyed": {"cleanup.policy": "compact"} | _SMALL,
-    # A tombstone goes with the second cleaning.
+    # The second cleaning removes a tombstone.
     "brief": {"cleanup.policy": "compact", "delete.retention.ms": "0"} | _SMALL,
     # Records are deleted from the front besides.
     "mixed": {

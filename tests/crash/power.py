@@ -249,7 +249,7 @@ class _Disk:
             id(unit)
             for folder, length in zip(folders, lengths, strict=True)
             for unit in folder.pending[:length]
-            if unit[-1][0] is folder  # A renaming goes by the folder of the new name.
+            if unit[-1][0] is folder  # A renaming belongs to the folder of the new name.
         }
         fate = _Fate()
         for folder in folders:

@@ -1,7 +1,7 @@
 """Runs several programs of the engine step by step, in an order that the test chooses, with kills between steps.
 
 Each program is a thread in place of a process: it has a table of locks of its own, and opens its own store. It
-stops before each change to files and where it would wait for another's lock. One program goes on at a time.
+stops before each change to files and where it would wait for another's lock. One program runs at a time.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ class Program:
                 self._work()
         except Stopped:
             pass
-        except BaseException as error:  # noqa: BLE001  (the test looks at it)
+        except BaseException as error:  # noqa: BLE001  (the test checks it)
             self.error = error
         self.ended, self.at, self.waits = True, None, -1
         self._back.release()
@@ -82,7 +82,7 @@ class Program:
             raise Stopped
 
     def step(self):
-        """It goes on to its next step, or to its end."""
+        """It runs to its next step, or to its end."""
         self.begun = True
         self._go.release()
         self._back.acquire()

@@ -161,7 +161,7 @@ class Work:
         self.step(lambda: self.store.delete_records("kept", 0, before), {**self.seen, "kept": self.seen["kept"][5:]})
 
     def truncate(self):
-        """The last batch goes."""
+        """The last batch is removed."""
         with self.calm():
             offset = self.store.latest_offset("kept", 0) - 4
 

@@ -57,7 +57,7 @@ def check_same(found, expected):
         start = max(one.start, expected_one.start)
         records, wanted = from_start(one.records, start), from_start(expected_one.records, start)
         if at[0] == "mixed":
-            # Retention goes by the size that cleaners have left. Two segments stay at least.
+            # Retention uses the size that cleaners have left. Two segments stay at least.
             assert one.start <= max(expected_one.start, expected_one.end - 8), at
         else:
             assert one.start == expected_one.start, at

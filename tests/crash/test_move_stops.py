@@ -1,7 +1,7 @@
 """A partition's move is stopped before each of its changes to files, or the power fails there, or one of them fails.
 
 Whatever happens the partition is whole, in one of the two log dirs; it can be written to, moved, and deleted; and
-what the move has left goes.
+what the move has left is deleted.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ def places(path):
 
 
 def check(path):
-    """All is there; others go on; what is left goes."""
+    """All is there; others go on; what is left over is deleted."""
     assert numbers(path) == list(range(RECORDS))
     # Before anything is recovered, too.
     assert damages(path) == []

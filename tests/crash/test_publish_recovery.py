@@ -55,7 +55,7 @@ def publish_as(path, publisher, number, run, counts=None, steps=()):
 
 
 def query(path, run="run 1"):
-    """The publish that is looked at, and its replay."""
+    """The publish that is tested, and its replay."""
     publish_as(path, "query", 1, run, COUNTS, [OffsetStep("group", AT, None, 5)])
 
 
@@ -93,7 +93,7 @@ def begun(path):
     for topic in COUNTS.keys() - {"fresh"}:
         store.append(topic, rows("before", 3))
     store.flush()
-    # Nothing goes that is looked for.
+    # Nothing is deleted that is looked for.
     OffsetsLog(store).commit("another group", {AT: 1})
     store.flush()
 

@@ -1,4 +1,4 @@
-"""The engine is stopped before each change to files that a workload makes, and then looked at.
+"""The engine is stopped before each change to files that a workload makes, and then checked.
 
 All that was acknowledged is there once and in order; what was under way is there whole or not at all, and
 doing it again ends well; what was decided appears. The same with half of the write made that came next.

@@ -1,4 +1,4 @@
-"""State files, with slots that are right by their CRC and say anything; and all that goes by them."""
+"""State files, with slots that are right by their CRC and say anything; and all that relies on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WHOLE = 200
 
 
 class States(Family):
-    """The bytes of a state file, and whether the whole store is looked at."""
+    """The bytes of a state file, and whether the whole store is verified."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -77,7 +77,7 @@ class States(Family):
         partition.find_timestamp(1 << 60)
 
     def _look(self, counts: Counter[str]) -> None:
-        """Everything else that goes by a state; each may refuse."""
+        """Everything else that relies on a state; each may refuse."""
         copy = self.folder / "copy"
         works = {
             "verified": lambda: verify.verify(self._path),

@@ -45,7 +45,7 @@ TOPICS = {
 
 
 def rows_of(values):
-    """Records with all that a job may look at."""
+    """Records with all that a job may read."""
     return [
         Row(-1, NOW + number, b"key %d" % (number % 2), value.encode(), (("source", b"%d" % number),) if number else ())
         for number, value in enumerate(values)

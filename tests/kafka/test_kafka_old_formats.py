@@ -59,7 +59,7 @@ def old(broker):
         for part in rows[:40], rows[40:]:
             with open(segment_path(str(folder), part[0].offset, LOG), "wb") as file:
                 file.writelines(batches(part, magic, codec))
-    # Else the broker does not look at what is new to it.
+    # Else the broker does not read what is new to it.
     (broker.log_dir / ".kafka_cleanshutdown").unlink()
     broker.start()
     return broker

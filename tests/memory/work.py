@@ -218,7 +218,7 @@ def compact_all(store: Store, folder: Path, amount: int) -> None:
 
 
 def recover(store: Store, folder: Path, amount: int) -> None:
-    """After a power loss: all that is not synced is looked through."""
+    """After a power loss: all that is not synced is checked."""
     for topic in ("t", "tiny"):
         state_path = store.logs.reader(topic, 0).place.state_path
         state = state_file.read(state_path).state._replace(boot=b"anotherb", synced=0)

@@ -36,7 +36,7 @@ def read(spark, store, topic, **options):
 def read_stream(spark, store, topic, columns=("value",), **options):
     """A streaming read, from the earliest offset unless the options say otherwise.
 
-    Only the values, as a rule: written on, the column `partition` would say where a row goes.
+    Only the values, as a rule: when written, the column `partition` would choose a row's partition.
     """
     options = {"startingOffsets": "earliest", **options}
     return spark.readStream.format("pylog").options(subscribe=topic, **options).load(store.path).selectExpr(*columns)

@@ -304,7 +304,7 @@ class Explorer:
         return hidden
 
     def _look(self, state: list[int], thing: int) -> None:
-        """Has the observers of a thing that has changed look at it."""
+        """Has the observers of a thing that has changed check it."""
         for remembers, sees, look, memo in self._watching[thing]:
             key = (state[remembers], *[state[number] for number in sees])
             found = memo.get(key)

@@ -1,6 +1,6 @@
 """What must never be seen: the invariants of a partition, as an observer checks them after each step.
 
-The observer is any number of readers at once: it looks at every state that the files go through, and remembers which
+The observer is any number of readers at once: it checks every state that the files go through, and remembers which
 record it saw at which offset, for ever. (A reader that takes its time between looking at the state and at the log is
 in the models where files go: swap, retention.)
 """

@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A piece, and where in the log it goes."""
+    """A piece, and its place in the log."""
 
     piece: Piece
     base: int
@@ -69,7 +69,7 @@ class Applier(Recovery):
         self.use_segment(file)
 
     def _layout(self, pieces: Sequence[Piece]) -> tuple[_Step, ...]:
-        """Where each piece goes."""
+        """The place of each piece."""
         base, position, offset = self.state.base, self.state.position, self.state.next
         roll, steps = self.state.suspect, []
         for piece in pieces:

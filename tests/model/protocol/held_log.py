@@ -122,7 +122,7 @@ class HeldLog:
         self.file, self.file_base = file, self.state.base
 
     def catch_up(self) -> None:
-        """Goes on where another process left off."""
+        """Continues where another process left off."""
         if self.file is not None and self.keeps("another generation means other files"):
             assert self.seen is not None
             if (self.state.generation, self.state.base) != (self.seen.generation, self.file_base):

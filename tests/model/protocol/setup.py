@@ -10,7 +10,7 @@ class Setup(NamedTuple):
 
     Attributes:
         segment_size: how many batches a segment takes.
-        ahead: how many offsets a reserve goes beyond the end.
+        ahead: how many offsets a reserve reaches beyond the end.
         handles: processes keep files open between two holds. (What else they keep only saves them a sync that
             would find nothing.)
         files: what is staged is a file of a task's beside the manifest; else the manifest holds it.

@@ -1,4 +1,4 @@
-"""Compaction of the decision log beside publishers: what is known of a publisher never goes.
+"""Compaction of the decision log beside publishers: what is known of a publisher is never lost.
 
 The swap of files has a model of its own; here it is one step, under the log's lock.
 """

@@ -66,7 +66,7 @@ class Cleaner(LogWriter):
         yield from self.finish_swap(SWAP)
 
     def finish_swap(self, swap: Swap) -> Steps:
-        """The steps, each of which looks at what is there: they may have been made before. SyncError."""
+        """The steps, each of which checks what is there: they may have been made before. SyncError."""
         told = self.keeps("readers hear of the swap before the old segments go")
         if not swap.swapped:
             if not (yield from self._is_ready(swap)):
@@ -123,7 +123,7 @@ class Cleaner(LogWriter):
         yield self.log, "sync_folder"
 
     def resolve(self) -> Steps:
-        """A swap goes on where it stopped."""
+        """A swap continues where it stopped."""
         if self.keeps("a process that enters finishes a swap"):
             yield from self.finish_swap(self.state.intent)
 

@@ -535,7 +535,7 @@ def test_the_note_may_be_removed_when_the_original_is_given_up(store, copy, tmp_
     assert values(Store.open(copy.path), 1) == [b"first", b"other"]
 
 
-# ---- the folder in which partitions without a state are looked for
+# ---- the folder that is searched for partitions without a state
 
 
 @pytest.mark.parametrize("fail", [*FAILURES[::3], read_only], ids=lambda fail: fail.__name__)

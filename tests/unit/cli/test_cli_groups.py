@@ -306,7 +306,7 @@ def test_of_several_groups_each_is_reset_by_itself(log, store, path, monkeypatch
     assert export.stdout == "g,events,0,5\nmoved,events,0,8\nother,events,0,5\nlast,events,0,5\n"
     assert export.stderr.startswith("Error: 2 of 6 groups failed:\n")
     assert export.exit_code == 1
-    # What is the same for all of them is looked at before any.
+    # What is the same for all of them is checked before any.
     assert pylog(path, "groups", "reset-offsets", *groups, "--topic", "nope", "--to-latest", "--execute").stdout == ""
     assert committed(log)[EVENTS[0]] == 6
 

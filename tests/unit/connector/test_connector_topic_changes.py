@@ -1,4 +1,4 @@
-"""Topics that are deleted while a streaming reader looks at them, without Spark."""
+"""Topics that are deleted while a streaming reader reads them, without Spark."""
 
 import pyarrow as pa
 import pytest

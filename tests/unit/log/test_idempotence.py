@@ -337,7 +337,7 @@ def test_what_is_truncated_is_forgotten_by_everybody(store):
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("who", ["the same process", "another one", "who comes after a restart"])
 def test_what_is_truncated_with_the_batch_of_the_log_start_is_forgotten_too(store, who, killed, monkeypatch):
-    """The file that held it goes, or is left by a killed process; and what comes then reaches as far again."""
+    """The file that held it is deleted, or is left by a killed process; and what comes then reaches as far again."""
     send(store, 0, b"0", b"1")
     send(store, 2, b"2", b"3", b"4")
     send(store, 5, producer=6, transactional=True)

@@ -136,7 +136,7 @@ def test_a_compacted_batch_is_read_from_an_offset_that_is_gone():
 
 
 def test_a_segment_takes_offsets_up_to_31_bits_from_its_base_and_then_rolls(store):
-    """canConvertToRelativeOffset: base + INT_MAX goes in, the next one does not."""
+    """canConvertToRelativeOffset: base + INT_MAX fits, the next one does not."""
     leave_out(store, INT_MAX)
     append(store, 1)
     folder = store.logs.reader("t", 0).place.folder

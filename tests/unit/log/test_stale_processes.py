@@ -79,13 +79,13 @@ def roll(store):
 
 
 def lose_history(store, configs):
-    """All that was appended up to now goes: the segments, or the batches in them."""
+    """All that was appended up to now is deleted: the segments, or the batches in them."""
     if configs is DELETED:
         plain(store)
         store.delete_records("t", 0, LATEST)
         return
     for _ in range(4):
-        # The end of a transaction goes some rounds after its records.
+        # The end of a transaction is deleted some rounds after its records.
         plain(store)
         roll(store)
         (outcome,) = compact(Store.open(store.path).logs, "t")
@@ -150,7 +150,7 @@ def test_a_batch_that_was_truncated_is_taken_again(a, b):
 
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])
 def test_a_reader_does_not_wait_for_a_transaction_that_was_truncated(a, b):
-    """The log is as long as before, and goes on otherwise."""
+    """The log is as long as before, with other records."""
     send(b, 0, transactional=True)
     plain(b, 1)
     assert a.latest_offset("t", 0, isolation_level=READ_COMMITTED) == 0
@@ -221,7 +221,7 @@ def publish_one(store, publisher):
 
 @pytest.mark.parametrize("configs", [DELETED], ids=["deleted"])
 def test_what_a_process_knows_is_not_read_again_in_the_active_segment(a):
-    """The look at other files is for logs that rolled meanwhile: not for each append."""
+    """Other files are inspected only for logs that rolled meanwhile, not for each append."""
     send(a, 0)
     opened = []
     files.set_observer(opened.append)

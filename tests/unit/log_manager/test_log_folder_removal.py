@@ -1,4 +1,4 @@
-"""A log dir goes off the store's list, if nothing is in it; and nothing ever gets there afterwards."""
+"""A log dir is taken off the store's list, if nothing is in it; and nothing ever gets there afterwards."""
 
 import json
 import os
@@ -121,7 +121,7 @@ def test_one_that_holds_partitions_stays(store, second):
         store.remove_log_dir(second)
     with pytest.raises(InvalidConfigError, match="no log dir"):
         store.remove_log_dir("third")
-    # Where a partition is, is unknown when its state is damaged.
+    # It is unknown where a partition is whose state is damaged.
     empty_second(store)
     store.delete_topic("u")
     path = Path(store.logs.place("t", 0).state_path)
@@ -234,7 +234,7 @@ def test_who_has_the_old_list_puts_nothing_there(store, second, monkeypatch):
     empty_second(store)
     store.create_topic("u", 2)
     store.remove_log_dir(second)
-    # A process that cannot look which there are must not go by those that it knows.
+    # A process that cannot list them must not rely on those that it knows.
     with monkeypatch.context() as patched:
         read = files.read_whole
 

@@ -135,7 +135,7 @@ def test_the_holder_is_who_has_the_newest_run_and_since_when(store):
 
 
 def test_tidying_up_gives_no_replaced_run_its_place_back(store, monkeypatch):
-    """A newer run takes over between the look at what is done and the record of it."""
+    """A newer run takes over between the check of what is done and the record of it."""
     publish(store.decisions, "q", 0, stage(store, rows(b"a")), run="r1")
     hold = DecisionLog.hold
 

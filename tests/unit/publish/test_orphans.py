@@ -1,4 +1,4 @@
-"""What a dead process has staged goes within minutes; what may still be published stays."""
+"""What a dead process has staged is deleted within minutes; what may still be published stays."""
 
 import contextlib
 import os

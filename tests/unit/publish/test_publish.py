@@ -296,7 +296,7 @@ def test_tidy_ends_what_is_done_and_keeps_what_is_not(store, monkeypatch):
 
 
 def test_a_decision_also_says_what_else_is_done(store):
-    """So that few decisions are ever looked at, however many publishers there were."""
+    """So that few decisions are ever read, however many publishers there were."""
     for number in range(20):
         publish(store.decisions, f"q{number}", 0, stage(store, b"%d" % number))
     assert len(store.decisions.undone) == 1

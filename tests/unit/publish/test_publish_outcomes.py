@@ -233,7 +233,7 @@ def outcome(error):
 def test_the_error_says_whether_it_is_published(store, fault, way):
     go_wrong, expected, condition = FAULTS[fault]
     attempt = way(store)
-    with go_wrong(store), pytest.raises(Exception) as caught:  # noqa: PT011  (its type is looked at below)
+    with go_wrong(store), pytest.raises(Exception) as caught:  # noqa: PT011  (its type is checked below)
         attempt()
     error = caught.value
     if isinstance(error, ConnectorError):

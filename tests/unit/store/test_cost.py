@@ -16,7 +16,7 @@ CALLS = ("open", "pread", "preadv", "stat", "fstat", "listdir", "read")
 
 
 class Counted:
-    """Counts the calls of `os` that look at files, and the bytes that they read; names in a folder are bytes too."""
+    """Counts the calls of `os` that inspect files, and the bytes that they read; names in a folder are bytes too."""
 
     def __init__(self, monkeypatch):
         self.calls = collections.Counter()

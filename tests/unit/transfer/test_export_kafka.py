@@ -48,7 +48,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Where it goes; there is nothing else beside it."""
+    """The target folder; there is nothing else beside it."""
     (tmp_path / "out").mkdir()
     return tmp_path / "out" / "kafka"
 
@@ -90,7 +90,7 @@ def test_it_has_the_segments_of_the_store(store, folder):
             assert text(theirs / file.name) == ["version: 0", f"topic_id: {ID}"]
         else:
             assert (theirs / file.name).read_bytes() == file.read_bytes(), file.name
-            # A broker goes by it, too, where records have no times.
+            # A broker relies on it, too, where records have no times.
             assert file.suffix != ".log" or (theirs / file.name).stat().st_mtime_ns == file.stat().st_mtime_ns
     assert {file.name for file in theirs.iterdir()} == {file.name for file in ours.iterdir()}
     assert [file.stat().st_size for file in segments(folder / "t-1")] == [0]

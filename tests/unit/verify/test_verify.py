@@ -162,7 +162,7 @@ def test_a_store_that_is_changed_in_every_way_meanwhile_has_no_findings(tmp_path
     reports = []
     try:
         begun = time.monotonic()
-        # Long enough to meet every change, and on a slow machine until there is something to look at.
+        # Long enough to meet every change, and on a slow machine until there is something to check.
         while not failed and (
             time.monotonic() < begun + seconds
             or (max((report.totals.segments for report in reports), default=0) <= 4 and time.monotonic() < begun + 300)

@@ -1,4 +1,4 @@
-"""`pylog verify` looks at the folders of Kafka brokers, too."""
+"""`pylog verify` checks the folders of Kafka brokers, too."""
 
 from __future__ import annotations
 
