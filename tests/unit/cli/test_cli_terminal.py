@@ -204,11 +204,10 @@ def test_no_colours_where_the_user_wants_none(store):
 
 
 def test_progress_is_shown_in_a_terminal_only(store, monkeypatch, capfd):
-    def steps(bar):
-        bar(1, 3)
-        bar(3, 3)
-        bar.close()
-        bar.close()
+    def steps(progress):
+        with progress as bar:
+            bar(1, 3)
+            bar(3, 3)
 
     steps(ProgressBar("look"))
     assert capfd.readouterr().err == ""
