@@ -17,7 +17,7 @@ from family import Family
 from mutations import changed, noise, rearranged
 
 from pyspark_log.errors import PylogError
-from pyspark_log.storage.log import segment_cache
+from pyspark_log.storage.log import retention, segment_cache
 from pyspark_log.storage.log.reader import LogReader
 from pyspark_log.storage.maintenance.verify import indexes
 from pyspark_log.storage.maintenance.verify.findings import Finder
@@ -67,7 +67,7 @@ class Indexes(Family):
             if number and number % _OFFSETS == 0:
                 with store.logs.writer("t", 0).hold() as writer:
                     writer.roll()
-                    writer.maintain()
+                    retention.maintain(writer)
             row = {"value": [b"%08d" % number * 3], "timestamp": pa.array([_time(number)], pa.int64())}
             store.append("t", pa.record_batch(row), partition=0)
         self._place, self._config = store.logs.reader("t", 0).place, store.topic_config("t")

@@ -1,6 +1,7 @@
 """One partition's log: its state, lease, writing, reading, recovery, producers, leader epochs, retention."""
 
 from pyspark_log.storage.log import cleaner_checkpoint, leader_epochs, retention, segment_cache, state_file
+from pyspark_log.storage.log.append import Copy, Decided, Plan
 from pyspark_log.storage.log.appends import Appended, Extent
 from pyspark_log.storage.log.cleaner_checkpoint import CleanerCheckpoint, cleaning
 from pyspark_log.storage.log.followed import Followed
@@ -12,7 +13,7 @@ from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.manager import idempotent_batches, replay
 from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates
 from pyspark_log.storage.log.reader import READ_BYTES, Damage, LogReader, holds_segments
-from pyspark_log.storage.log.recovery import apply_intent, swap
+from pyspark_log.storage.log.recovery import swap
 from pyspark_log.storage.log.recovery.swap import live_segments
 from pyspark_log.storage.log.segment_cache import WIDTH, read_all
 from pyspark_log.storage.log.state_file import (
@@ -28,13 +29,14 @@ from pyspark_log.storage.log.state_file import (
 )
 from pyspark_log.storage.log.state_slots import Slots, read_slots
 from pyspark_log.storage.log.state_watch import StateWatch
-from pyspark_log.storage.log.writer import APPEND_BYTES, RESERVE, LogWriter
+from pyspark_log.storage.log.writer import APPEND_BYTES, LogWriter
 
 __all__ = [
-    "APPEND_BYTES", "EMPTY", "FILE_NAME", "FILE_SIZE", "READ_BYTES", "RESERVE", "SLOT_COUNT", "SLOT_DISTANCE", "WIDTH",
-    "AbortedRanges", "Appended", "CleanerCheckpoint", "Damage", "Epochs", "Extent", "Flags", "Followed", "Intent",
-    "LeaderEpochs", "Loaded", "LogReader", "LogWriter", "PartitionState", "ProducerEntry", "ProducerStates", "Slots",
-    "StateWatch", "aborted_between", "acknowledged", "apply_intent", "cleaner_checkpoint", "cleaning", "first_batch",
-    "holds_segments", "idempotent_batches", "leader_epochs", "live_segments", "missing_is_damage", "no_state",
-    "read_all", "read_slots", "replay", "retention", "segment_cache", "snapshot", "state_file", "swap", "this_boot",
+    "APPEND_BYTES", "EMPTY", "FILE_NAME", "FILE_SIZE", "READ_BYTES", "SLOT_COUNT", "SLOT_DISTANCE", "WIDTH",
+    "AbortedRanges", "Appended", "CleanerCheckpoint", "Copy", "Damage", "Decided", "Epochs", "Extent", "Flags",
+    "Followed", "Intent", "LeaderEpochs", "Loaded", "LogReader", "LogWriter", "PartitionState", "Plan", "ProducerEntry",
+    "ProducerStates", "Slots", "StateWatch", "aborted_between", "acknowledged", "cleaner_checkpoint",
+    "cleaning", "first_batch", "holds_segments", "idempotent_batches", "leader_epochs", "live_segments",
+    "missing_is_damage", "no_state", "read_all", "read_slots", "replay", "retention", "segment_cache", "snapshot",
+    "state_file", "swap", "this_boot",
 ]  # fmt: skip

@@ -6,9 +6,10 @@ Recovery and the writer are built on it; the order of steps is the protocol of d
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 
-from pyspark_log.config import TopicConfig
+from pyspark_log.config import LONG_MAX, TopicConfig
 from pyspark_log.errors import (
     LogDamagedError,
     OutcomeUnknownError,
@@ -21,6 +22,7 @@ from pyspark_log.storage.log.lease import Lease
 from pyspark_log.storage.log.missing import check_length
 from pyspark_log.storage.log.producers.manager import ProducerStateManager
 from pyspark_log.storage.log.state_file import Flags
+from pyspark_log.storage.record import BatchHeader
 from pyspark_log.storage.segment import LOG, SEGMENT_SUFFIXES, SegmentWriter, list_segments, segment_path
 from pyspark_log.types import TopicPartition
 
@@ -163,7 +165,39 @@ class HeldLog(Lease):
                 self.invalidate()
         self._seen = (state.generation, state.seq)
 
+    def index(self, headers: Sequence[BatchHeader]) -> None:
+        """Adds index entries for batches that readers see already; the active segment is open, or the lock is held.
+
+        If that fails the batches are visible all the same, and the next process that opens the segment adds the
+        entries.
+        """
+        try:
+            self.segment.enter(headers)
+        except OSError as error:
+            log.warning("%s: index entries could not be written: %s", self.place, error)
+            self.invalidate()
+
     # ---- syncing
+
+    def must_sync(self, end: int) -> bool:
+        """Whether the log must be synced before it ends at `end`, though the caller does not ask for it.
+
+        Always on a shared file system; else by flush.messages and flush.ms. No process runs all the time that could
+        sync at a given time, so the first append after flush.ms syncs.
+        """
+        if self.shared:
+            return True
+        config, state = self.config, self.state
+        unsynced = state.synced < state.position
+        if config.flush_messages < LONG_MAX:
+            first = self.segment.offset_at(state.synced) if unsynced else state.next_offset
+            if end - first >= config.flush_messages:
+                return True
+        if config.flush_ms == LONG_MAX:
+            return False
+        age = self.clock() - state.unsynced_since if unsynced else 0
+        # A time in the future says nothing: the clock was set back.
+        return not 0 <= age < config.flush_ms
 
     def sync_log(self, segment: SegmentWriter) -> None:
         """Makes a segment's log durable. Raises OutcomeUnknownError as `sync_file` does."""
@@ -192,7 +226,6 @@ class HeldLog(Lease):
             ) from error
         if not suspect:
             self.trust()
-
 
     def flush(self) -> None:
         """Syncs everything, and returns the unused reserve of offsets. The lock is held.

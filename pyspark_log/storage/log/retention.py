@@ -12,13 +12,22 @@ import os
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError
+from pyspark_log.errors import CorruptRecordError, OffsetOutOfRangeError, PylogError
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import segment_cache
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.segment import DELETED, LOG, NO_OFFSET, SegmentReader, mark_deleted, segment_path
 
 log = logging.getLogger(__name__)
+
+
+def maintain(held: HeldLog) -> None:
+    """Runs one pass after a segment has begun. Errors are logged, never raised; the next segment's pass tries again."""
+    try:
+        clean(held)
+    except (OSError, PylogError) as error:
+        log.warning("%s: old segments could not be removed: %s", held.place, error)
+        held.reload()
 
 
 def clean(held: HeldLog) -> int:

@@ -10,20 +10,19 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from pyspark_log.config import LONG_MAX, TopicConfig
+from pyspark_log.config import TopicConfig
 from pyspark_log.errors import (
     InvalidRecordError,
-    OutcomeUnknownError,
     PartitionOwnedError,
     ProducerError,
-    PylogError,
     RecordTooLargeError,
     UnknownTopicError,
 )
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
-from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, FileLock, contextmanager, files
-from pyspark_log.storage.log import retention, state_file
-from pyspark_log.storage.log.appends import Appended, Extent, Outcomes, PendingAppend, end_not_moved
+from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, FileLock, contextmanager
+from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log.append import Copy, Plan, append, must_roll
+from pyspark_log.storage.log.appends import Appended, Extent, Outcomes, PendingAppend
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.producers.state import Duplicate
@@ -37,8 +36,6 @@ log = logging.getLogger(__name__)
 #: No more bytes are appended at once, so that other writers get their turn; but batches that are written while they are
 #: encoded, and batches of one call that need one another's offsets.
 APPEND_BYTES = 16 * 1024 * 1024
-#: How far beyond unsynced records offsets are reserved: one sync for each such stretch of records.
-RESERVE = 1 << 20
 
 # What may be set of a log in which nothing is in progress.
 _AT_REST = Flags.PRODUCERS | Flags.SUSPECT
@@ -141,7 +138,7 @@ class LogWriter(HeldLog):
         if numbered is not None and numbered.duplicate is not None:
             self._flush_due(sync=sync)
             return _of_duplicate(numbered.duplicate)
-        return self._write(data, headers, [] if numbered is None else [numbered], sync=sync, first_undone=first_undone)
+        return self._write(data, headers, () if numbered is None else (numbered,), sync=sync, first_undone=first_undone)
 
     def append_each(self, batches: Sequence[bytes | bytearray], *, sync: bool) -> Outcomes:
         """Appends batches of clients, each for itself: one that is refused leaves the others as they are.
@@ -296,32 +293,10 @@ class LogWriter(HeldLog):
         self, data: bytearray, headers: Sequence[BatchHeader], numbered: Sequence[ProducerAppendInfo], *, sync: bool,
         first_undone: int | None = None,
     ) -> Appended:  # fmt: skip
-        """Writes batches that have their offsets, and moves the end after them. Errors as `append`.
-
-        Args:
-            data: the batches.
-            headers: theirs, by their places in `data`.
-            numbered: those of them that have producer ids; none is in the log.
-        """
-        end = headers[-1].next_offset
+        """Appends batches that have their offsets; `numbered`: those that have producer ids. Errors as `append`."""
+        copy = Copy(len(data), headers[-1].next_offset - self.state.next_offset, (data,), headers)
         newest = max(header.max_timestamp for header in headers)
-        if self._must_roll(len(data), end - 1, newest):
-            self.roll()
-            self.maintain()
-        sync = sync or self.must_sync(end)
-        self._prepare(end, sync=sync)
-        try:
-            segment = self.segment
-            segment.log.pwrite(data, self.state.position)
-            for one in numbered:
-                if one.aborted is not None:
-                    self.producers.index_aborted(self.state, one.aborted)
-            if sync:
-                self.sync_log(segment)
-        except (OSError, OutcomeUnknownError) as error:
-            self._undo(error)
-            raise
-        return self._move_end(end, len(data), headers, numbered, sync=sync, first_undone=first_undone)
+        return append(self, Plan((copy,), newest, sync, numbered, first_undone))
 
     def append_pieces(self, pieces: Iterator[memoryview], most: Extent, *, sync: bool) -> Appended:
         """Appends record batches that are encoded while those before them are written.
@@ -333,70 +308,22 @@ class LogWriter(HeldLog):
                 for.
             most: what they are together, at most.
         """
-        base = self.state.next_offset
         if not self.has_room(most):
             # Perhaps: only all of them together show whether they still fit.
             data = bytearray()
             for piece in pieces:
                 data += piece
             return self.append(data, sync=sync)
-        self._prepare(base + most.records, sync=sync or self.must_sync(base + most.records))
-        segment, state = self.segment, self.state
-        end, position = base, state.position
-        headers = list[BatchHeader]()
-        try:
-            with files.BackgroundWriter() as writing:
-                for piece in pieces:
-                    end = assign_offsets(piece, 0, len(piece), end, state.leader_epoch)
-                    headers += scan(piece, 0, len(piece))
-                    writing.pwrite(segment.log, piece, position)
-                    position += len(piece)
-            sync = sync or self.must_sync(end)
-            if sync:
-                self.sync_log(segment)
-        except (OSError, OutcomeUnknownError) as error:
-            self._undo(error)
-            raise
-        return self._move_end(end, position - state.position, headers, (), sync=sync)
+        copy = Copy(most.size, most.records, pieces, encoded_meanwhile=True)
+        return append(self, Plan((copy,), most.newest, sync))
+
+    def append_decided(self, plan: Plan) -> Appended:
+        """Appends the records of a decision, all or none of them. Errors as `append.append`."""
+        return append(self, plan)
 
     def has_room(self, most: Extent) -> bool:
         """Whether so much surely fits into the active segment; the lock is held."""
-        return not self._must_roll(most.size, self.state.next_offset + most.records - 1, most.newest)
-
-    def _must_roll(self, size: int, last_offset: int, newest: int) -> bool:
-        return bool(self.state.flags & Flags.SUSPECT) or self.segment.must_roll(size, last_offset, newest)
-
-    def _prepare(self, end: int, *, sync: bool) -> None:
-        """Makes the log ready for records up to the offset `end`, which are synced, or not. OSError."""
-        if not sync and end > self.state.reserve:
-            # Before readers see offsets that a power loss could undo: none of these is ever used again.
-            self.save(self.state._replace(reserve=end + RESERVE), durable=True)
-        self.claim()
-
-    def _move_end(
-        self, end: int, size: int, headers: Sequence[BatchHeader], numbered: Sequence[ProducerAppendInfo], *,
-        sync: bool, first_undone: int | None = None,
-    ) -> Appended:  # fmt: skip
-        """Shows readers the batches that were written, of `size` bytes, and indexes them. OutcomeUnknownError."""
-        state = self.state
-        base, position = state.next_offset, state.position + size
-        moved = state._replace(
-            seq=state.seq + 1, next_offset=end, high_watermark=end, position=position,
-            synced=position if sync else state.synced, unsynced_since=self.unsynced_since(),
-            first_undone=state.first_undone if first_undone is None else first_undone,
-            flags=state.flags & ~Flags.CLAIMED | (Flags.PRODUCERS if numbered else Flags.NONE),
-        )  # fmt: skip
-        try:
-            # A power loss can undo this and leave the batches, which are then adopted.
-            self.save(moved, durable=False)
-        except OSError as error:
-            self.invalidate()
-            raise end_not_moved(self.place, end, error) from error
-        for one in numbered:
-            self.producers.enter(one)
-        self.producers.pass_over(numbered[-1].header.next_offset if numbered else base, end)
-        self.index(headers)
-        return Appended(base, end)
+        return not must_roll(self, most.size, self.state.next_offset + most.records - 1, most.newest)
 
     def _validate(self, headers: Sequence[BatchHeader], data: bytearray) -> ProducerAppendInfo | None:
         """Checks a batch with a producer id against this partition's producers; None for all others."""
@@ -405,58 +332,3 @@ class LogWriter(HeldLog):
         if len(headers) != 1:
             raise InvalidRecordError(f"{self.place}: {len(headers)} batches at once, one of them with a producer id")
         return self.producers.validate(self.state, data, headers[0], self.clock())
-
-    def must_sync(self, end: int) -> bool:
-        """Whether the log must be synced before it ends at `end`, though the caller does not ask for it.
-
-        Always on a shared file system; else by flush.messages and flush.ms. No process runs all the time that could
-        sync at a given time, so the first append after flush.ms syncs.
-        """
-        if self.shared:
-            return True
-        config, state = self.config, self.state
-        unsynced = state.synced < state.position
-        if config.flush_messages < LONG_MAX:
-            first = self.segment.offset_at(state.synced) if unsynced else state.next_offset
-            if end - first >= config.flush_messages:
-                return True
-        if config.flush_ms == LONG_MAX:
-            return False
-        age = self.clock() - state.unsynced_since if unsynced else 0
-        # A time in the future says nothing: the clock was set back.
-        return not 0 <= age < config.flush_ms
-
-    def _undo(self, failure: OSError | OutcomeUnknownError) -> None:
-        """Removes everything beyond the log end after a failed write.
-
-        Raises:
-            OutcomeUnknownError: that failed too. The next holder truncates; after a power loss whole batches are
-            adopted.
-        """
-        try:
-            self.cut()
-        except (OSError, OutcomeUnknownError) as error:
-            self.invalidate()
-            raise OutcomeUnknownError(
-                f"{self.place}: an append failed ({failure}), and what it wrote could not be removed now ({error})"
-            ) from failure
-
-    def index(self, headers: Sequence[BatchHeader]) -> None:
-        """Adds index entries for batches that readers see already; the active segment is open, or the lock is held.
-
-        If that fails the batches are visible all the same, and the next process that opens the segment adds the
-        entries.
-        """
-        try:
-            self.segment.enter(headers)
-        except OSError as error:
-            log.warning("%s: index entries could not be written: %s", self.place, error)
-            self.invalidate()
-
-    def maintain(self) -> None:
-        """Deletes expired segments. Errors are logged, never raised; the next append tries again."""
-        try:
-            retention.clean(self)
-        except (OSError, PylogError) as error:
-            log.warning("%s: old segments could not be removed: %s", self.place, error)
-            self.reload()

@@ -227,8 +227,16 @@ class ReadySegment:
         durable.
 
         A file of that name is replaced: it is that of an empty active segment.
+
+        Raises:
+            StagedOutputError: the prepared file is gone.
+            OSError: e.g. a full disk.
         """
-        with files.open_write(self._path(LOG)) as file:
+        try:
+            opened = files.open_write(self._path(LOG))
+        except FileNotFoundError as error:
+            raise StagedOutputError(f"{error.filename}, which was prepared for {folder}, is missing") from error
+        with opened as file:
             if file.size() > self.size:
                 # It was a segment before, for a decision that was dropped, and more was appended to it.
                 file.truncate(self.size)

@@ -366,9 +366,7 @@ def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
         monkeypatch.setattr(install, name, 3000)
     store.alter_configs("t", {"segment.bytes": "400000"})
     copied, copy = [], _Work._copy
-    monkeypatch.setattr(_Work, "_copy", lambda work, segment, region, step: copied.append(region.size) or copy(
-        work, segment, region, step
-    ))  # fmt: skip
+    monkeypatch.setattr(_Work, "_copy", lambda work, region: copied.append(region.size) or copy(work, region))
     for number, folder in enumerate(store.logs.log_dirs):
         writer = StagedWriter(store.logs, StagingPlan.make(store.logs, ["t"]))
         writer.append("t", rows(0, 9000).append_column("partition", pa.array([0] * 9000, pa.int32())))

@@ -416,9 +416,9 @@ def test_where_there_are_no_second_names_it_is_copied(store, monkeypatch, call, 
     monkeypatch.setattr(os, call, refused)
     copied, copy = [], _Work._copy
 
-    def count(work, segment, region, step):
+    def count(work, region):
         copied.append(region.size)
-        return copy(work, segment, region, step)
+        return copy(work, region)
 
     monkeypatch.setattr(_Work, "_copy", count)
     parts = stage(store, "p", 300)

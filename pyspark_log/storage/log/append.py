@@ -1,0 +1,316 @@
+"""How records get into a log: every append, of a client or of a publish, is one plan that goes through `append`.
+
+Place (and roll), claim, bytes, sync, the move of the end, index entries, in this order: docs/protocol.md has the
+reasons. Until the end moves, no reader sees what was written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from pyspark_log.config import INT_MAX
+from pyspark_log.errors import OutcomeUnknownError, PylogError
+from pyspark_log.storage.fs import files
+from pyspark_log.storage.log import retention
+from pyspark_log.storage.log.appends import Appended, end_not_moved
+from pyspark_log.storage.log.held_log import HeldLog
+from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
+from pyspark_log.storage.log.recovery import apply_intent
+from pyspark_log.storage.log.state_file import Flags, Intent
+from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
+from pyspark_log.storage.segment import SegmentWriter
+
+#: How far beyond unsynced records offsets are reserved: one sync for each such stretch of records.
+RESERVE = 1 << 20
+# The disk begins to write the copy of so many bytes at once: the sync has little left to wait for.
+_WRITE_BACK = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Record batches that are copied into a segment.
+
+    Attributes:
+        size, count: their bytes and records, at most.
+        pieces: whole batches of format 2, back to back, with dense offsets from 0, in memory that may be written to.
+            It may change when the next piece is asked for; if they are encoded meanwhile, the next but one.
+        headers: the batches' headers, if `pieces` is one piece that has the log's offsets already.
+        encoded_meanwhile: whether each piece is written while the next one is made.
+    """
+
+    size: int
+    count: int
+    pieces: Iterable[bytearray | memoryview]
+    headers: Sequence[BatchHeader] | None = None
+    encoded_meanwhile: bool = False
+
+
+class NewSegment(Protocol):
+    """A file with record batches that becomes a segment.
+
+    Attributes:
+        size, count: its bytes and records.
+        closed: whether its indexes are complete, as another segment follows.
+    """
+
+    size: int
+    count: int
+    closed: bool
+
+    def put(self, folder: str, base_offset: int, epoch: int) -> None:
+        """Puts it into the folder under its name, with its offsets, durably but for the name. OSError."""
+
+
+class Decided(NamedTuple):
+    """The decision of which an append is a part: its number, and a digest of the records that identifies them."""
+
+    number: int
+    digest: int
+
+
+class Plan(NamedTuple):
+    """What is appended.
+
+    Attributes:
+        pieces: the records, in order; each piece goes into one segment. Without a decision it is one copy.
+        newest: the largest time (ms) of the copied records.
+        sync: whether they are synced before they are visible.
+        producers: those batches that have producer ids; none of them is in the log.
+        first_undone: for the decision log: its new value in the state.
+        decided: the decision that is applied by this; the append is then repeated or undone as a whole after a kill.
+    """
+
+    pieces: Sequence[Copy | NewSegment]
+    newest: int
+    sync: bool
+    producers: Sequence[ProducerAppendInfo] = ()
+    first_undone: int | None = None
+    decided: Decided | None = None
+
+
+class _Step(NamedTuple):
+    """A piece, and where in the log it goes: byte `position` of segment `base`, from `offset` on."""
+
+    piece: Copy | NewSegment
+    base: int
+    position: int
+    offset: int
+
+
+class _Written(NamedTuple):
+    """What was written: up to where, into which last segment, and its batches that have no index entries yet."""
+
+    segment: SegmentWriter
+    headers: Sequence[BatchHeader]
+    position: int
+    next_offset: int
+
+
+def append(log: HeldLog, plan: Plan) -> Appended:
+    """Appends records; the lock is held.
+
+    Returns:
+        The offsets that they have.
+
+    Raises:
+        OSError: e.g. a full disk; nothing was appended.
+        OutcomeUnknownError: a sync failed; readers see nothing of the append, but the disk can no longer be trusted
+            with this segment. The next append begins another one. Or what a failed append wrote could not be removed:
+            the next writer does that, unless a power loss comes first. Or the end could not be moved.
+        PylogError: what a piece raised; nothing was appended.
+    """
+    steps = _place(log, plan)
+    before, last = log.state, steps[-1]
+    end = last.offset + last.piece.count
+    # A new segment is synced before it gets its name, and so must the intent be.
+    installs = any(not isinstance(piece, Copy) for piece in plan.pieces)
+    sync = plan.sync or installs or log.must_sync(end)
+    if installs or last.base != before.active_base:
+        # A segment begins, which would make those above it live.
+        log.drop_newer_segments()
+    _claim(log, plan.decided, last, sync=sync)
+    try:
+        written = _write(log, steps, sync=plan.sync)
+        for one in plan.producers:
+            if one.aborted is not None:
+                log.producers.index_aborted(log.state, one.aborted)
+        if sync and isinstance(last.piece, Copy):
+            log.sync_log(written.segment)
+        if installs:
+            files.sync_folder(log.place.folder)
+    except (OSError, PylogError) as error:
+        _undo(log, plan, error)
+        raise
+    _move_end(log, plan, written, sync=sync)
+    log.use_segment(written.segment)
+    log.index(written.headers)
+    if last.base != before.active_base or (installs and before.position == 0):
+        retention.maintain(log)
+    return Appended(before.next_offset, written.next_offset)
+
+
+def must_roll(log: HeldLog, size: int, last_offset: int, newest: int) -> bool:
+    """Whether records need a new segment; the lock is held. Arguments as `SegmentWriter.must_roll`."""
+    return bool(log.state.flags & Flags.SUSPECT) or log.segment.must_roll(size, last_offset, newest)
+
+
+# ---- before anything is written
+
+
+def _place(log: HeldLog, plan: Plan) -> Sequence[_Step]:
+    """Where each piece goes. What no decision binds goes into the active segment, after a roll if it must."""
+    first, offset = plan.pieces[0], log.state.next_offset
+    roll = must_roll(log, first.size, offset + first.count - 1, plan.newest)
+    if plan.decided is None:
+        if roll:
+            log.roll()
+            retention.maintain(log)
+        return [_Step(first, log.state.active_base, log.state.position, offset)]
+    return list(_layout(log, plan.pieces, roll=roll))
+
+
+def _layout(log: HeldLog, pieces: Iterable[Copy | NewSegment], *, roll: bool) -> Iterator[_Step]:
+    """Places pieces that may need several segments; `roll`: the first one cannot be in the active one."""
+    state = log.state
+    base, position, offset = state.active_base, state.position, state.next_offset
+    for piece in pieces:
+        # A piece goes into one segment, so the segment's limits are checked for the whole piece.
+        full = (
+            not isinstance(piece, Copy)
+            or position > log.config.segment_bytes - piece.size
+            or offset + piece.count - 1 - base > INT_MAX
+        )
+        if (position > 0 or base != offset) and (full or roll):
+            base, position, roll = offset, 0, False
+        yield _Step(piece, base, position, offset)
+        position += piece.size
+        offset += piece.count
+
+
+def _claim(log: HeldLog, decided: Decided | None, last: _Step, *, sync: bool) -> None:
+    """Makes the state ready for records up to the end of the last step: reserve, mark or intent. OSError."""
+    state, end = log.state, last.offset + last.piece.count
+    # Before readers see offsets that a power loss could undo: none of these is ever used again.
+    reserve = end + RESERVE if not sync and end > state.reserve else state.reserve
+    if decided is None:
+        if reserve != state.reserve:
+            log.save(state._replace(reserve=reserve), durable=True)
+        log.claim()
+        return
+    begun = state._replace(
+        reserve=reserve,
+        intent=Intent.APPLY,
+        intent_decision=decided.number,
+        intent_digest=decided.digest,
+        intent_next=end,
+        intent_base=last.base,
+        intent_position=last.position + last.piece.size,
+    )
+    log.save(log.claiming(begun), durable=sync or reserve != state.reserve)
+
+
+# ---- the bytes
+
+
+def _write(log: HeldLog, steps: Sequence[_Step], *, sync: bool) -> _Written:
+    """Writes all steps; `sync`: the copied bytes will be synced."""
+    segment: SegmentWriter | None = log.segment
+    base, headers = log.state.active_base, list[BatchHeader]()
+    end = position = 0
+    for step in steps:
+        piece = step.piece
+        if step.base != base and segment is not None:
+            segment.enter(headers)
+            log.close_segment(segment, segment.position)
+        if not isinstance(piece, Copy):
+            piece.put(log.place.folder, step.base, log.state.leader_epoch)
+            segment = None if piece.closed else _opened(log, step.base, piece.size)
+            base, headers = step.base, []
+            end, position = step.offset + piece.count, piece.size
+            continue
+        if step.base != base:
+            segment, headers = log.new_segment(step.base), []
+            log.claim()
+            base = step.base
+        assert segment is not None, "a piece after a complete segment begins another one"
+        copied = _copied(segment, step, log.state.leader_epoch, early=sync and piece.size >= _WRITE_BACK)
+        headers += copied
+        end, position = copied[-1].next_offset, step.position + sum(header.size for header in copied)
+    assert segment is not None, "the last segment is never closed"
+    return _Written(segment, headers, position, end)
+
+
+def _opened(log: HeldLog, base: int, position: int) -> SegmentWriter:
+    return SegmentWriter(log.place.folder, base, position, log.config, log.clock)
+
+
+def _copied(segment: SegmentWriter, step: _Step, epoch: int, *, early: bool) -> Sequence[BatchHeader]:
+    """Writes a copy; returns the headers. `early`: the disk begins to write each piece at once."""
+    copy, target, offset = step.piece, step.position, step.offset
+    assert isinstance(copy, Copy)
+    if copy.headers is not None:
+        for piece in copy.pieces:
+            segment.log.pwrite(piece, target)
+        return copy.headers
+    headers = list[BatchHeader]()
+    with contextlib.ExitStack() as held:
+        background = held.enter_context(files.BackgroundWriter()) if copy.encoded_meanwhile else None
+        for piece in copy.pieces:
+            offset = assign_offsets(piece, 0, len(piece), offset, epoch)
+            headers += scan(piece, 0, len(piece))
+            if background is not None:
+                background.pwrite(segment.log, piece, target)
+            else:
+                segment.log.pwrite(piece, target)
+                if early:
+                    segment.log.begin_sync(target, len(piece))
+            target += len(piece)
+    return headers
+
+
+def _undo(log: HeldLog, plan: Plan, failure: Exception) -> None:
+    """Removes everything beyond the log end after a failed write.
+
+    Raises:
+        OutcomeUnknownError: that failed too. The next holder truncates; after a power loss whole batches are adopted.
+        OSError: the same, and the intent of a decision is still there, for the next holder.
+    """
+    if plan.decided is not None:
+        apply_intent.drop(log)
+        return
+    try:
+        log.cut()
+    except (OSError, OutcomeUnknownError) as error:
+        log.invalidate()
+        raise OutcomeUnknownError(
+            f"{log.place}: an append failed ({failure}), and what it wrote could not be removed now ({error})"
+        ) from failure
+
+
+# ---- the end
+
+
+def _move_end(log: HeldLog, plan: Plan, written: _Written, *, sync: bool) -> None:
+    """Shows readers what was written. OutcomeUnknownError, or for a decision OSError."""
+    if plan.decided is not None:
+        apply_intent.fulfil(log, synced=sync)
+        return
+    state, end, producers = log.state, written.next_offset, plan.producers
+    moved = state._replace(
+        seq=state.seq + 1, next_offset=end, high_watermark=end, position=written.position,
+        synced=written.position if sync else state.synced, unsynced_since=log.unsynced_since(),
+        first_undone=state.first_undone if plan.first_undone is None else plan.first_undone,
+        flags=state.flags & ~Flags.CLAIMED | (Flags.PRODUCERS if producers else Flags.NONE),
+    )  # fmt: skip
+    try:
+        # A power loss can undo this and leave the batches, which are then adopted.
+        log.save(moved, durable=False)
+    except OSError as error:
+        log.invalidate()
+        raise end_not_moved(log.place, end, error) from error
+    for one in producers:
+        log.producers.enter(one)
+    log.producers.pass_over(producers[-1].header.next_offset if producers else state.next_offset, end)
