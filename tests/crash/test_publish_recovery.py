@@ -20,7 +20,7 @@ from workload import CONFIGS
 
 from pyspark_log.storage.groups.committed_offsets import OffsetMoves
 from pyspark_log.storage.groups.offsets import OffsetsLog
-from pyspark_log.storage.log import state_file
+from pyspark_log.storage.log import new_segment, state_file
 from pyspark_log.storage.publish import install
 from pyspark_log.storage.publish.publishing import help_apply, publish
 from pyspark_log.storage.publish.recovery import recover
@@ -151,7 +151,8 @@ class Base:
 
 @pytest.fixture
 def base(little_sizes, monkeypatch):
-    monkeypatch.setattr(install, "on_one_device", lambda _, folder: not folder.endswith("/second"))
+    for module in (install, new_segment):
+        monkeypatch.setattr(module, "on_one_device", lambda _, folder: not folder.endswith("/second"))
     with memory_folder() as folder:
         yield Base(folder)
 

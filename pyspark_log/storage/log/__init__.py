@@ -9,6 +9,7 @@ from pyspark_log.storage.log.isolation import AbortedRanges, aborted_between
 from pyspark_log.storage.log.leader_epochs import FILE_NAME, Epochs, LeaderEpochs
 from pyspark_log.storage.log.leftovers import acknowledged, first_batch
 from pyspark_log.storage.log.missing import missing_is_damage, no_state
+from pyspark_log.storage.log.new_segment import NewSegment, is_prepared_name
 from pyspark_log.storage.log.producers import snapshot
 from pyspark_log.storage.log.producers.manager import idempotent_batches, replay
 from pyspark_log.storage.log.producers.state import ProducerEntry, ProducerStates
@@ -34,9 +35,9 @@ from pyspark_log.storage.log.writer import APPEND_BYTES, LogWriter
 __all__ = [
     "APPEND_BYTES", "EMPTY", "FILE_NAME", "FILE_SIZE", "READ_BYTES", "SLOT_COUNT", "SLOT_DISTANCE", "WIDTH",
     "AbortedRanges", "Appended", "CleanerCheckpoint", "Copy", "Damage", "Decided", "Epochs", "Extent", "Flags",
-    "Followed", "Intent", "LeaderEpochs", "Loaded", "LogReader", "LogWriter", "PartitionState", "Plan", "ProducerEntry",
-    "ProducerStates", "Slots", "StateWatch", "aborted_between", "acknowledged", "cleaner_checkpoint",
-    "cleaning", "first_batch", "holds_segments", "idempotent_batches", "leader_epochs", "live_segments",
-    "missing_is_damage", "no_state", "read_all", "read_slots", "replay", "retention", "segment_cache", "snapshot",
-    "state_file", "swap", "this_boot",
+    "Followed", "Intent", "LeaderEpochs", "Loaded", "LogReader", "LogWriter", "NewSegment", "PartitionState", "Plan",
+    "ProducerEntry", "ProducerStates", "Slots", "StateWatch", "aborted_between", "acknowledged", "cleaner_checkpoint",
+    "cleaning", "first_batch", "holds_segments", "idempotent_batches", "is_prepared_name", "leader_epochs",
+    "live_segments", "missing_is_damage", "no_state", "read_all", "read_slots", "replay", "retention", "segment_cache",
+    "snapshot", "state_file", "swap", "this_boot",
 ]  # fmt: skip

@@ -18,13 +18,6 @@ class Appended(NamedTuple):
     duplicate: bool = False
 
 
-def end_not_moved(where: object, end: int, error: OSError) -> OutcomeUnknownError:
-    """The error that is raised when the batches were written, and it is not known whether readers see them."""
-    return OutcomeUnknownError(
-        f"{where}: the log end could not be moved to {end} ({error}); read it before trying again"
-    )
-
-
 #: Of batches that were appended together, in their order: where each is in the log, or why it was refused.
 Outcomes: TypeAlias = "list[Appended | ProducerError]"
 

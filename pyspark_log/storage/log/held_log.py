@@ -51,6 +51,8 @@ class HeldLog(Lease):
         self.config = config
         self.clock = clock
         self.producers = ProducerStateManager(place, config.producer_id_expiration_ms)
+        #: Whether nothing but the caller of an append can ask for a sync.
+        self.syncs_if_asked = not self.shared and config.flush_messages == config.flush_ms == LONG_MAX
         self._segment: SegmentWriter | None = None
 
     def find_folder(self) -> None:
@@ -67,7 +69,7 @@ class HeldLog(Lease):
         """Rereads everything, after an error that left it open whether the state was written."""
         self.invalidate()
         assert self._lock is not None
-        self._loaded = state_file.load(self._lock.file)
+        self.held.set(state_file.load(self._lock.file))
 
     def unsynced_since(self) -> int:
         """Since when (ms) records are unsynced, if records are appended now without a sync."""
@@ -185,6 +187,8 @@ class HeldLog(Lease):
         Always on a shared file system; else by flush.messages and flush.ms. No process runs all the time that could
         sync at a given time, so the first append after flush.ms syncs.
         """
+        if self.syncs_if_asked:
+            return False
         if self.shared:
             return True
         config, state = self.config, self.state
@@ -214,10 +218,7 @@ class HeldLog(Lease):
         suspect = bool(self.state.flags & Flags.SUSPECT)
         if not suspect:
             # Before the sync: a process that is killed while it waits for the disk does not learn the outcome.
-            assert self._lock is not None
-            marked = self.state._replace(flags=self.state.flags | Flags.SUSPECT)
-            self._loaded = state_file.store(self._lock.file, self._held, marked, durable=False)
-            self._seen = (self.state.generation, self.state.seq)
+            self.suspect()
         try:
             log.sync()
         except OSError as error:

@@ -15,8 +15,7 @@ from pyspark_log.storage.catalog import LogDir, LogDirs, PartitionPath
 from pyspark_log.storage.fs import FileLock, contextmanager, files, is_shared, lock_for
 from pyspark_log.storage.log import state_file
 from pyspark_log.storage.log.missing import no_state
-from pyspark_log.storage.log.state_file import Flags, Loaded, PartitionState
-from pyspark_log.storage.log.tail import Tail
+from pyspark_log.storage.log.state_file import Flags, OpenState, PartitionState
 
 
 class Lease:
@@ -36,9 +35,8 @@ class Lease:
         self._lock: FileLock | None = None
         self._token = object()  # the lock's user; `self` would refer to itself
         self._state_file: files.File | None = None
-        self._loaded: Loaded | None = None
-        self._left: Loaded | None = None  # the state at the end of the last hold that ended well
-        self._tail: Tail | None = None  # appends to the log while the lock is kept; its state is newer than `_left`
+        self._open: OpenState | None = None  # the state, while the lock is held
+        self._left: OpenState | None = None  # the state at the end of the last hold that ended well
         self._unsaved = False  # whether the state in memory is not the one in the file
         self._in_hand = False  # still set when the lock is acquired: the hold before ended in an error
         self._seen = (-1, -1)  # generation and sequence number of the state to which all cached data belongs
@@ -53,31 +51,26 @@ class Lease:
             # On a shared file system it can be lost unnoticed.
             with lock.held(timeout, None if self.shared else self._token):
                 locked = True
+                if self._in_hand or lock.file is not self._state_file:
+                    # First use; or the store's folder was replaced by a copy: what is cached belongs to other
+                    # files. Or an error, as KeyboardInterrupt, may have come between two changes of the cached.
+                    self.forget_all()
+                    self._state_file, self._left = lock.file, None
+                self._in_hand = True
                 try:
-                    if self._in_hand or lock.file is not self._state_file:
-                        # First use; or the store's folder was replaced by a copy: what is cached belongs to other
-                        # files. Or an error, as KeyboardInterrupt, may have come between two changes of the cached.
-                        self.forget_all()
-                        self._state_file, self._left, self._tail = lock.file, None, None
-                    self._in_hand = True
-                    tail, self._tail = self._tail, None
-                    known = self._left if tail is None else tail.loaded()
-                    self._loaded = known if known and lock.stayed else state_file.load(lock.file, known)
+                    self._open = self._left if self._left and lock.stayed else self._load(lock.file)
                     self._unsaved = False
-                    if tail is not None and self._loaded is known:
-                        self.take_over(tail, known)
                     try:
                         yield lock
                     except (ProducerError, InvalidRecordError):
                         # Records are refused before anything is changed; what is cached took long to read.
-                        self._in_hand = False
+                        self._leave()
                         raise
                     if self.state.flags & Flags.CLAIMED:
                         self.save(self.state._replace(flags=self.state.flags & ~Flags.CLAIMED), durable=False)
-                    self._left = None if self._unsaved else self._loaded
-                    self._in_hand = False
+                    self._leave()
                 finally:
-                    self._loaded = None
+                    self._open = None
         except FileNotFoundError as error:
             if not locked:
                 raise no_state(self.place) from None
@@ -85,37 +78,55 @@ class Lease:
         except OSError as error:
             self.fail(error)
 
-    def take_over(self, tail: Tail, loaded: Loaded) -> None:
-        """Takes in what was appended to a tail, which has left this state."""
-        raise NotImplementedError
+    def _leave(self) -> None:
+        """Notes that the hold ended well."""
+        self._left, self._in_hand = None if self._unsaved else self._open, False
+
+    def _load(self, file: files.File) -> OpenState:
+        """The state in the file; the one that was left, if it still is that one."""
+        known = self._left.loaded() if self._left else None
+        found = state_file.load(file, known)
+        return self._left if self._left and found is known else OpenState(file, found)
 
     def forget_all(self) -> None:
         """Drops what is cached of files that were replaced."""
         raise NotImplementedError
 
     @property
-    def _held(self) -> Loaded:
-        assert self._loaded is not None, "the partition's lock is not held"
-        return self._loaded
+    def held(self) -> OpenState:
+        """The partition's state and its file; the lock is held."""
+        assert self._open is not None, "the partition's lock is not held"
+        return self._open
 
     @property
     def state(self) -> PartitionState:
         """The partition's state; the lock is held, so only the caller can change it."""
-        loaded = self._loaded  # Not by `_held`: an append looks a dozen times.
-        assert loaded is not None, "the partition's lock is not held"
-        return loaded.state
+        return self.held.state
 
     def save(self, state: PartitionState, *, durable: bool) -> None:
         """Saves `state` as the partition's state (and, if `durable`, syncs it)."""
-        assert self._lock is not None
         if self._cut_off:
             state = self.claiming(state)
         if state.high_watermark != state.next_offset:
             # There is one copy of the log, so all of it is visible.
             state = state._replace(high_watermark=state.next_offset)
-        self._loaded = state_file.store(self._lock.file, self._held, state, durable=durable, sync=self.shared)
+        self.held.store(state, durable=durable, sync=self.shared)
         self._unsaved = False
-        self._seen = (self._loaded.state.generation, self._loaded.state.seq)
+        self._note_seen()
+
+    def move_end(self, next_offset: int, position: int) -> None:
+        """Moves the log end, not durably, where no other host writes; the rest of the state stays.
+
+        Raises:
+            OSError: readers may have seen it, or not.
+        """
+        held = self.held
+        held.move_end(next_offset, position)
+        self._seen = (held.stored.generation, held.seq)
+
+    def _note_seen(self) -> None:
+        state = self.state
+        self._seen = (state.generation, state.seq)
 
     def claim(self) -> None:
         """Marks the log as being changed. Call it after opening the files and before changing any of them. OSError.
@@ -149,12 +160,18 @@ class Lease:
     def mend_slots(self) -> None:
         """Rewrites the slots that a power loss has torn; see `state_file.rewrite_torn_slots`."""
         assert self._lock is not None
-        self._loaded = state_file.rewrite_torn_slots(self._lock.file, self._held)
+        self.held.set(state_file.rewrite_torn_slots(self._lock.file, self.held.loaded()))
+
+    def suspect(self) -> None:
+        """Marks the active segment as one of which a sync may have failed."""
+        self.held.store(self.state._replace(flags=self.state.flags | Flags.SUSPECT), durable=False)
+        self._note_seen()
 
     def trust(self) -> None:
-        """Removes the mark of a possibly failed sync from the state; the next `save` writes that."""
+        """Removes that mark from the state; the next `save` writes that."""
         state = self.state._replace(flags=self.state.flags & ~Flags.SUSPECT)
-        self._loaded, self._unsaved = self._held._replace(state=state), True
+        self.held.set(self.held.loaded()._replace(state=state))
+        self._unsaved = True
 
     def whereabouts(self) -> PartitionPath:
         """Where the partition is now; its lock need not be held. LogDirOfflineError, LogDamagedError, OSError."""

@@ -21,14 +21,13 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog import LogDirs, PartitionPath
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, Clock, FileLock, contextmanager
 from pyspark_log.storage.log import state_file
-from pyspark_log.storage.log.append import Copy, Plan, append, must_roll
+from pyspark_log.storage.log.append import Copy, Plan, append, append_in_room, must_roll
 from pyspark_log.storage.log.appends import Appended, Extent, Outcomes, PendingAppend
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.producers.manager import ProducerAppendInfo
 from pyspark_log.storage.log.producers.state import Duplicate
 from pyspark_log.storage.log.recovery import after_restart, apply_intent
-from pyspark_log.storage.log.state_file import Flags, Intent, Loaded
-from pyspark_log.storage.log.tail import Tail
+from pyspark_log.storage.log.state_file import Flags, Intent
 from pyspark_log.storage.record import BatchHeader, assign_offsets, scan
 
 log = logging.getLogger(__name__)
@@ -71,33 +70,33 @@ class LogWriter(HeldLog):
             yield self
 
     def _enter(self, lock: FileLock) -> None:
-        loaded = self._held
-        mine = (loaded.state.generation, loaded.state.seq) == self._seen
-        if mine and loaded is self._left and not loaded.state.flags & ~_AT_REST and not loaded.state.intent:
+        state = self.state
+        mine = (state.generation, state.seq) == self._seen
+        if mine and self._open is self._left and not state.flags & ~_AT_REST and not state.intent:
             # As this process left it: only what is beyond the log end may have changed, unless the lock was kept.
             self._cut_off = False
             if not lock.stayed:
                 self.find_folder()
                 self.cut_leftovers()
             return
-        if loaded.state.flags & Flags.DEAD:
+        if state.flags & Flags.DEAD:
             raise UnknownTopicError(f"{self.place}: the topic was deleted")
-        if loaded.state.owner_node:
+        if state.owner_node:
             raise PartitionOwnedError(
-                f"{self.place}: node {loaded.state.owner_node} owns the partition (owner epoch "
-                f"{loaded.state.owner_epoch}): write through that node"
+                f"{self.place}: node {state.owner_node} owns the partition (owner epoch "
+                f"{state.owner_epoch}): write through that node"
             )
         self.find_folder()
-        unfinished = loaded.state.flags & (Flags.CLAIMED | Flags.CUTTING) or loaded.state.intent != Intent.NONE
+        unfinished = state.flags & (Flags.CLAIMED | Flags.CUTTING) or state.intent != Intent.NONE
         self._cut_off = self.shared and bool(unfinished)
         if self._cut_off:
             self.claim()
-        if not mine and self._held.slot >= 2:
+        if not mine and self.held.loaded().slot >= 2:
             # Its writer may have died between write and sync; what is built on it must not outlive it.
-            state_file.confirm(lock.file, self._held)
-        if loaded.state.boot != state_file.this_boot() and not self.shared:
+            state_file.confirm(lock.file, self.held.loaded())
+        if state.boot != state_file.this_boot() and not self.shared:
             after_restart(self)
-        elif loaded.state.intent != Intent.NONE:
+        elif state.intent != Intent.NONE:
             self.invalidate()
             apply_intent.resolve(self)
         elif not mine:
@@ -152,6 +151,8 @@ class LogWriter(HeldLog):
             The offsets of each batch, or why it was refused.
         """
         data, headers = self._joined(batches)
+        if not sync and append_in_room(self, data, headers):
+            return [Appended(header.base_offset, header.next_offset) for header in headers]
         producer_ids = {header.producer_id for header in headers if header.producer_id >= 0}
         if not producer_ids:
             self._write(data, headers, (), sync=sync)
@@ -180,18 +181,10 @@ class LogWriter(HeldLog):
             batches: that the topic accepts; no control batches; APPEND_BYTES and `segment.bytes` at most.
             sync: True: they survive a power loss.
         """
-        outcomes: Outcomes | None = None
         if self._lock is not None and not sync:
-            try:
-                with self._lock.held_if_kept(self._token) as is_held:
-                    if is_held:
-                        outcomes = self._append_to_tail(batches)
-            except OSError as error:
-                if outcomes is not None:
-                    raise
-                log.info("%s: retrying a failed append: %s", self.place, error)
-        if outcomes is not None:
-            return outcomes
+            outcomes = self._append_in_hand(self._lock, batches)
+            if outcomes is not None:
+                return outcomes
         pending, leads = PendingAppend(batches, sync=sync), False
         try:
             self._pending.append(pending)
@@ -205,35 +198,29 @@ class LogWriter(HeldLog):
                 raise
         return pending.outcomes()
 
-    def _append_to_tail(self, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
-        """Appends batches if the log's tail can; the lock was kept. None: nothing was done. Raises as `Tail.append`."""
-        if self._in_hand:
-            return None
-        self._in_hand = True  # As in `_locked`: after an error nothing that is cached can be relied on.
-        tail = self._tail = self._tail or self._new_tail()
-        outcomes = None if tail is None else tail.append(batches)
-        if tail is not None and tail.needs_index:
-            self.index(tail.unindexed())
-            if self._segment is None:  # That has failed, and what was cached is dropped.
-                self._tail, self._left = None, tail.loaded()
-            else:
-                tail.renew()
-        self._in_hand = False
-        return outcomes
+    def _append_in_hand(self, lock: FileLock, batches: Sequence[bytes | bytearray]) -> Outcomes | None:
+        """Appends batches if the lock was kept since this writer had it, and the log is in order; else does nothing.
 
-    def _new_tail(self) -> Tail | None:
-        """A tail for the log as it was left, if it can have one."""
-        file, loaded, segment = self._state_file, self._left, self._segment
-        if file is None or loaded is None or segment is None or not Tail.suits(loaded.state, self.config):
-            return None
-        return Tail(file, loaded, segment)
-
-    def take_over(self, tail: Tail, loaded: Loaded) -> None:
-        """Takes in what was appended to a tail; the lock was kept since, or nothing has changed."""
-        state = loaded.state
-        self._tail, self._left, self._seen = None, loaded, (state.generation, state.seq)
-        self.producers.pass_over(tail.start, state.next_offset)
-        self.index(tail.unindexed())
+        Then all that `hold` looks up is known. Raises as `append_each`.
+        """
+        try:
+            with lock.held_if_kept(self._token) as is_held:
+                left = self._left
+                if not is_held or self._in_hand or left is None:
+                    return None
+                if left.stored.flags & ~_AT_REST or left.stored.intent:
+                    return None
+                self._in_hand, self._open = True, left
+                try:
+                    outcomes = self.append_each(batches, sync=False)
+                    if self._unsaved:
+                        self._left = None
+                    self._in_hand = False
+                    return outcomes
+                finally:
+                    self._open = None
+        except OSError as error:
+            self.fail(error)
 
     def _append_pending(self, first: PendingAppend) -> None:
         """Appends what this thread has claimed, and what other threads wait for, as far as it fits."""
@@ -259,8 +246,8 @@ class LogWriter(HeldLog):
 
     def _joined(self, batches: Sequence[bytes | bytearray]) -> tuple[bytearray, list[BatchHeader]]:
         """The bytes of batches with the next offsets of the log, and their headers."""
-        data, state = bytearray().join(batches), self.state
-        assign_offsets(data, 0, len(data), state.next_offset, state.leader_epoch)
+        data, held = bytearray().join(batches), self.held
+        assign_offsets(data, 0, len(data), held.next_offset, held.stored.leader_epoch)
         return data, scan(data, 0, len(data))
 
     def _check_each(self, headers: Sequence[BatchHeader], producer_ids: set[int]) -> Outcomes:
@@ -295,7 +282,7 @@ class LogWriter(HeldLog):
     ) -> Appended:  # fmt: skip
         """Appends batches that have their offsets; `numbered`: those that have producer ids. Errors as `append`."""
         copy = Copy(len(data), headers[-1].next_offset - self.state.next_offset, (data,), headers)
-        newest = max(header.max_timestamp for header in headers)
+        newest = max([header.max_timestamp for header in headers])
         return append(self, Plan((copy,), newest, sync, numbered, first_undone))
 
     def append_pieces(self, pieces: Iterator[memoryview], most: Extent, *, sync: bool) -> Appended:

@@ -11,8 +11,9 @@ from pyspark_log.config import int_config
 from pyspark_log.storage.catalog import DELETED_FOLDER, STAGING_FOLDER, STATE_FOLDER, TOPICS_FOLDER
 from pyspark_log.storage.fs import files
 from pyspark_log.storage.groups import OffsetsLog
+from pyspark_log.storage.log import is_prepared_name
 from pyspark_log.storage.log_manager import TopicAdmin, cleaning, partition_move
-from pyspark_log.storage.publish import DecisionLog, Job, forget_one_offs, is_ready_name, job_of, manifest, tidy
+from pyspark_log.storage.publish import DecisionLog, Job, forget_one_offs, job_of, manifest, tidy
 from pyspark_log.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ def sweep_copies(store: Store) -> None:
     for folder in store.logs.log_dirs:
         if not folder.problem():
             for path, time in _written(f"{folder.path}/"):
-                if is_ready_name(os.path.basename(path)) and now - time > COPY_LIFETIME_MS:
+                if is_prepared_name(os.path.basename(path)) and now - time > COPY_LIFETIME_MS:
                     files.unlink(path)
 
 

@@ -13,7 +13,6 @@ from pyspark_log.storage.publish.decision import (
     publisher_of,
 )
 from pyspark_log.storage.publish.decision_log import DecisionLog
-from pyspark_log.storage.publish.install import is_ready_name
 from pyspark_log.storage.publish.partition_applier import apply
 from pyspark_log.storage.publish.prepare import discard, discard_job
 from pyspark_log.storage.publish.publisher_admin import delete_publisher, forget_one_offs, publishers
@@ -60,7 +59,6 @@ __all__ = [
     "forget_one_offs",
     "help_apply",
     "install",
-    "is_ready_name",
     "job_of",
     "manifest",
     "prepare",

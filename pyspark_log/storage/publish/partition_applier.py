@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from pyspark_log.errors import CorruptRecordError, StagedOutputError
 from pyspark_log.storage.fs import DEFAULT_TIMEOUT, files, forbids_links
-from pyspark_log.storage.log import Copy, Decided, LogWriter, Plan
-from pyspark_log.storage.publish.install import ReadySegment, Ways, choose
+from pyspark_log.storage.log import Copy, Decided, LogWriter, NewSegment, Plan
+from pyspark_log.storage.publish.install import Ways, can_be_linked, choose
 from pyspark_log.storage.publish.staged_file import StagedRegion, headers_of, read_region
 from pyspark_log.storage.record import crc32c, crcs_of, scan, set_log_append_time
 from pyspark_log.types import NO_TIMESTAMP
@@ -118,10 +118,10 @@ class _Work:
 
     # ---- without the lock
 
-    def _prepare(self, ways: Ways, leftovers: contextlib.ExitStack) -> list[StagedRegion | ReadySegment]:
+    def _prepare(self, ways: Ways, leftovers: contextlib.ExitStack) -> list[StagedRegion | NewSegment]:
         """The regions, with those that become segments prepared."""
         installs = self._choose(ways)
-        pieces: list[StagedRegion | ReadySegment] = []
+        pieces: list[StagedRegion | NewSegment] = []
         for region, is_installed, next_is in zip(self.regions, installs, [*installs[1:], False], strict=True):
             if is_installed:
                 ready = self._ready(region, closed=next_is)
@@ -131,25 +131,26 @@ class _Work:
                 pieces.append(region)
         return pieces
 
-    def _ready(self, region: StagedRegion, *, closed: bool) -> ReadySegment:
+    def _ready(self, region: StagedRegion, *, closed: bool) -> NewSegment:
         writer = self.writer
         # Nothing may be created in the mount point of a log dir that is not mounted.
         place = writer.whereabouts()
         try:
-            return ReadySegment(region, place, writer.config, closed=closed, sync=not self.sync)
+            links = can_be_linked(region, place)
+            return NewSegment(region, place, writer.config, links=links, closed=closed, sync=not self.sync)
         except OSError as error:
             writer.fail(error)
 
-    def _digest(self, pieces: Sequence[StagedRegion | ReadySegment]) -> int:
+    def _digest(self, pieces: Sequence[StagedRegion | NewSegment]) -> int:
         """A digest that identifies this decision's records as they will be in the log."""
         return crc32c(b"".join(map(self._crcs, pieces)))
 
-    def _crcs(self, piece: StagedRegion | ReadySegment) -> bytes:
-        if self.append_time is None or isinstance(piece, ReadySegment):
+    def _crcs(self, piece: StagedRegion | NewSegment) -> bytes:
+        if self.append_time is None or isinstance(piece, NewSegment):
             return piece.crcs
         return b"".join(crcs_of(scan(data, 0, len(data))) for data in self._with_time(piece))
 
-    def _newest(self, pieces: Sequence[StagedRegion | ReadySegment]) -> int:
+    def _newest(self, pieces: Sequence[StagedRegion | NewSegment]) -> int:
         """The largest time (ms) of the copied records; the segment may have to be rolled before them because of it."""
         if self.append_time is not None:
             return self.append_time
@@ -159,20 +160,20 @@ class _Work:
 
     # ---- with the lock
 
-    def _apply(self, pieces: Sequence[StagedRegion | ReadySegment], digest: int, newest: int) -> None:
+    def _apply(self, pieces: Sequence[StagedRegion | NewSegment], digest: int, newest: int) -> None:
         self._check_staged(pieces)
-        planned = [piece if isinstance(piece, ReadySegment) else self._copy(piece) for piece in pieces]
+        planned = [piece if isinstance(piece, NewSegment) else self._copy(piece) for piece in pieces]
         self.writer.append_decided(Plan(planned, newest, self.sync, decided=Decided(self.decision, digest)))
 
-    def _check_staged(self, pieces: Sequence[StagedRegion | ReadySegment]) -> None:
+    def _check_staged(self, pieces: Sequence[StagedRegion | NewSegment]) -> None:
         """Refuses files that were removed since they were linked; the link still exists.
 
         A process that sets a decision aside moves its files first, and checks each partition under its lock after
         that. So either it finds what is applied here, or it has moved the files before this check.
         """
         for piece in pieces:
-            if isinstance(piece, ReadySegment) and not files.exists(piece.staged_path):
-                raise self._named(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), piece.staged_path))
+            if isinstance(piece, NewSegment) and not files.exists(piece.source):
+                raise self._named(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), piece.source))
 
     def _copy(self, region: StagedRegion) -> Copy:
         return Copy(region.size, region.count, self._as_decided(region))

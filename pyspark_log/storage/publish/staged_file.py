@@ -92,6 +92,10 @@ class StagedRegion:
     crcs: bytes
     data: bytes = b""
 
+    def read(self) -> Iterator[memoryview]:
+        """As `read_region`."""
+        return read_region(self)
+
 
 def read_region(region: StagedRegion) -> Iterator[memoryview]:
     """Reads the batches of a region, some complete batches at a time, with every CRC checked; a large one comes alone.

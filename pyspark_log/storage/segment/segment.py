@@ -276,6 +276,9 @@ class SegmentLimits(NamedTuple):
     timestamp: int
 
 
+_NO_LIMITS = SegmentLimits(0, 0, NO_TIMESTAMP)
+
+
 class SegmentWriter:
     """The active segment, open for appending. The caller holds the partition's lock.
 
@@ -283,6 +286,7 @@ class SegmentWriter:
         base_offset: its first possible offset.
         log: the open `.log` file.
         position: bytes of the log that are written and indexed.
+        limits: bounds within which an append cannot roll the segment (see `must_roll`).
     """
 
     def __init__(
@@ -309,6 +313,7 @@ class SegmentWriter:
         self._schedule = IndexSchedule(base_offset, config.index_interval_bytes)
         self._due: list[tuple[TimeEntry, OffsetEntry]] = []
         self._asked = -1, -1  # the last position for `offset_at`, and its answer
+        self.limits = _NO_LIMITS
         self._take_up(position)
 
     def resume(self, position: int) -> None:
@@ -352,27 +357,12 @@ class SegmentWriter:
         except CorruptRecordError:
             return True  # Nothing can be rebuilt from a damaged log, and others can still be appended.
 
-    def _count(self, header: BatchHeader) -> None:
-        """Takes in the batch at `self.position`, and adds index entries if they are due."""
-        if not self.base_offset <= header.base_offset <= header.last_offset <= self.base_offset + INT_MAX:
-            raise CorruptRecordError(
-                f"its offsets {header.base_offset} to {header.last_offset} are not of this segment",
-                header.position, header.base_offset, self.log.path,
-            )  # fmt: skip
-        if self.position == 0:
-            self._first_timestamp = header.max_timestamp
-        if self._schedule.take(header):
-            self._due.append((self._schedule.largest, OffsetEntry(header.last_offset, self.position)))
-            if len(self._due) == _MOST_DUE:
-                self._write_due()
-        self.position += header.size
-
     def _write_due(self) -> None:
         """Writes index entries: those of times first, so that the next resume finds no gap if only they are written."""
         due, self._due = self._due, []
-        if due:
-            self._times.append(*[time for time, _ in due])
-            self._index.append(*[entry for _, entry in due])
+        self._times.append(*[time for time, _ in due])
+        self._index.append(*[entry for _, entry in due])
+        self._find_limits()
 
     def offset_at(self, position: int) -> int:
         """The base offset of the batch at byte `position`; the last answer is cached.
@@ -401,20 +391,14 @@ class SegmentWriter:
             or self.indexes_are_full
         )
 
-    def limits(self) -> SegmentLimits:
-        """Bounds within which an append cannot roll the segment (see `must_roll`), until the indexes are full."""
-        first = self._first_timestamp
+    def _find_limits(self) -> None:
+        first, config = self._first_timestamp, self._config
         if first is None or first < 0 or self.indexes_are_full:
-            return SegmentLimits(0, 0, NO_TIMESTAMP)
-        config = self._config
-        return SegmentLimits(
-            config.segment_bytes, self.base_offset + INT_MAX + 1, first + config.segment_ms - self._jitter
-        )
-
-    @property
-    def until_entry(self) -> int:
-        """Bytes left until the next index entry is due; if negative, the next batch gets one."""
-        return self._schedule.until_entry
+            self.limits = _NO_LIMITS
+        else:
+            self.limits = SegmentLimits(
+                config.segment_bytes, self.base_offset + INT_MAX + 1, first + config.segment_ms - self._jitter
+            )
 
     @property
     def indexes_are_full(self) -> bool:
@@ -433,16 +417,32 @@ class SegmentWriter:
                 self._first_timestamp = next(read_headers(self.log, 0, self.position)).max_timestamp
             except CorruptRecordError:
                 self._first_timestamp = NO_TIMESTAMP  # Readers will report the damage.
+            self._find_limits()
         first = self._first_timestamp
         return timestamp - first if first >= 0 else self._clock() - self._created
 
     def enter(self, headers: Iterable[BatchHeader]) -> None:
         """Takes in and indexes batches that were written at `position` and that readers see already."""
+        base, takes = self.base_offset, self._schedule.take
         try:
             for header in headers:
-                self._count(header)
+                last = header.last_offset
+                if not base <= header.base_offset <= last <= base + INT_MAX:
+                    raise CorruptRecordError(
+                        f"its offsets {header.base_offset} to {last} are not of this segment",
+                        header.position, header.base_offset, self.log.path,
+                    )  # fmt: skip
+                if self.position == 0:
+                    self._first_timestamp = header.max_timestamp
+                    self._find_limits()
+                if takes(header):
+                    self._due.append((self._schedule.largest, OffsetEntry(last, self.position)))
+                    if len(self._due) == _MOST_DUE:
+                        self._write_due()
+                self.position += header.size
         finally:
-            self._write_due()
+            if self._due:
+                self._write_due()
 
     def finish(self) -> None:
         """Adds the closing time entry, the segment's largest time, and makes the indexes durable.

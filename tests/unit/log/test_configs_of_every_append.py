@@ -10,7 +10,7 @@ from record_tools import Record, build
 from pyspark_log.config import TOPIC_CONFIGS
 from pyspark_log.errors import InvalidRecordError, RecordTooLargeError
 from pyspark_log.storage.fs import guarded
-from pyspark_log.storage.log.tail import Tail
+from pyspark_log.storage.log.new_segment import NewSegment
 from pyspark_log.storage.log.writer import LogWriter
 from pyspark_log.storage.publish import install, staging
 from pyspark_log.storage.publish.publishing import publish
@@ -31,7 +31,7 @@ class Ways:
 
     def append(self, times, value=VALUE, key=b"k"):
         for time in times:
-            # Each time the lock is taken anew.
+            # Each time the lock is taken again.
             Store.open(self.store.path).append("t", _rows(time, value, key))
 
     def append_in_a_row(self, times, value=VALUE, key=b"k"):
@@ -230,9 +230,19 @@ def test_every_config_has_a_test_here_or_concerns_no_append():
 def test_the_ways_are_those_that_they_are_named_for(tmp_path, clock, monkeypatch):
     """Otherwise the tests above would try one of them twice."""
     made = Counter()
-    for owner, name in ((Tail, "append"), (install.ReadySegment, "put"), (LogWriter, "append_decided")):
+
+    def count(owner, name):
         real = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *given, real=real: made.update([real.__qualname__]) or real(*given))
+
+        def counted(*given):
+            result = real(*given)
+            made[name] += not (name == "_append_in_hand" and result is None)
+            return result
+
+        monkeypatch.setattr(owner, name, counted)
+
+    for owner, name in ((LogWriter, "_append_in_hand"), (NewSegment, "put"), (LogWriter, "append_decided")):
+        count(owner, name)
     for way in WAYS:
         store = Store.create(tmp_path / way)
         store.create_topic("t", 1, {"retention.ms": "-1"})
@@ -240,6 +250,6 @@ def test_the_ways_are_those_that_they_are_named_for(tmp_path, clock, monkeypatch
         with monkeypatch.context() as patched:
             getattr(Ways(store, clock, patched), way)([clock.ms] * 5)
         if way != "client_batches":  # These may come in a row, too.
-            assert (made["Tail.append"] > 0) == (way == "append_in_a_row"), way
-        assert made["LogWriter.append_decided"] == (5 if way.startswith("publish") else 0), way
-        assert made["ReadySegment.put"] == (5 if way == "publish_by_install" else 0), way
+            assert (made["_append_in_hand"] > 0) == (way == "append_in_a_row"), way
+        assert made["append_decided"] == (5 if way.startswith("publish") else 0), way
+        assert made["put"] == (5 if way == "publish_by_install" else 0), way

@@ -19,6 +19,7 @@ from pyspark_log.storage.fs import files
 from pyspark_log.storage.log import reader
 from pyspark_log.storage.log.held_log import HeldLog
 from pyspark_log.storage.log.isolation import LastStableOffset
+from pyspark_log.storage.log.new_segment import is_prepared_name
 from pyspark_log.storage.log.recovery import apply_intent
 from pyspark_log.storage.log_manager import folder_copy
 from pyspark_log.storage.maintenance.verify import partition
@@ -378,7 +379,7 @@ def test_what_was_staged_is_applied_after_the_move(store, monkeypatch):
         assert linked == (os.stat(folder.path).st_dev == os.stat(store.path).st_dev)
         assert values(store) == [*range(9000)] * (number + 1)
         assert sum(copied) <= 3000
-        assert [name for name in os.listdir(folder.path) if install.is_ready_name(name)] == []
+        assert [name for name in os.listdir(folder.path) if is_prepared_name(name)] == []
     assert verify(store.path).findings == []
 
 

@@ -19,6 +19,8 @@ from pyspark_log.errors import (
 from pyspark_log.storage.catalog.topics import PUBLISH_TOPIC
 from pyspark_log.storage.fs import files, mounts
 from pyspark_log.storage.fs.clock import now_ms
+from pyspark_log.storage.log import new_segment
+from pyspark_log.storage.log.new_segment import NewSegment, is_prepared_name
 from pyspark_log.storage.maintenance import janitor
 from pyspark_log.storage.maintenance.repair.store import repair
 from pyspark_log.storage.maintenance.verify.store import verify
@@ -55,7 +57,8 @@ def store(tmp_path, monkeypatch):
 def far(request, monkeypatch):
     """Whether the log is on another device than the staging folder."""
     if request.param:
-        monkeypatch.setattr(install, "on_one_device", lambda *_: False)
+        for module in (install, new_segment):
+            monkeypatch.setattr(module, "on_one_device", lambda *_: False)
     return request.param
 
 
@@ -263,7 +266,7 @@ def test_what_another_helper_has_put_behind_a_file_does_not_stay_in_the_segment(
         files.set_observer(observe)
 
     def before_another(work, pieces):
-        if all(isinstance(piece, install.ReadySegment) for piece in pieces):
+        if all(isinstance(piece, NewSegment) for piece in pieces):
             monkeypatch.setattr(_Work, "_newest", newest)
             fail(errno.EIO, b"c/0")
             with pytest.raises(OSError, match="Input/output"):
@@ -513,8 +516,8 @@ def test_a_staged_file_that_is_not_what_was_staged_is_refused(store, far):
 def test_what_a_killed_helper_made_ready_is_known_and_goes_by_its_age(store, monkeypatch):
     parts = stage(store, "p", 300)
     with monkeypatch.context() as patched:
-        patched.setattr(install.ReadySegment, "discard", lambda _: None)
-        patched.setattr(install.ReadySegment, "put", _no_room)
+        patched.setattr(NewSegment, "discard", lambda _: None)
+        patched.setattr(NewSegment, "put", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
             publish(store.decisions, "q", 0, parts)
     left = [name for name in staged_files(store) if name.endswith((".log", ".index", ".timeindex"))]
@@ -538,12 +541,13 @@ def test_what_a_killed_helper_made_ready_is_known_and_goes_by_its_age(store, mon
 def test_a_copy_that_a_killed_helper_left_in_a_log_dir_goes_by_its_age(store, monkeypatch):
     parts = stage(store, "p", 300)
     with monkeypatch.context() as patched:
-        patched.setattr(install, "on_one_device", lambda *_: False)
-        patched.setattr(install.ReadySegment, "discard", lambda _: None)
-        patched.setattr(install.ReadySegment, "put", _no_room)
+        for module in (install, new_segment):
+            patched.setattr(module, "on_one_device", lambda *_: False)
+        patched.setattr(NewSegment, "discard", lambda _: None)
+        patched.setattr(NewSegment, "put", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
             publish(store.decisions, "q", 0, parts)
-    left = {name for name in os.listdir(f"{store.path}/data") if install.is_ready_name(name)}
+    left = {name for name in os.listdir(f"{store.path}/data") if is_prepared_name(name)}
     assert len(left) == 3
     publish(store.decisions, "q", 0, parts)
     found = [finding for finding in verify(store.path).findings if os.path.basename(finding.file) in left]
@@ -563,7 +567,8 @@ def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
     store = Store.create(tmp_path / "store", {"log.dirs": f"{second},data"})
     store.create_topic("t", 1, CONFIG)
     store.append("t", rows("before", 1))
-    monkeypatch.setattr(install, "on_one_device", lambda *_: False)
+    for module in (install, new_segment):
+        monkeypatch.setattr(module, "on_one_device", lambda *_: False)
     with monkeypatch.context() as patched:
         patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
@@ -592,7 +597,7 @@ def test_a_failed_log_dir_gets_no_copy(tmp_path, monkeypatch):
     finally:
         files.set_observer(None)
     assert help_apply(store.decisions) == 1
-    assert [name for name in os.listdir(second) if install.is_ready_name(name)] == []
+    assert [name for name in os.listdir(second) if is_prepared_name(name)] == []
     check(store, expected(("before", 1), ("p", 300)))
 
 
@@ -601,7 +606,7 @@ def test_a_partition_that_is_moved_when_its_copy_is_ready_is_copied_to(tmp_path,
     store = Store.create(tmp_path / "store", {"log.dirs": "data,second"})
     store.create_topic("t", 1, CONFIG)
     store.append("t", rows("before", 1))
-    real, rename, moved = install.ReadySegment.__init__, os.rename, []
+    real, rename, moved = NewSegment.__init__, os.rename, []
 
     def then_move(self, *args, **kwargs):
         real(self, *args, **kwargs)
@@ -613,12 +618,13 @@ def test_a_partition_that_is_moved_when_its_copy_is_ready_is_copied_to(tmp_path,
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
         rename(path, target)
 
-    monkeypatch.setattr(install, "on_one_device", lambda *_: False)
-    monkeypatch.setattr(install.ReadySegment, "__init__", then_move)
+    for module in (install, new_segment):
+        monkeypatch.setattr(module, "on_one_device", lambda *_: False)
+    monkeypatch.setattr(NewSegment, "__init__", then_move)
     monkeypatch.setattr(os, "rename", between_devices)
     publish(store.decisions, "q", 0, stage(store, "p", 300))
     assert moved == [f"{store.path}/data"]
-    assert [name for name in os.listdir(f"{store.path}/data") if install.is_ready_name(name)] == []
+    assert [name for name in os.listdir(f"{store.path}/data") if is_prepared_name(name)] == []
     check(store, expected(("before", 1), ("p", 300)))
 
 
@@ -664,7 +670,7 @@ def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
         patched.setattr("pyspark_log.storage.publish.applier.apply", _no_room)
         with pytest.raises(PublishPendingError, match="No space"):
             publish(store.decisions, "q", 0, parts)
-    real = install.ReadySegment.__init__
+    real = NewSegment.__init__
 
     def slow(self, *args, **kwargs):
         real(self, *args, **kwargs)
@@ -672,7 +678,7 @@ def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
             ready.set()
             assert go_on.wait(240)
 
-    monkeypatch.setattr(install.ReadySegment, "__init__", slow)
+    monkeypatch.setattr(NewSegment, "__init__", slow)
     thread = threading.Thread(target=help_apply, args=(late.decisions,), daemon=True)
     thread.start()
     assert ready.wait(240), "the late helper does not get there"
@@ -686,7 +692,7 @@ def test_a_helper_that_comes_late_changes_nothing(store, far, monkeypatch):
 
 def test_what_is_set_aside_while_it_is_made_ready_is_not_applied(store, far, monkeypatch):
     """The second name still leads to the file when the first one is gone."""
-    real = install.ReadySegment.__init__
+    real = NewSegment.__init__
 
     def late(self, *args, **kwargs):
         real(self, *args, **kwargs)
@@ -695,7 +701,7 @@ def test_what_is_set_aside_while_it_is_made_ready_is_not_applied(store, far, mon
         assert set_aside(other.decisions, waits.decision.offset).is_revoked
 
     with monkeypatch.context() as patched:
-        patched.setattr(install.ReadySegment, "__init__", late)
+        patched.setattr(NewSegment, "__init__", late)
         with pytest.raises(SetAsideError, match=r"number 0\) could not be applied and was set aside"):
             publish(store.decisions, "q", 0, stage(store, "p", 300))
     check(store, [])

@@ -9,6 +9,7 @@ from pyspark_log.errors import PylogError, UnknownTopicError
 from pyspark_log.storage.catalog import CUT_FOLDER, PUBLISH_TOPIC, STAGING_FOLDER, STATE_FOLDER
 from pyspark_log.storage.fs import Process, files, shown
 from pyspark_log.storage.groups import records
+from pyspark_log.storage.log import is_prepared_name
 from pyspark_log.storage.maintenance.verify.findings import REPAIR, Finder, Finding
 from pyspark_log.storage.publish import (
     SUFFIX,
@@ -19,7 +20,6 @@ from pyspark_log.storage.publish import (
     StagedRegion,
     TopicIdPartition,
     decode_decision,
-    is_ready_name,
     job_of,
     manifest,
     publisher_of,
@@ -185,7 +185,7 @@ class DecisionCheck:
             return
         finding = self._finding.at("")
         ours = (SUFFIX, manifest.SUFFIX, files.UNFINISHED, ".trash")
-        staged = [name for name in names if name.endswith(ours) or is_ready_name(name)]
+        staged = [name for name in names if name.endswith(ours) or is_prepared_name(name)]
         jobs: dict[tuple[str, Process], list[str]] = {}
         for name in staged:
             job = job_of(name)

@@ -22,9 +22,8 @@ from pyspark_log.storage.catalog import (
     read_offsets,
 )
 from pyspark_log.storage.fs import files
-from pyspark_log.storage.log import PartitionState
+from pyspark_log.storage.log import PartitionState, is_prepared_name
 from pyspark_log.storage.maintenance.verify.findings import Finder, Finding
-from pyspark_log.storage.publish import is_ready_name
 from pyspark_log.storage.store import Store
 from pyspark_log.types import TopicPartition
 
@@ -116,7 +115,7 @@ def _properties(store: Store, path: str) -> Iterator[Finding]:
 
 def _copies(finding: Finder, folder: str) -> Iterator[Finding]:
     """Staged output that was copied here to become segments, and has not."""
-    names = sorted(filter(is_ready_name, files.list_folder(folder)))
+    names = sorted(filter(is_prepared_name, files.list_folder(folder)))
     size = 0
     for name in names:
         with contextlib.suppress(FileNotFoundError):

@@ -1,6 +1,6 @@
 """Appends in a row, for which the lock and the state are kept: the same files, stops, faults and interrupts as without.
 
-The lock is kept from the second append on and for a minute, so that each append that can be made at the tail is.
+The lock is kept from the second append on and for a minute, so that each append is made with the lock in hand.
 """
 
 import errno
@@ -18,8 +18,7 @@ from record_tools import Record, build
 
 from pyspark_log.errors import OutcomeUnknownError, OutOfOrderSequenceError
 from pyspark_log.storage.fs import files, guarded
-from pyspark_log.storage.log import tail
-from pyspark_log.storage.log.tail import Tail
+from pyspark_log.storage.log import writer
 from pyspark_log.storage.store import Store
 from tests.store_tools import Stopped, faults, store_with, values
 
@@ -35,16 +34,16 @@ def locks_are_kept(monkeypatch):
 
 
 @pytest.fixture
-def tails(monkeypatch):
-    """How many appends tails have made, and how many they have left to others."""
-    count, append = Counter(), Tail.append
+def in_room(monkeypatch):
+    """How many appends needed the last steps only, and how many were left to the whole sequence."""
+    count, append = Counter(), writer.append_in_room
 
-    def counted(tail, batches):
-        outcomes = append(tail, batches)
-        count["left" if outcomes is None else "made"] += 1
-        return outcomes
+    def counted(*given):
+        made = append(*given)
+        count["made" if made else "left"] += 1
+        return made
 
-    monkeypatch.setattr(Tail, "append", counted)
+    monkeypatch.setattr(writer, "append_in_room", counted)
     return count
 
 
@@ -60,27 +59,13 @@ def content(path):
     return values(Store.open(path))
 
 
-def test_appends_in_a_row_are_made_at_the_tail(store, tails):
+def test_appends_in_a_row_need_the_last_steps_only(store, in_room):
     for number in range(50):
         [appended] = store.append("t", rows(b"%d" % number))
         assert (appended.base_offset, appended.next_offset) == (number, number + 1)
-    assert tails["made"] > 40
+    assert in_room["made"] > 40
     assert values(store) == content(store.path) == [b"%d" % number for number in range(50)]
     assert faults(store.path) == []
-
-
-def test_a_tail_keeps_few_batches_in_memory_though_none_gets_an_index_entry(tmp_path, tails, monkeypatch):
-    monkeypatch.setattr(tail, "_MOST_BATCHES", 8)
-    store = Store.create(tmp_path / "s")
-    store.create_topic("t", 1, {"index.interval.bytes": str(1 << 30)})
-    kept = []
-    for number in range(50):
-        store.append("t", rows(b"%d" % number))
-        made = store.logs.writer("t", 0)._tail
-        kept.append(0 if made is None else len(made._unindexed))
-    assert max(kept) == 7
-    assert tails["made"] > 40
-    assert values(store) == content(store.path) == [b"%d" % number for number in range(50)]
 
 
 APPENDS = st.lists(
@@ -117,7 +102,7 @@ def _run(path, appends, observer):
 
 @settings(deadline=None)
 @given(appends=APPENDS)
-def test_the_same_changes_in_the_same_order_as_without_tails(tmp_path_factory, appends):
+def test_the_same_changes_in_the_same_order_as_without_kept_locks(tmp_path_factory, appends):
     found = []
     for keeps in (True, False):
         folder = str(tmp_path_factory.mktemp("store"))
@@ -140,7 +125,7 @@ def _ten(store):
         yield
 
 
-def test_a_stop_before_each_change(tmp_path, tails):
+def test_a_stop_before_each_change(tmp_path, in_room):
     """As a kill: each record that was acknowledged is there, and of the next one all or nothing."""
     for stop in range(1000):
         store = Store.create(tmp_path / f"s{stop}")
@@ -170,11 +155,11 @@ def test_a_stop_before_each_change(tmp_path, tails):
         assert faults(store.path) == []
         if done == 10:
             break
-    assert tails["made"] > 100
+    assert in_room["made"] > 100
 
 
 @pytest.mark.parametrize("short", [False, True])
-def test_a_fault_at_each_change(tmp_path, tails, short):
+def test_a_fault_at_each_change(tmp_path, in_room, short):
     """The same process goes on. What raised OSError is not there; of what is unknown all or nothing is."""
     for first in range(1000):
         store = Store.create(tmp_path / f"s{first}")
@@ -214,10 +199,10 @@ def test_a_fault_at_each_change(tmp_path, tails, short):
         assert faults(store.path) == []
         if not failed:
             break
-    assert tails["made"] > 100
+    assert in_room["made"] > 100
 
 
-def test_two_stores_of_a_process_append_by_turns(store, tails):
+def test_two_stores_of_a_process_append_by_turns(store, in_room):
     other = Store.open(store.path)
     for number in range(0, 60, 3):
         store.append("t", rows(b"%d" % number))
@@ -227,22 +212,22 @@ def test_two_stores_of_a_process_append_by_turns(store, tails):
     for number in range(60, 80):
         other.append("t", rows(b"%d" % number))
     store.append("t", rows(b"80"))
-    assert tails["made"] > 10
+    assert in_room["made"] > 10
     assert content(store.path) == [b"%d" % number for number in range(81)]
     assert faults(store.path) == []
 
 
-def test_a_topic_that_is_deleted_takes_no_more(store, tails):
+def test_a_topic_that_is_deleted_takes_no_more(store, in_room):
     for _ in range(5):
         store.append("t", rows(b"v"))
-    assert tails["made"]
+    assert in_room["made"]
     writer = store.logs.writer("t", 0)
     Store.open(store.path).delete_topic("t")
     with pytest.raises(Exception, match="deleted"):
         writer.append_in_turn([plain(b"late")], sync=False)
 
 
-def test_what_a_tail_cannot_do_is_done_all_the_same(store, tails):
+def test_what_needs_more_is_done_all_the_same(store, in_room):
     for _ in range(3):
         store.append("t", rows(b"v"))
     store.append_batch("t", 0, ready(0, b"numbered"))
@@ -256,7 +241,7 @@ def test_what_a_tail_cannot_do_is_done_all_the_same(store, tails):
     assert content(store.path) == [
         b"v", b"v", b"v", b"numbered", b"synced", b"w", b"." * 4000, b"-" * 4000, b"more"
     ]  # fmt: skip
-    assert tails["left"]
+    assert in_room["left"]
     assert faults(store.path) == []
 
 
@@ -298,7 +283,7 @@ class Interrupt:
 
 # A generator that is dropped half-way is closed. That looks like a call of it, although Python runs no handlers there.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <generator:pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_at_each_moment(tmp_path, tails):
+def test_an_interrupt_at_each_moment(tmp_path, in_room):
     """Of what was interrupted all or nothing is there; and the next appends of the same process work."""
     interrupt, moment = Interrupt(0), 0
     while moment == 0 or interrupt.came:
@@ -323,4 +308,4 @@ def test_an_interrupt_at_each_moment(tmp_path, tails):
         assert faults(store.path) == [], moment
         moment += 1
     assert moment > 200
-    assert tails["made"] > moment
+    assert in_room["made"] > moment
