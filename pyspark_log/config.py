@@ -88,7 +88,7 @@ class ConfigKey:
     def value(self, text: str) -> Value:
         """Parses `text`. InvalidConfigError names the config."""
         try:
-            return self.parse(text)
+            return self.parse(text.strip())
         except ValueError as error:
             raise InvalidConfigError(f"{self.name} = {shortened(text)!r}: {error}") from None
 

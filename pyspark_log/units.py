@@ -42,7 +42,7 @@ def with_unit(text: str, units: Mapping[str, int]) -> int:
 
 def truth(text: str) -> bool:
     """Whether a text is "true", in any case; ValueError: it is not "false" either."""
-    word = text.strip().lower()
+    word = text.lower()
     if word not in ("true", "false"):
         raise ValueError("must be true or false")
     return word == "true"

@@ -100,6 +100,7 @@ def test_kafka_client_settings_pass_through():
         ({"startingOffsets": '{"t":{"0":1.5}}'}, "startingOffsets: Expected e.g."),
         ({"startingOffsets": '{"t":{"0":true}}'}, "startingOffsets: Expected e.g."),
         ({"includeHeaders": "yes"}, "includeHeaders must be true or false, got yes"),
+        ({"includeHeaders": " true "}, "includeHeaders must be true or false, got  true "),
         ({"minPartitions": "0"}, "minPartitions must be positive"),
         ({"minPartitions": "-1"}, "minPartitions must be positive"),
         ({"minPartitions": "a"}, 'minPartitions must be a whole number. For input string: "a"'),
