@@ -35,7 +35,7 @@ COMMANDS = {
     "dump": "Print the record batches of segment files (.log), as Kafka's dump tool does.",
     "export-kafka": "Copy TOPIC into a new FOLDER that a Kafka broker can take over.",
     "groups": "List, describe, delete and reset consumer groups.",
-    "import-kafka": "Copy topics from FOLDER, the log folder of a Kafka broker, into the store.",
+    "import-kafka": "Copy topics from FOLDER, the log dir of a Kafka broker, into the store.",
     "jobs": "List the jobs for spark-submit, and print their paths.",
     "log-dirs": "List, describe, add and remove log dirs, and move partitions between them.",
     "offsets": "Print the earliest and latest offset and the size of each partition of TOPIC.",

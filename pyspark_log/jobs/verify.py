@@ -3,7 +3,7 @@
     spark-submit $(pylog jobs path verify) STORE [TOPIC]
 
 What it finds is what `pylog verify` finds, and it prints the same. STORE must be a folder that all executors see; it
-can be the log folder of a Kafka broker. Nothing is changed. Ends with code 1 if there is damage.
+can be the log dir of a Kafka broker. Nothing is changed. Ends with code 1 if there is damage.
 """
 
 from __future__ import annotations

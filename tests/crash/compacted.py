@@ -214,7 +214,7 @@ def see(path):
                  records_of(store, *at, isolation_level=READ_COMMITTED))
         for at in places
     }  # fmt: skip
-    return found, positions(path)
+    return found, committed_offsets(path)
 
 
 def records_of(store, topic, partition, **how):
@@ -242,7 +242,7 @@ def check_committed(at, seen):
     assert seen.stable == seen.end or is_aborted(seen.records[seen.stable][1]), at
 
 
-def positions(path):
+def committed_offsets(path):
     """The committed offset of each group."""
     offsets = OffsetsLog(Store.open(path))
     try:

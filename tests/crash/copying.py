@@ -28,7 +28,7 @@ class Worker:
         transaction: the last one.
     """
 
-    def __init__(self, path, transactional_id, after=lambda _position: None):
+    def __init__(self, path, transactional_id, after=lambda _offset: None):
         """`after` is called after each commit, with the committed offset."""
         self.store = Store.open(path)
         self.offsets = OffsetsLog(self.store)
@@ -61,7 +61,7 @@ def copies(values):
     })
 
 
-def position(path):
+def committed_offset(path):
     """How far the group has come."""
     found = OffsetsLog(Store.open(path)).fetch(GROUP).get(SOURCE)
     return 0 if found is None else found.offset

@@ -1,7 +1,7 @@
 """The disk fails at a change to files, or an opening of one, while a compacted topic is written to and cleaned.
 
 The same process goes on, and tries again. A cleaning that fails has removed nothing but what it may, and does not
-take the disk's error for damage; positions and numbered batches stay known; and in the end all can be cleaned.
+take the disk's error for damage; committed offsets and numbered batches stay known; and in the end all can be cleaned.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Work:
         self.store = Store.create(path, SETTINGS)
         self.store.create_topic("keyed", 2, CONFIGS)
         self.offsets = OffsetsLog(self.store)
-        self.positions = {}
+        self.committed = {}
 
     def run(self, calm):
         for number in range(4):
@@ -48,7 +48,7 @@ class Work:
                 self.compact(calm)
                 self.take_back(calm)
             with calm():
-                self.check_positions()
+                self.check_committed_offsets()
 
     def check_at_the_end(self):
         log = self.store.logs.writer("keyed", 1)
@@ -61,14 +61,14 @@ class Work:
         wrong = damages(self.path)
         assert not wrong, wrong
         check_dense(self.path)
-        self.check_positions()
+        self.check_committed_offsets()
         assert self.store.append_batch("keyed", 1, numbered(3)).duplicate
 
-    def check_positions(self):
+    def check_committed_offsets(self):
         for offsets in (self.offsets, OffsetsLog(Store.open(self.path))):
-            for group, position in self.positions.items():
+            for group, offset in self.committed.items():
                 found = offsets.fetch(group).get(AT)
-                assert (None if found is None else found.offset) == position, group
+                assert (None if found is None else found.offset) == offset, group
 
     def append(self, name, keys, calm):
         data = rows(name, keys)
@@ -88,7 +88,7 @@ class Work:
             assert records_of(self.store, "keyed", 1) == expected
 
     def publish(self, number):
-        step = OffsetStep("moved", AT, self.positions.get("moved"), number)
+        step = OffsetStep("moved", AT, self.committed.get("moved"), number)
 
         def stage_and_publish():
             writer = StagedWriter(self.store.logs, StagingPlan.make(self.store.logs, ["keyed"]))
@@ -102,13 +102,13 @@ class Work:
             )
 
         again_until_done(stage_and_publish)
-        self.positions["moved"] = number
+        self.committed["moved"] = number
 
-    def commit(self, group, position, calm):
+    def commit(self, group, offset, calm):
         """Often enough that the log begins segments, and that commits compact it."""
-        for one in (position + 100, position):
+        for one in (offset + 100, offset):
             again_until_done(lambda one=one: self.offsets.commit(group, {AT: one}, "." * 150))
-        self.positions[group] = position
+        self.committed[group] = offset
 
     def compact(self, calm):
         """A round that fails has removed only what is replaced."""
@@ -143,7 +143,7 @@ class Work:
                 self.offsets.delete_group("leaving")
 
         again_until_done(delete)
-        self.positions |= {"idle": None, "leaving": None}
+        self.committed |= {"idle": None, "leaving": None}
 
 
 @pytest.mark.parametrize("kind", FAULTS)

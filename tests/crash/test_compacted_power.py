@@ -30,22 +30,22 @@ class Acknowledged:
 
     Attributes:
         seen: what readers see.
-        positions: of the groups.
+        committed: the committed offsets.
         durable: of each partition the offset of each key's last record that survives a power loss.
         ever: which committed offsets each group has had.
         flushed: the committed offsets that survive, of groups that no publish moves.
     """
 
     def __init__(self):
-        self.seen, self.positions, self.durable, self.ever, self.flushed = {}, {}, {}, {}, {}
+        self.seen, self.committed, self.durable, self.ever, self.flushed = {}, {}, {}, {}, {}
 
     def after(self, workload, step):
         """The same after one more step."""
         now = Acknowledged()
-        now.seen, now.positions = see(workload.path)
-        now.ever = {group: self.ever.get(group, set()) | {position} for group, position in now.positions.items()}
+        now.seen, now.committed = see(workload.path)
+        now.ever = {group: self.ever.get(group, set()) | {offset} for group, offset in now.committed.items()}
         now.ever = self.ever | now.ever
-        now.flushed = now.positions if step in workload.flushes else self.flushed
+        now.flushed = now.committed if step in workload.flushes else self.flushed
         for at, seen in now.seen.items():
             before = self.seen[at].records if at in self.seen else {}
             kept = dict(self.durable.get(at, {}))
@@ -89,11 +89,11 @@ class PowerLoss:
             for partition in range(PARTITIONS[topic]):
                 last = pa.record_batch({"key": [b"after"], "value": [b"after"]})
                 store.append(topic, last, partition=partition)
-        seen, positions = see(self.path)
+        seen, committed = see(self.path)
         assert self.before.seen.keys() <= seen.keys() <= self.after.seen.keys()
         for at, found in seen.items():
             self.check_partition(at, found)
-        self.check_positions(positions)
+        self.check_committed_offsets(committed)
         self.check_verified()
         self.clean(store, seen)
 
@@ -122,14 +122,14 @@ class PowerLoss:
             if found.start <= durable < after.end and key in there:
                 assert left[key] >= durable, (at, key)
 
-    def check_positions(self, found):
-        held = [self.before.positions, self.after.positions]
-        assert found.get("moved") in [positions.get("moved") for positions in held]
+    def check_committed_offsets(self, found):
+        held = [self.before.committed, self.after.committed]
+        assert found.get("moved") in [committed.get("moved") for committed in held]
         for group in BY_HAND:
             if group in found:
                 assert found[group] in self.after.ever[group], group
             kept, floor = self.before.flushed.get(group), found.get(group, -1)
-            if group in self.after.positions and kept is not None:
+            if group in self.after.committed and kept is not None:
                 assert floor >= kept, (group, floor, kept)
 
     def check_verified(self):

@@ -53,7 +53,7 @@ def test_a_synced_append_outlives_a_power_loss_also_where_it_has_begun_a_segment
         assert len(values(left)) >= acknowledged, f"power lost before change {count}"
 
 
-def test_a_decision_does_not_outlive_the_position_that_it_starts_from(memory_path, monkeypatch):
+def test_a_decision_does_not_outlive_the_committed_offset_that_it_starts_from(memory_path, monkeypatch):
     at = TopicPartition("t", 0)
     store = Store.create(memory_path / "store", {"offsets.topic.num.partitions": "1"})
     store.create_topic("t", 1)

@@ -55,7 +55,7 @@ def given(store):
 
 def give_work(store):
     """Appends until there is enough to do; a worker has what there is when it starts."""
-    first, done = given(store), position(OffsetsLog(store))
+    first, done = given(store), committed_offset(OffsetsLog(store))
     for number in range(first, done + AHEAD, 4):
         words = [b"word %d" % word for word in range(number, number + 4)]
         store.append("words", pa.record_batch({"key": words, "value": words}))
@@ -66,7 +66,7 @@ def values(store, topic):
     return [[v for batch in store.read(topic, p) for v in batch["value"].to_pylist()] for p in range(2)]
 
 
-def position(committed):
+def committed_offset(committed):
     return sum(kept.offset for kept in committed.fetch("shouters").values())
 
 
@@ -82,7 +82,7 @@ def test_the_sink_has_the_source_once_and_whole(tmp_path, capsys):
     for kill in range(KILLS):
         # Every other one gets somewhere first.
         deadline = time.monotonic() + PATIENCE
-        while kill % 2 and position(committed) == (progress or [0])[-1]:
+        while kill % 2 and committed_offset(committed) == (progress or [0])[-1]:
             assert time.monotonic() < deadline, f"no record is done after {progress}, seed {seed}"
             time.sleep(0.001)
         time.sleep(moments.uniform(0, 0.1))
@@ -93,12 +93,12 @@ def test_the_sink_has_the_source_once_and_whole(tmp_path, capsys):
             struck += not worker.end(kill=True)
             following = Worker(store)
         worker = following
-        progress.append(position(committed))
+        progress.append(committed_offset(committed))
     assert worker.end(kill=False), f"seed {seed}"
     with capsys.disabled():
         print(f"\n{struck} of {KILLS} kills (seed {seed}) at work, after {progress} of {given(store)} records")
     assert struck > KILLS / 2, "most workers were done before they were killed: they need more input"
     # The partitioner is the same, so partitions correspond; and order is kept.
     assert values(store, "loud") == [[v.upper() for v in part] for part in values(store, "words")], f"seed {seed}"
-    assert position(committed) == given(store)
+    assert committed_offset(committed) == given(store)
     assert not verify(store.path).damaged

@@ -8,7 +8,7 @@ import random
 import shutil
 
 import pytest
-from copying import RECORDS, Worker, make_store, position, sink
+from copying import RECORDS, Worker, committed_offset, make_store, sink
 from power import Trace
 from sampling import PARTS, SAMPLED, SEED, sample
 
@@ -37,13 +37,13 @@ def check(path, acknowledged, who):
     """The first process is a reader, or else the next worker."""
     if who == "reader":
         help_apply(Store.open(path).decisions)
-        reached = position(path)
+        reached = committed_offset(path)
         assert sink(path) == [list(range(reached))] * 2
         assert reached >= acknowledged
     Worker(path, who).run()
     help_apply(Store.open(path).decisions)
     assert sink(path) == [list(range(RECORDS))] * 2
-    assert position(path) == RECORDS
+    assert committed_offset(path) == RECORDS
 
 
 def test_power_losses(recorded, capsys, monkeypatch):

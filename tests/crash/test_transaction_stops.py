@@ -8,7 +8,7 @@ can change nothing.
 import contextlib
 import shutil
 
-from copying import GROUP, RECORDS, SOURCE, STEP, Worker, make_store, position, sink
+from copying import GROUP, RECORDS, SOURCE, STEP, Worker, committed_offset, make_store, sink
 from sampling import SAMPLED, sample
 from stops import StopBefore, count_changes, run_until
 
@@ -105,7 +105,7 @@ def _try_stop(fresh, path, changes, torn, comes_next):
         raise AssertionError(where) from error
     help_apply(Store.open(path).decisions)
     assert sink(path) == [list(range(RECORDS))] * 2, where
-    assert position(path) == RECORDS, where
+    assert committed_offset(path) == RECORDS, where
     return True
 
 

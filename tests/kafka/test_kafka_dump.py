@@ -92,7 +92,7 @@ def test_a_wrong_index_is_told(store, written, tmp_path):
     assert f"Found timestamp mismatch in :{wrong[1]}" in printed
 
 
-def test_positions_of_groups_are_understood(tmp_path):
+def test_committed_offsets_are_understood(tmp_path):
     """With and without an expiry, and taken back; Kafka's decoder prints all fields as JSON."""
     with Store.create(tmp_path / "store", {"offsets.topic.num.partitions": "1"}) as store:
         log, at = OffsetsLog(store, clock=lambda: 1_700_000_000.0), TopicPartition("orders", 3)

@@ -253,7 +253,7 @@ def test_a_compacted_topic(broker, tmp_path):
     assert not verify(ours.path).damaged
 
 
-def test_positions_of_groups(broker):
+def test_committed_offsets(broker):
     make(broker, "grouped")
     with producer(broker) as found:
         send(found, "grouped", rows_of(10))

@@ -15,9 +15,9 @@ from .checker.explorer import Explorer, Result
 from .checker.machine import Model
 from .protocol.setup import Setup
 from .situations import (
+    committed_offsets,
     compacted_decisions,
     fencing,
-    group_positions,
     janitor,
     leftovers,
     lock_order,
@@ -227,7 +227,7 @@ CASES = (
         },
     ),
     Case(
-        "positions of groups", group_positions.model, "I3 I5 I11 I15",
+        "committed offsets", committed_offsets.model, "I3 I5 I11 I15",
         {
             "quick": [given(members=2, commits=0), given(members=1, commits=1), given(members=0, commits=2, sweeps=1)],
             "middle": [given(members=2, commits=1), given(members=1, commits=1, sweeps=1)],

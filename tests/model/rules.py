@@ -12,9 +12,9 @@ from .cases import Settings, given, make
 from .checker.explorer import Explorer, Result
 from .checker.machine import Model
 from .situations import (
+    committed_offsets,
     compacted_decisions,
     fencing,
-    group_positions,
     janitor,
     leftovers,
     lock_order,
@@ -238,21 +238,21 @@ RULES = (
     ),
     # Committed offsets.
     *_of(
-        group_positions.model, given(members=1, commits=1),
+        committed_offsets.model, given(members=1, commits=1),
         ("a commit comes after what is decided", "I11"),
         ("a publisher that decides holds the group's partition", "I11"),
     ),
-    *_of(group_positions.model, given(members=2, commits=0), ("what is decided counts before it is applied", "I11")),
+    *_of(committed_offsets.model, given(members=2, commits=0), ("what is decided counts before it is applied", "I11")),
     *_of(
-        group_positions.model, given(members=1, commits=1, powers=1),
-        ("positions are durable before a decision rests on them", "I11"),
+        committed_offsets.model, given(members=1, commits=1, powers=1),
+        ("committed offsets are durable before a decision rests on them", "I11"),
     ),
     *_of(
-        group_positions.model, given(members=0, commits=2, sweeps=1),
+        committed_offsets.model, given(members=0, commits=2, sweeps=1),
         ("what has expired is looked at again under the lock", "I11"),
     ),
     *_of(
-        group_positions.model, given(members=1, commits=1, sweeps=1),
+        committed_offsets.model, given(members=1, commits=1, sweeps=1),
         ("a sweep comes after what is decided", "I11"),
     ),
     # Compaction.

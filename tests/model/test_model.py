@@ -17,7 +17,7 @@ from .world.locks import Locks
 # Those that take no more than a second together, from all parts of the protocol.
 QUICK = (
     "one partition: rolls", "one partition: publishes without syncs, flushes",
-    "two partitions: publishers, one-off publishers, helpers", "positions of groups", "a topic is deleted",
+    "two partitions: publishers, one-off publishers, helpers", "committed offsets", "a topic is deleted",
     "swap, with readers", "turns",
 )  # fmt: skip
 QUICK_RULES = (

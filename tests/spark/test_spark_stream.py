@@ -24,7 +24,7 @@ from pyspark_log.storage.groups.offsets import OffsetsLog
 SLOW = pytest.mark.slow
 
 
-def positions(store, group):
+def committed_offsets(store, group):
     """What the group has committed, by partition."""
     return {str(at): kept.offset for at, kept in OffsetsLog(store).fetch(group).items()}
 
@@ -47,14 +47,14 @@ def test_rate_limited_batches_and_a_restart(spark, store, tmp_path):
     # The last batch's offsets are committed too: lag is 0.
     group = the_only_group(store)
     assert group.startswith("spark-kafka-source-")
-    assert positions(store, group) == {"t-0": 101, "t-1": 11, "t-2": 1}
+    assert committed_offsets(store, group) == {"t-0": 101, "t-1": 11, "t-2": 1}
 
     assert batch_sizes(write_stream(df, store, tmp_path / "cp", topic="out")) == []
     fill(store, "t", [113], [], [])
     assert batch_sizes(write_stream(df, store, tmp_path / "cp", topic="out")) == [1]
     assert all_values_in(store, "out") == sorted(str(number) for number in range(114))
     assert the_only_group(store) == group
-    assert positions(store, group)["t-0"] == 102
+    assert committed_offsets(store, group)["t-0"] == 102
 
 
 def test_offsets_in_the_checkpoint(spark, store, tmp_path):
@@ -74,7 +74,7 @@ def test_offsets_in_the_checkpoint(spark, store, tmp_path):
         },
     }
     assert list(json.loads(entry)) == ["a", "b", "@"]
-    assert positions(store, "mine") == {"a-0": 1, "a-1": 1, "b-0": 1}
+    assert committed_offsets(store, "mine") == {"a-0": 1, "a-1": 1, "b-0": 1}
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Ways in which a store's log folder fails; each is called with the folder, and returns what repairs it."""
+"""Ways in which a store's log dir fails; each is called with the folder, and returns what repairs it."""
 
 import os
 import shutil

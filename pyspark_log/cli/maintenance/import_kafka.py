@@ -29,7 +29,7 @@ from pyspark_log.storage.store import Store
 def import_kafka(
     target: Target, folder: str, names: Sequence[str], take: bool, configs: dict[str, str], as_json: bool
 ) -> None:
-    """Copy topics from FOLDER, the log folder of a Kafka broker, into the store.
+    """Copy topics from FOLDER, the log dir of a Kafka broker, into the store.
 
     Offsets do not change, and every record is checked. Each topic is imported completely or not at all, with
     retention.ms=-1 unless --config says otherwise. The command ends at the first topic that cannot be copied; every
@@ -54,7 +54,7 @@ def import_kafka(
 
 
 def _open(folder: str) -> Store:
-    """The log folder of a broker."""
+    """The log dir of a broker."""
     try:
         return Store.open(folder)
     except StoreNotFoundError as error:

@@ -32,7 +32,7 @@ from pyspark_log.storage.maintenance.verify import verify as verify_store
 def verify(target: Target, topic: str | None, jobs: int | None, as_json: bool) -> None:
     """Check the whole store for damage.
 
-    Reads every byte of every segment, the indexes, the states and the publishes. In the log folder of a Kafka broker it
+    Reads every byte of every segment, the indexes, the states and the publishes. In the log dir of a Kafka broker it
     reads the segments, the checkpoints and the indexes of aborted transactions.
 
     Changes nothing and needs no write access; other processes may write meanwhile. The exit code is 1 if there is

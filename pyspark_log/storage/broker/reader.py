@@ -64,7 +64,7 @@ class BrokerLogReader(LogReader):
         super().__init__(place, max_batch_bytes)
         # Compaction, transactions and copies of other logs leave gaps.
         self._dense = False
-        self._closed = None
+        self._segment_cache = None
         self._broker = broker
         self._at = TopicPartition(place.topic, place.partition)
         self._files: tuple[int, dict[int, str]] = (0, {})

@@ -248,7 +248,7 @@ def _write(log: HeldLog, steps: Sequence[_Step], *, sync: bool) -> _Written:
             log.close_segment(segment, segment.position)
         if not isinstance(piece, Copy):
             piece.put(log.place.folder, step.base, log.state.leader_epoch)
-            segment = None if piece.closed else _opened(log, step.base, piece.size)
+            segment = None if piece.inactive else _opened(log, step.base, piece.size)
             base, headers = step.base, []
             end, position = step.offset + piece.count, piece.size
             continue
@@ -260,7 +260,7 @@ def _write(log: HeldLog, steps: Sequence[_Step], *, sync: bool) -> _Written:
         copied, position = _copied(segment, step, log.state.leader_epoch, early=sync and piece.size >= _WRITE_BACK)
         headers += copied
         end = copied[-1].next_offset
-    assert segment is not None, "the last segment is never closed"
+    assert segment is not None, "the last segment is the active one"
     return _Written(segment, headers, position, end)
 
 

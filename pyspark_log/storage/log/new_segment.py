@@ -73,12 +73,12 @@ class NewSegment:
 
     Attributes:
         size, count, crcs: of the file.
-        closed: whether the time index has its closing entry, as another segment follows.
+        inactive: whether the time index has its closing entry, as another segment follows.
         source: the file's own name.
     """
 
     def __init__(
-        self, file: BatchFile, place: PartitionPath, config: TopicConfig, *, links: bool, closed: bool, sync: bool
+        self, file: BatchFile, place: PartitionPath, config: TopicConfig, *, links: bool, inactive: bool, sync: bool
     ) -> None:
         """Links or copies a file, and builds its indexes.
 
@@ -87,14 +87,14 @@ class NewSegment:
             place: where the partition is; the caller has verified its log dir.
             config: its topic's configs.
             links: whether a link is tried.
-            closed: whether another segment begins right after it.
+            inactive: whether another segment begins right after it.
             sync: whether the file may have bytes that are not on the disk.
 
         Raises:
             OSError: e.g. a full disk.
             CorruptRecordError, StagedOutputError: it holds something else than what was staged.
         """
-        self.size, self.count, self.crcs, self.closed = file.size, file.count, file.crcs, closed
+        self.size, self.count, self.crcs, self.inactive = file.size, file.count, file.crcs, inactive
         self.source = file.path
         staging, log_dir = os.path.dirname(file.path), os.path.dirname(place.folder)
         is_far = files.is_folder(log_dir) and not on_one_device(staging, log_dir)
@@ -109,7 +109,7 @@ class NewSegment:
             writer = SegmentWriter(self._folder, self._base, 0, config)
             try:
                 writer.enter(self._headers(writer.log))
-                if closed:
+                if inactive:
                     writer.finish()
                 if sync:
                     writer.log.sync()

@@ -100,7 +100,7 @@ class LogReader:
         self._written = False  # whether it ever had a state file
         self._segments: tuple[int, list[int]] = (-1, [])
         # Which of a broker's segments are inactive is not recorded anywhere.
-        self._closed: SegmentCache | None = SegmentCache(place)
+        self._segment_cache: SegmentCache | None = SegmentCache(place)
         self._dense = True
         self._stable = LastStableOffset()
 
@@ -173,9 +173,9 @@ class LogReader:
         """Bytes of the live `.log` files."""
 
         def look(state: PartitionState, _: bool) -> int:
-            closed = [base for base in self.segments(state) if base != state.active_base]
+            inactive = [base for base in self.segments(state) if base != state.active_base]
             with missing_is_damage(self.place):
-                return state.position + sum(files.size_of(self._log_path(base, state)) for base in closed)
+                return state.position + sum(files.size_of(self._log_path(base, state)) for base in inactive)
 
         return self._settled(look)
 
@@ -187,7 +187,7 @@ class LogReader:
 
         Its flag says whether to list the folder: if not, it may use the cached entries of inactive segments.
         """
-        listed = self._closed is None
+        listed = self._segment_cache is None
         while True:
             state = self.state()
             try:
@@ -265,7 +265,7 @@ class LogReader:
         self._check_range(start, end, state)
         aborted = self._aborted(start, end) if committed and state.flags & Flags.PRODUCERS else None
         reader = RangeReader(self.place, max_bytes, columns, check_crcs, self._max_batch_bytes, self._dense, aborted)
-        position, listed = start, self._closed is None
+        position, listed = start, self._segment_cache is None
         passed: Damage | None = None
         while position < end:
             try:
@@ -324,8 +324,8 @@ class LogReader:
         """The base of the segment that holds `offset`, and of the one after it (None: it is active)."""
         if offset >= state.active_base:
             return state.active_base, None
-        if self._closed is not None and not listed and self._segments[0] != state.generation:
-            known = self._closed.holding(offset, state)
+        if self._segment_cache is not None and not listed and self._segments[0] != state.generation:
+            known = self._segment_cache.holding(offset, state)
             if known is not None:
                 return known.base_offset, known.next_offset
         bases = self.segments(state)
@@ -442,8 +442,8 @@ class LogReader:
         self, timestamp: int, state: PartitionState, listed: bool, *, control: bool
     ) -> OffsetAndTimestamp | None:
         start = state.log_start
-        if self._closed is not None and not listed:
-            start = self._closed.start_by_time(timestamp, state)
+        if self._segment_cache is not None and not listed:
+            start = self._segment_cache.start_by_time(timestamp, state)
         for segment, size in self._segments_from(start, state, listed):
             for header in segment.since(timestamp, state.log_start, size):
                 if header.base_offset >= state.high_watermark:
@@ -458,8 +458,8 @@ class LogReader:
 
     def _find_max(self, state: PartitionState, listed: bool) -> OffsetAndTimestamp | None:
         largest, start = NO_TIMESTAMP, state.log_start
-        if self._closed is not None and not listed:
-            largest, start = self._closed.largest_timestamp(state)
+        if self._segment_cache is not None and not listed:
+            largest, start = self._segment_cache.largest_timestamp(state)
         for segment, size in self._segments_from(start, state, listed):
             largest = max(largest, segment.largest_timestamp(size))
         if largest == NO_TIMESTAMP:

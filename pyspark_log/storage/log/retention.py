@@ -52,7 +52,7 @@ def clean(held: HeldLog) -> int:
     if count:
         _delete_segments(held, bases, count)
     held.update_side_files()
-    _note_closed(held, bases[count:])
+    _note_largest_timestamps(held, bases[count:])
     # The time is read again: the files that were just marked are younger than the time from before.
     remove_overdue(place.folder, config.file_delete_delay_ms, held.clock())
     return count
@@ -77,7 +77,7 @@ def delete_before(held: HeldLog, offset: int) -> None:
     if count:
         _delete_segments(held, bases, count)
     held.update_side_files()
-    _note_closed(held, bases[count:])
+    _note_largest_timestamps(held, bases[count:])
 
 
 def remove_overdue(folder: str, delay_ms: int, now: int) -> None:
@@ -90,7 +90,7 @@ def remove_overdue(folder: str, delay_ms: int, now: int) -> None:
                 files.unlink(path)
 
 
-def _note_closed(held: HeldLog, left: Sequence[int]) -> None:
+def _note_largest_timestamps(held: HeldLog, left: Sequence[int]) -> None:
     """Updates the cache of inactive segments, after a roll too; `left` are the segments that were not deleted."""
     segment_cache.bring_up(held.place, left or [held.state.active_base])
 

@@ -124,20 +124,20 @@ class _Work:
         pieces: list[StagedRegion | NewSegment] = []
         for region, is_installed, next_is in zip(self.regions, installs, [*installs[1:], False], strict=True):
             if is_installed:
-                ready = self._ready(region, closed=next_is)
+                ready = self._ready(region, inactive=next_is)
                 leftovers.callback(ready.discard)
                 pieces.append(ready)
             else:
                 pieces.append(region)
         return pieces
 
-    def _ready(self, region: StagedRegion, *, closed: bool) -> NewSegment:
+    def _ready(self, region: StagedRegion, *, inactive: bool) -> NewSegment:
         writer = self.writer
         # Nothing may be created in the mount point of a log dir that is not mounted.
         place = writer.whereabouts()
         try:
             links = can_be_linked(region, place)
-            return NewSegment(region, place, writer.config, links=links, closed=closed, sync=not self.sync)
+            return NewSegment(region, place, writer.config, links=links, inactive=inactive, sync=not self.sync)
         except OSError as error:
             writer.fail(error)
 

@@ -1,9 +1,9 @@
 """Locks: no circle of processes that wait for each other, and no waiter that has its turn is overtaken.
 
 The programs here only take and release locks, in the orders in which the engine nests them: the decision log's before
-those of groups' partitions (a publish that moves positions), that of topics before those of partitions (deleting a
-topic, making a partition's state), a partition's before that of the checkpoints (a roll). That none of them waits for
-ever is asked of every state: some process can always go on.
+those of groups' partitions (a publish that moves committed offsets), that of topics before those of partitions
+(deleting a topic, creating a partition's state), a partition's before that of the checkpoints (a roll). Every state is
+checked: some process can always continue, so none of them waits for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NESTED: Mapping[str, tuple[tuple[int, ...], ...]] = {
     "decide": ((DECISIONS, O, CHECKPOINTS),),
     "make a state file while deciding": ((DECISIONS, TOPICS),),
     "look what is applied after a power loss": ((DECISIONS, P, CHECKPOINTS),),
-    "commit positions": ((O, CHECKPOINTS),),
+    "commit offsets": ((O, CHECKPOINTS),),
     "apply": ((O, CHECKPOINTS), (P, CHECKPOINTS)),
     "delete a topic": ((TOPICS, P),),
     "clean": ((P, CHECKPOINTS), (O, CHECKPOINTS), (DECISIONS, CHECKPOINTS)),

@@ -99,7 +99,7 @@ class Log:
     def path(self, suffix: str, base_offset: int = 0) -> str:
         return segment_path(self.folder, base_offset, suffix)
 
-    def closed(self) -> list[int]:
+    def inactive(self) -> list[int]:
         return [base for base in list_segments(self.folder) if base < self.writer.base_offset]
 
     def sources(self, bases: list[int]) -> list[Source]:
@@ -111,7 +111,7 @@ class Log:
 
     def fill(self, keys: OffsetMap, start: int | None = None, end: int | None = None, **options) -> int:
         start = self.checkpoint if start is None else start
-        bases = self.closed()
+        bases = self.inactive()
         first = max([base for base in bases if base <= start], default=0)
         sources = self.sources([base for base in bases if base >= first])
         try:
@@ -137,7 +137,7 @@ class Log:
 
     def rewrite(self, cleaning: Round, bases: list[int] | None = None):
         """Writes a group of segments into one, and puts that in their place."""
-        bases = self.closed() if bases is None else bases
+        bases = self.inactive() if bases is None else bases
         until = min(base for base in list_segments(self.folder) if base > bases[-1])
         sources = self.sources(bases)
         try:
@@ -161,7 +161,7 @@ class Log:
         keys = OffsetMap(memory)
         self.checkpoint = self.fill(keys, end=until)
         cleaning, rewritten = self.round(keys, now, **changes), None
-        for group in groups or [self.closed()]:
+        for group in groups or [self.inactive()]:
             if group and group[0] < self.checkpoint:
                 rewritten = self.rewrite(cleaning, group)
         return rewritten

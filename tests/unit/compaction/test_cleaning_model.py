@@ -135,7 +135,7 @@ class Run:
 
     def clean(self, later: int, group: int) -> None:
         self.now += later
-        bases = self.log.closed()
+        bases = self.log.inactive()
         # Up to the first open transaction, as the code that chooses segments does.
         unstable = self.log.states.first_unstable_offset
         stable = [base for base in [*bases, self.log.writer.base_offset] if unstable is None or base <= unstable]
@@ -155,7 +155,7 @@ class Run:
     def producers(self) -> ProducerStates:
         """What the log alone says of them."""
         states = ProducerStates()
-        for base in [*self.log.closed(), self.log.writer.base_offset]:
+        for base in [*self.log.inactive(), self.log.writer.base_offset]:
             segment = SegmentReader(self.log.folder, base)
             for header, marker in idempotent_batches(segment, segment.log.size(), 0, self.log.end):
                 states.enter(header, marker)

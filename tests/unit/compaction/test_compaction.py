@@ -100,16 +100,16 @@ def test_small_segments_become_one(store):
 @pytest.mark.parametrize(("limit", "sizes"), [(10_000, [6]), (450, [3, 3]), (100, [1] * 6), (250, [2, 2, 2])])
 def test_segments_are_grouped_up_to_the_size_of_one(limit, sizes):
     store_config = type("C", (), {"segment_bytes": limit, "segment_index_bytes": 1000, "index_interval_bytes": 4096})
-    closed = [InactiveSegment(10 * n, 10 * n + 10, 120 if limit < 10_000 else 1000) for n in range(6)]
-    assert [len(group) for group in segment_groups(closed, 60, store_config)] == sizes
-    assert sum(len(group) for group in segment_groups(closed, 31, store_config)) == 4
+    inactive = [InactiveSegment(10 * n, 10 * n + 10, 120 if limit < 10_000 else 1000) for n in range(6)]
+    assert [len(group) for group in segment_groups(inactive, 60, store_config)] == sizes
+    assert sum(len(group) for group in segment_groups(inactive, 31, store_config)) == 4
 
 
 def test_a_group_has_no_more_offsets_than_a_segment_may(store):
     far = 2**31
-    closed = [InactiveSegment(0, 10, 10), InactiveSegment(10, far - 5, 10), InactiveSegment(far - 5, far + 10, 10)]
+    inactive = [InactiveSegment(0, 10, 10), InactiveSegment(10, far - 5, 10), InactiveSegment(far - 5, far + 10, 10)]
     config = store.topic_config("t")
-    assert [len(group) for group in segment_groups(closed, far + 10, config)] == [2, 1]
+    assert [len(group) for group in segment_groups(inactive, far + 10, config)] == [2, 1]
 
 
 def test_a_group_has_no_more_index_entries_than_a_segment_may(tmp_path):

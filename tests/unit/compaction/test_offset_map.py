@@ -209,7 +209,7 @@ def test_batches_of_any_size_are_read(log):
     keys, told = OffsetMap(4096), []
     assert log.fill(keys, throttle=told.append) == 9
     assert found(keys, "a", "0", "2") == [8, 1, 7]
-    assert sum(told) == sum(source.size for source in log.sources(log.closed()))
+    assert sum(told) == sum(source.size for source in log.sources(log.inactive()))
 
 
 def test_a_bomb_is_refused_with_its_place(log):

@@ -139,7 +139,7 @@ def test_several_segments_become_one(log):
         os.utime(log.path(LOG, 2 * number), ns=(1, (number + 1) * 10**18))
         times.append(os.stat(log.path(LOG, 2 * number)).st_mtime_ns)
     log.clean(groups=[[0, 2, 4], [6]])
-    assert log.closed() == [0, 6]
+    assert log.inactive() == [0, 6]
     assert [offset for offset, _ in kept(log)] == [1, 3, 5, 6, 7]
     assert os.stat(log.path(LOG)).st_mtime_ns == times[2]
 
@@ -370,7 +370,7 @@ def test_transactions_may_span_groups(log):
     one.end(False)
     two.end(True)
     log.roll()
-    groups = log.closed()
+    groups = log.inactive()
     log.clean(groups=[[base] for base in groups])
     # Of the aborted one the last batch stays, without its record, for the producer.
     assert log.offsets() == [1, 3, 4, 5]

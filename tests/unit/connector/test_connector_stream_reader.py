@@ -183,7 +183,7 @@ def committed(store, group):
     return {at.partition: kept.offset for at, kept in OffsetsLog(store).fetch(group).items()}
 
 
-def test_positions_are_committed_when_a_batch_is_done(store):
+def test_offsets_are_committed_when_a_batch_is_done(store):
     append(store, 0, 5)
     reader = reader_of(store, groupIdPrefix="team")
     start = reader.initialOffset()

@@ -85,7 +85,7 @@ def test_what_has_no_end_does_not_end():
     assert expiry.expired(GroupRecords({ORDERS_0: kept(0, NEVER)}), NEVER - 1, retention_ms=1) == []
 
 
-def test_idle_positions_go_with_a_record_that_says_so(store, log, clock):
+def test_idle_committed_offsets_go_with_a_record_that_says_so(store, log, clock):
     log.commit("idle", {ORDERS_0: 5, ORDERS_1: 6})
     log.commit("monthly", {ORDERS_0: 7}, expire_timestamp=NEVER)
     clock.ms += 9 * MINUTE
@@ -102,7 +102,7 @@ def test_idle_positions_go_with_a_record_that_says_so(store, log, clock):
     assert [store.latest_offset(OFFSETS_TOPIC, partition) for partition in range(3)] == ends
 
 
-def test_of_an_empty_group_the_record_of_its_members_goes_with_its_last_position(store, log, clock):
+def test_of_an_empty_group_the_record_of_its_members_goes_with_its_last_committed_offset(store, log, clock):
     log.commit("g", {ORDERS_0: 5})
     append(store, "g", records.encode_group_key("g"), members("orders"))
     clock.ms += 11 * MINUTE
@@ -126,7 +126,7 @@ def test_a_group_whose_members_are_not_known_stays_and_holds_up_no_other(store, 
 
 
 def test_who_commits_looks_now_and_then(store, log, clock):
-    """Kafka's interval is ten minutes, as long as these positions live."""
+    """Kafka's interval is ten minutes, as long as these committed offsets live."""
     log.commit("idle", {ORDERS_0: 5})
     clock.ms += 10 * MINUTE - 1
     log.commit("busy", {ORDERS_0: 1})
@@ -145,7 +145,7 @@ def test_a_commit_stands_even_if_the_look_behind_it_fails(store, log, clock, mon
     assert log.groups() == ["busy", "idle"]
 
 
-def test_pylog_clean_takes_expired_positions_too(store, clock):
+def test_pylog_clean_takes_expired_committed_offsets_too(store, clock):
     store.logs.clock.read = lambda: clock.ms
     OffsetsLog(store).commit("busy", {ORDERS_0: 5})
     OffsetsLog(store, clock=lambda: 1.0).commit("idle", {ORDERS_0: 5})
@@ -187,7 +187,7 @@ def test_offsets_that_a_publish_has_committed_do_not_come_to_expire(store, log, 
     assert (log.expire(), offsets(log, "query")) == (1, {ORDERS_0: 5})
 
 
-def test_a_publish_that_is_decided_keeps_its_position(store, log, clock, monkeypatch):
+def test_a_publish_that_is_decided_keeps_its_committed_offset(store, log, clock, monkeypatch):
     """It moves one that has expired: first it is applied, and then there is nothing to take back any more."""
     log.commit("g", {ORDERS_0: 5})
     clock.ms += 11 * MINUTE
@@ -206,7 +206,7 @@ def test_a_publish_that_is_decided_keeps_its_position(store, log, clock, monkeyp
     assert nulls(store, "g") == [False, False]
 
 
-def test_a_commit_between_the_look_and_the_lock_saves_a_position(store, log, clock, monkeypatch):
+def test_a_commit_between_the_look_and_the_lock_saves_a_committed_offset(store, log, clock, monkeypatch):
     log.commit("g", {ORDERS_0: 5})
     clock.ms += 11 * MINUTE
     apply_in = offsets_log.apply_in
@@ -226,7 +226,7 @@ def test_nothing_is_made_where_nothing_was_committed(store, log):
     assert store.topics(internal=True) == []
 
 
-def test_what_takes_a_position_back_is_a_tombstone(store, log, clock):
+def test_what_takes_a_committed_offset_back_is_a_tombstone(store, log, clock):
     log.commit("g", {ORDERS_0: 5})
     clock.ms += 11 * MINUTE
     log.expire()

@@ -88,7 +88,7 @@ def test_a_fetch_reads_only_what_is_new(store, monkeypatch):
     assert starts == [0, 2]
 
 
-def test_who_waits_for_a_partitions_lock_keeps_nobody_from_positions(store, monkeypatch):
+def test_who_waits_for_a_partitions_lock_keeps_nobody_from_committed_offsets(store, monkeypatch):
     """After a restart of the machine: one waits to put the partition right, whose lock another one has."""
     OffsetsLog(store).commit("g", {ORDERS_0: 1})
     fresh, waits, boot = Store.open(store.path), threading.Event(), state_file.this_boot()
@@ -136,7 +136,7 @@ def test_groups_of_all_partitions_are_listed_in_order(store):
     assert OffsetsLog(store).groups() == names
 
 
-def test_a_tombstone_takes_a_position_back_and_a_group_without_any_is_gone(store):
+def test_a_tombstone_takes_a_committed_offset_back_and_a_group_without_any_is_gone(store):
     log = OffsetsLog(store)
     log.commit("g", {ORDERS_0: 5, ORDERS_1: 7})
     append(store, "g", records.encode_offset_key(records.OffsetCommitKey("g", "orders", 0)), None)
@@ -181,7 +181,7 @@ def test_a_commit_says_when_it_expires_and_kafkas_old_version_of_the_value_has_i
     assert value.hex() == "0001" "0000000000000005" "00016d" "00000000000003e8" "0000000000001b58"
 
 
-def test_a_commit_is_refused_where_a_position_is_not_the_expected_one(store):
+def test_a_commit_is_refused_where_a_committed_offset_is_not_the_expected_one(store):
     log = OffsetsLog(store)
     log.commit("g", {ORDERS_0: 5}, expected={ORDERS_0: None})
     with pytest.raises(OffsetConflictError) as refused:
@@ -208,7 +208,7 @@ def test_of_many_records_only_the_newest_of_each_key_are_taken_apart(store, monk
     assert len(decoded) == 2
 
 
-def test_an_older_version_of_the_key_is_the_same_position(store):
+def test_an_older_version_of_the_key_is_the_same_committed_offset(store):
     log = OffsetsLog(store)
     for number in range(40):
         log.commit("g", {ORDERS_0: number})
@@ -312,7 +312,7 @@ def test_a_group_is_deleted_with_all_of_its_records_once_it_is_empty(store):
         log.delete_group("g")
 
 
-def test_positions_are_deleted_where_no_member_reads(store):
+def test_committed_offsets_are_deleted_where_no_member_reads(store):
     log, bills = OffsetsLog(store), TopicPartition("bills", 0)
     with pytest.raises(UnknownGroupError):
         log.delete_offsets("g", [ORDERS_0])

@@ -146,7 +146,7 @@ def test_a_damaged_base_offset_is_an_error_and_hides_nothing_in_silence(store, b
             log.write(old)
 
 
-def test_a_closed_segment_that_lost_its_end_or_is_gone_is_an_error(store):
+def test_an_inactive_segment_that_lost_its_end_or_is_gone_is_an_error(store):
     for number in range(30):
         append(store, number)
     path = store.segment_files("t", 0)[1]

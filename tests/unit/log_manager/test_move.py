@@ -118,10 +118,10 @@ def test_records_without_times_are_as_old_as_before(clock, store, tmp_path, monk
         os.utime(path, (clock.ms / 1000 - 7200,) * 2)
     with monkeypatch.context() as patched:
         moved_with(store, f"{tmp_path}/second", patched, lambda: store.append("t", untimed, partition=0))
-    *closed, active = store.segment_files("t", 0)
+    *inactive, active = store.segment_files("t", 0)
     assert active.startswith(f"{tmp_path}/second/")
     store.alter_configs("t", {"retention.ms": "3600000"})
-    assert store.clean("t") == len(closed) > 1
+    assert store.clean("t") == len(inactive) > 1
     assert store.segment_files("t", 0) == [active]
 
 

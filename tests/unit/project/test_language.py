@@ -36,7 +36,8 @@ WORDS = {
     r"puts?\s+right": "recover, repair",
     r"(?:lets?|letting)\s+go": "delete, mark as deleted, release",
     r"closed\s+segments?": "inactive segment",
-    r"positions?\s+of\s+(?:(?:a|the)\s+)?groups?": "committed offset",
+    r"positions?\s+of\s+(?:(?:a|the)\s+)?groups?|groups?'?s?\s+positions?": "committed offset",
+    r"log\s+(?:folder|directory|directories)s?": "log dir",
     r"mend(?:s|ing)?": "repair, fix",
     r"lest": "so that ... not; because ... could",
     r"(?:not\s+)?of\s+one\s+time": "out of step with each other",
@@ -44,6 +45,12 @@ WORDS = {
     r"in\s+the\s+midst": "in the middle of, during",
     r"so\s+late": "that time or later",
     r"deleted\s+and\s+made\s+again": "deleted and recreated",
+}
+# What names of files, functions and variables do without too.
+NAMES = {
+    r"closed_segments?": "inactive segment",
+    r"group_positions?|positions?_of_(?:a_|the_)?groups?": "committed offset",
+    r"log_(?:folder|directory|directories)s?": "log dir",
 }
 
 
@@ -66,6 +73,14 @@ def test_words_that_are_not_used(words: str) -> None:
             line = text.split("\n")[number - 1].strip()
             found.append(f"{path.relative_to(ROOT)}:{number}: {line}")
     assert found == [], f"write instead: {WORDS[words]}"
+
+
+@pytest.mark.parametrize("words", NAMES)
+def test_words_that_are_not_in_names(words: str) -> None:
+    pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.IGNORECASE)
+    found = [f"{path.relative_to(ROOT)}: {match[0]}" for path in [*CODE, *PROGRAMS] if path != Path(__file__)
+             for match in pattern.finditer(f"{path.name} {path.read_text(encoding='utf-8')}")]  # fmt: skip
+    assert found == [], f"write instead: {NAMES[words]}"
 
 
 @functools.cache

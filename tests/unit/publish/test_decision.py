@@ -72,7 +72,7 @@ def test_a_field_that_is_not_what_it_should_be_is_named_with_its_record(field, v
         decode_decision("q", json.dumps(whole | {field: value}).encode(), 31)
 
 
-def test_a_manifest_with_and_without_positions(tmp_path):
+def test_a_manifest_with_and_without_committed_offsets(tmp_path):
     data = bytes(CRC_AT) + b"crc!" + bytes(100)
     part = StagedPart(topic="t", topic_id=ID, partition=3, count=1, size=len(data), crcs=b"crc!", data=data)
     steps = [

@@ -96,7 +96,7 @@ def test_a_replay_that_is_synced_makes_it_durable(store):
         assert state.synced == state.position
 
 
-def test_positions_of_groups_do_not_move_without_syncing(store):
+def test_committed_offsets_do_not_move_without_syncing(store):
     step = OffsetStep("group", TopicPartition("t", 0), None, 1)
     with pytest.raises(InvalidConfigError, match="must be synced"):
         publish(

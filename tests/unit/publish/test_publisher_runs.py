@@ -150,7 +150,7 @@ def test_numbers_count_as_they_are_in_an_older_copy(store):
     assert values(store) == [b"0", b"one"]
 
 
-def test_positions_count_as_they_are_in_an_older_copy(store):
+def test_committed_offsets_count_as_they_are_in_an_older_copy(store):
     at = TopicPartition("t", 0)
     put(store, 0, b"0", participants=[OffsetMoves(store.committed_offsets, [OffsetStep("g", at, None, 5)])])
     copy = copied(store)

@@ -93,11 +93,11 @@ def test_a_batch_that_claims_gigabytes_is_refused_before_it_is_read(path):
     store, end = Store.open(path), 120
     with pytest.raises(CorruptRecordError):
         list(store.read("t", 0, int(active.stem), end))
-    closed = log(path, 0)
-    data = bytearray(closed.read_bytes())
+    inactive = log(path, 0)
+    data = bytearray(inactive.read_bytes())
     data[8:12] = (2**31 - 1 - 12).to_bytes(4, "big")
-    closed.write_bytes(data)
-    with closed.open("ab") as opened:
+    inactive.write_bytes(data)
+    with inactive.open("ab") as opened:
         opened.truncate(2**31 - 1)
     with pytest.raises(BatchTooLargeError, match=r"t-0.*batch\.max\.memory\.bytes"):
         list(store.read("t", 0, 0, 1))

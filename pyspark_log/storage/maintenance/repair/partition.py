@@ -191,8 +191,8 @@ class PartitionRepairer:
         if state is None:
             yield from ((base, until, None) for base, until in zip(bases, [*bases[1:], None], strict=False))
             return
-        closed = [base for base in bases if base < state.active_base]
-        for base, until in zip(closed, [*closed[1:], state.active_base], strict=False):
+        inactive = [base for base in bases if base < state.active_base]
+        for base, until in zip(inactive, [*inactive[1:], state.active_base], strict=False):
             if until is not None and until > state.log_start:
                 yield base, until, None
         if state.active_base not in bases:

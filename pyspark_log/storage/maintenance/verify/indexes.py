@@ -54,7 +54,7 @@ class IndexCheck:
             end: for the active segment, the log end: entries beyond it are skipped, as another process may be adding
                 them. None: the segment is inactive.
         """
-        self._closed = end is None
+        self._inactive = end is None
         self._schedule = IndexSchedule(base_offset, interval)
         self._larger = _LargerInterval()
         self._entered = NO_TIMESTAMP  # the last time that has an entry, or should have one
@@ -92,10 +92,10 @@ class IndexCheck:
         is_lost = not self._offsets.exists or self._offsets.count == 0 < self._times.count - 1
         if not self._larger.ended and self._larger.explains and not is_lost:
             self._offsets.missing_are_right()
-        if self._closed:
+        if self._inactive:
             self._time_is_due()
-        yield from self._offsets.findings(found, self._closed)
-        yield from self._times.findings(found, self._closed)
+        yield from self._offsets.findings(found, self._inactive)
+        yield from self._times.findings(found, self._inactive)
 
 
 class _LargerInterval:
@@ -189,11 +189,11 @@ class _Track:
         self._missing.clear()
         self._missing_count = 0
 
-    def findings(self, found: MakeFinding, closed: bool) -> Iterator[Finding]:
+    def findings(self, found: MakeFinding, inactive: bool) -> Iterator[Finding]:
         """What is wrong with the index, one finding of each kind."""
         self.has(_NO_ENTRY, LONG_MAX)
         # Entries are added after the end has moved: what was missing at first may have come since, or come now.
-        for look in range(1 if closed else _LOOKS):
+        for look in range(1 if inactive else _LOOKS):
             if not 0 < self._missing_count <= _MOST_BEHIND:
                 break
             time.sleep(_PAUSE * look)
@@ -208,13 +208,13 @@ class _Track:
         try:
             size = files.size_of(self._path)
         except FileNotFoundError:
-            if closed or self._missing:
+            if inactive or self._missing:
                 yield found(self._path, "the file is missing", -1)
             return
         if self._missing:
             what = f"{self._missing_count} entries are missing, the first is {self._missing[0]}"
             yield found(self._path, what, -1)
-        if closed and size // width > self._most:
+        if inactive and size // width > self._most:
             what = f"it has {size // width} entries, and the log has no more batches than {self._most}"
             yield found(self._path, what, self._most * width)
         if size % width:

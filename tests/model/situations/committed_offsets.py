@@ -37,12 +37,12 @@ class Member(Publisher):
         undone = self.known.undone
         state = yield O + " state", "look"
         batches = yield O + " log", "readable", state
-        position = position_after(batches)
+        offset = offset_after(batches)
         if self.keeps("what is decided counts before it is applied"):
             for number, record in undone:
                 if number > state.applied:
-                    position = record.content.plan[1]
-        return position
+                    offset = record.content.plan[1]
+        return offset
 
     def before_deciding(self, wanted: Record) -> Steps:
         """The committed offset must be the one started from, and no process commits until the decision is made."""
@@ -50,11 +50,11 @@ class Member(Publisher):
         if self.keeps("a publisher that decides holds the group's partition"):
             yield from log.enter()
             unsynced = log.state.synced < log.state.position
-            if unsynced and self.keeps("positions are durable before a decision rests on them"):
+            if unsynced and self.keeps("committed offsets are durable before a decision rests on them"):
                 yield from log.flush()
-        position = yield from self.committed()
-        if position != wanted.content.plan[0]:
-            raise RefusedError(f"{wanted.pub} started from {wanted.content.plan[0]}, and {position} is committed")
+        offset = yield from self.committed()
+        if offset != wanted.content.plan[0]:
+            raise RefusedError(f"{wanted.pub} started from {wanted.content.plan[0]}, and {offset} is committed")
 
     def after_deciding(self) -> Steps:
         if self.keeps("a publisher that decides holds the group's partition"):
@@ -74,11 +74,11 @@ class Member(Publisher):
                 return
             yield from log.leave()
 
-    def commit(self, mark: str, position: int) -> Steps:
+    def commit(self, mark: str, offset: int) -> Steps:
         """A commit by itself, after what was decided before. SyncError, GivenUpError."""
         log = self.writers[O]
         yield from self._enter_behind(self.keeps("a commit comes after what is decided"))
-        yield from log.append((("c", mark, position),), sync=False)
+        yield from log.append((("c", mark, offset),), sync=False)
         yield from log.leave()
 
     def expire(self, mark: str) -> Steps:
@@ -100,11 +100,11 @@ class Member(Publisher):
         """Where in the log the last commit is, if it was made by itself before `now`; else None."""
         state = yield O + " state", "look"
         batches = yield O + " log", "readable", state
-        last = last_position(batches)
+        last = last_commit(batches)
         return last.base if last is not None and last.what[0] == "c" and last.base < now else None
 
 
-def last_position(batches: Sequence[Batch]) -> Batch | None:
+def last_commit(batches: Sequence[Batch]) -> Batch | None:
     """The batch of the last commit in the records of a log; None if it was taken back."""
     found = None
     for batch in batches:
@@ -113,9 +113,9 @@ def last_position(batches: Sequence[Batch]) -> Batch | None:
     return found
 
 
-def position_after(batches: Sequence[Batch]) -> int:
+def offset_after(batches: Sequence[Batch]) -> int:
     """The committed offset after the records of a log."""
-    last = last_position(batches)
+    last = last_commit(batches)
     if last is None:
         return 0
     return last.what[2] if last.what[0] == "c" else last.what[4].plan[1]
@@ -126,8 +126,8 @@ def member(process: int, setup: Setup, count: int, life: int) -> Steps:
     access = Member(process, PLACES, setup)
     pub = f"t{process}{life}"
     for number in range(count):
-        position = yield from access.committed()
-        content = Content(pub, number, (position, position + 1), 0)
+        offset = yield from access.committed()
+        content = Content(pub, number, (offset, offset + 1), 0)
         try:
             yield from access.publish(Record(pub, number, places=PLACES, content=content))
         except OUTCOMES:
@@ -137,9 +137,9 @@ def member(process: int, setup: Setup, count: int, life: int) -> Steps:
 def committer(process: int, setup: Setup, life: int) -> Steps:
     """Reads the committed offset and commits the next one by itself."""
     access = Member(process, PLACES, setup)
-    position = yield from access.committed()
+    offset = yield from access.committed()
     try:
-        yield from access.commit(f"c{process}{life}", position + 1)
+        yield from access.commit(f"c{process}{life}", offset + 1)
     except (SyncError, GivenUpError):
         return
 
@@ -154,7 +154,7 @@ def sweeper(process: int, setup: Setup, life: int) -> Steps:
 
 def look(nothing: None, file: Slots, folder: Folder) -> None:
     """I11: each decided step begins where the group was; only a committed offset that has expired is taken back."""
-    state, position, last = current(file), 0, -1
+    state, offset, last = current(file), 0, -1
     if not state.booted:
         return
     for batch in visible(state, folder):
@@ -162,15 +162,15 @@ def look(nothing: None, file: Slots, folder: Folder) -> None:
             continue
         if batch.what[0] == "x":
             if batch.what[2] != last:
-                raise InvariantError("I11", f"{batch.what} took back what was committed anew at offset {last}")
-            position = 0
+                raise InvariantError("I11", f"{batch.what} took back what was committed again at offset {last}")
+            offset = 0
         elif batch.what[0] == "c":
-            position = batch.what[2]
+            offset = batch.what[2]
         elif batch.what[2] == 0:  # the first batch of a decision; the others say the same
             begun, ended = batch.what[4].plan
-            if begun != position:
-                raise InvariantError("I11", f"{batch.what[4]} was decided where the group was at {position}")
-            position = ended
+            if begun != offset:
+                raise InvariantError("I11", f"{batch.what[4]} was decided where the group was at {offset}")
+            offset = ended
         last = batch.base
 
 

@@ -429,7 +429,7 @@ def test_a_folder_that_is_mounted_read_only(store, tmp_path):
     second = f"{tmp_path}/second"
     script = (
         f"mount --bind {second} {second} && mount -o remount,bind,ro {second} && exec {sys.executable} -c "
-        f"'import test_log_folders as t; t.read_only_mount({store.path!r})'"
+        f"'import test_log_dirs as t; t.read_only_mount({store.path!r})'"
     ).replace(repr(store.path), f'"{store.path}"')
     if not shutil.which("unshare") or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
         pytest.skip("this user can make no name space for mounts here")
